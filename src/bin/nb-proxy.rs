@@ -1,0 +1,2 @@
+//! `nb-proxy`: what a front end launches as if it were a kernel.
+fn main() {}

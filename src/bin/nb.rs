@@ -1,0 +1,2 @@
+//! `nb`: the command line.
+fn main() {}

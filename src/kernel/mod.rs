@@ -1,0 +1,1 @@
+//! Kernels as processes: specs, environments, launch, identity, signals.

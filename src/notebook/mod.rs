@@ -1,0 +1,1 @@
+//! `.ipynb` files as data.

@@ -1,0 +1,1 @@
+//! The use cases, each once. Every adapter calls these.

@@ -1,0 +1,1 @@
+//! Who gets what. Pure: takes messages and `now`, returns what to do.

@@ -1,0 +1,1 @@
+//! ZMTP over TCP and Unix sockets.

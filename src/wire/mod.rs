@@ -1,0 +1,1 @@
+//! Jupyter messages as bytes.

@@ -1,0 +1,1 @@
+//! The ZMTP 3.x state machine. Pure.
