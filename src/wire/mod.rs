@@ -1,1 +1,28 @@
-//! Jupyter messages as bytes.
+//! Jupyter messages as bytes: what may be read of them, verified, re-signed and passed on.
+//!
+//! Nothing here does I/O. Frames from a peer are [`Unverified`] until a [`SigningKey`] has
+//! turned them into a [`Verified`] message; only that can be routed:
+//!
+//! ```compile_fail
+//! # use nb::wire::{SigningKey, Unverified, Verified};
+//! fn route(message: Verified) {}
+//! let message = Unverified::parse(Vec::new()).unwrap();
+//! route(message); // not verified: does not compile
+//! ```
+//!
+//! What passes through keeps its bytes: JSON is parsed to look, never written again. Source of
+//! the format: "Messaging in Jupyter", "The Wire Protocol".
+
+mod channel;
+mod connection;
+mod header;
+mod key;
+mod message;
+
+pub use channel::Channel;
+pub use connection::{
+    ConnectionFileError, ConnectionInfo, Endpoint, Ports, SOCKET_PATH_MAX, Transport,
+};
+pub use header::{Header, HeaderError, NewHeader, SessionId, splice_session};
+pub use key::{BadSignature, SigningKey};
+pub use message::{DELIMITER, Malformed, Unverified, Verified};

@@ -1,4 +1,6 @@
 //! Every test that needs more than one module: protocol against libzmq, flows through real parts.
 
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
 mod layers;
 mod python;

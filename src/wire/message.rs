@@ -1,0 +1,347 @@
+//! One message: its frames, before and after its signature has been checked.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
+
+/// The frame between the routing identities and the signature.
+pub const DELIMITER: &[u8] = b"<IDS|MSG>";
+
+/// Delimiter, signature, header, parent header, metadata, content.
+const FIXED: usize = 6;
+const SIGNATURE: usize = 1;
+const HEADER: usize = 2;
+const PARENT: usize = 3;
+const METADATA: usize = 4;
+const CONTENT: usize = 5;
+
+/// A message as a peer sent it. Nothing in it may be acted on.
+pub struct Unverified(Parts);
+
+/// A message whose signature was checked, or one of our own making.
+///
+/// It keeps the frames that it came in; [`Verified::into_frames`] replaces the signature alone.
+#[derive(Clone)]
+pub struct Verified(Parts);
+
+#[derive(Clone)]
+struct Parts {
+    /// All frames, as they came.
+    frames: Vec<Bytes>,
+    /// Where the delimiter is; at least [`FIXED`] frames stand from there on.
+    delimiter: usize,
+}
+
+/// Frames that are no Jupyter message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum Malformed {
+    #[error("no <IDS|MSG> frame among {frames} frames")]
+    NoDelimiter { frames: usize },
+    #[error("{0} frames after the identities, at least 6 are needed")]
+    TooShort(usize),
+}
+
+impl Unverified {
+    /// Takes a message apart: `identities…, <IDS|MSG>, signature, header, parent_header,
+    /// metadata, content, buffers…`.
+    ///
+    /// A ROUTER's own identity frame must be taken off before: an identity may equal the delimiter.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the delimiter or a part is missing.
+    pub fn parse(frames: Vec<Bytes>) -> Result<Self, Malformed> {
+        let delimiter =
+            frames
+                .iter()
+                .position(|frame| frame == DELIMITER)
+                .ok_or(Malformed::NoDelimiter {
+                    frames: frames.len(),
+                })?;
+        if frames.len() - delimiter < FIXED {
+            return Err(Malformed::TooShort(frames.len() - delimiter));
+        }
+        Ok(Self(Parts { frames, delimiter }))
+    }
+
+    pub(super) fn signature(&self) -> &Bytes {
+        self.0.part(SIGNATURE)
+    }
+
+    pub(super) fn signed_parts(&self) -> impl Iterator<Item = &Bytes> {
+        self.0.signed_parts()
+    }
+}
+
+impl Verified {
+    pub(super) fn trusted(message: Unverified) -> Self {
+        Self(message.0)
+    }
+
+    /// Makes a message of our own. `parent_header` is the request's header as it came, or `{}`.
+    ///
+    /// # Panics
+    /// When `content` cannot be written as JSON (a map whose keys are no strings).
+    pub fn new(header: &NewHeader<'_>, parent_header: Bytes, content: &impl Serialize) -> Self {
+        let content = serde_json::to_vec(content).expect("content of our own is JSON");
+        let frames = vec![
+            Bytes::from_static(DELIMITER),
+            Bytes::new(),
+            header.to_bytes(),
+            parent_header,
+            Bytes::from_static(b"{}"),
+            content.into(),
+        ];
+        Self(Parts {
+            frames,
+            delimiter: 0,
+        })
+    }
+
+    /// Reads the header; the bytes stay as they are.
+    ///
+    /// # Errors
+    /// When it is no JSON object, or a field that is read has another type.
+    pub fn header(&self) -> Result<Header<'_>, HeaderError> {
+        Header::parse(self.header_bytes())
+    }
+
+    /// Reads the parent header; an empty one (`{}`) has empty fields.
+    ///
+    /// # Errors
+    /// As [`Verified::header`].
+    pub fn parent(&self) -> Result<Header<'_>, HeaderError> {
+        Header::parse(self.0.part(PARENT))
+    }
+
+    /// Returns the header as it came.
+    pub fn header_bytes(&self) -> &Bytes {
+        self.0.part(HEADER)
+    }
+
+    /// Returns the parent header as it came.
+    pub fn parent_bytes(&self) -> &Bytes {
+        self.0.part(PARENT)
+    }
+
+    /// Returns the metadata as it came.
+    pub fn metadata(&self) -> &Bytes {
+        self.0.part(METADATA)
+    }
+
+    /// Returns the content as it came.
+    pub fn content(&self) -> &Bytes {
+        self.0.part(CONTENT)
+    }
+
+    /// Returns the binary buffers after the content. They are not signed.
+    pub fn buffers(&self) -> &[Bytes] {
+        self.0
+            .frames
+            .get(self.0.delimiter + FIXED..)
+            .unwrap_or_default()
+    }
+
+    /// Returns the frames before the delimiter: a topic on iopub, further hops elsewhere.
+    pub fn identities(&self) -> &[Bytes] {
+        self.0.frames.get(..self.0.delimiter).unwrap_or_default()
+    }
+
+    /// Replaces the frames before the delimiter.
+    #[must_use]
+    pub fn with_identities(mut self, identities: Vec<Bytes>) -> Self {
+        let count = identities.len();
+        self.0.frames.splice(..self.0.delimiter, identities);
+        self.0.delimiter = count;
+        self
+    }
+
+    /// Returns the size of all frames together, in bytes.
+    pub fn size(&self) -> usize {
+        self.0.frames.iter().map(Bytes::len).sum()
+    }
+
+    /// Replaces `header.session` and leaves every other byte as it is.
+    ///
+    /// # Errors
+    /// When the header cannot be read, or names no session.
+    pub fn set_session(&mut self, session: &str) -> Result<(), HeaderError> {
+        let spliced = splice_session(self.header_bytes(), session)?;
+        if let Some(header) = self.0.frames.get_mut(self.0.delimiter + HEADER) {
+            *header = spliced;
+        }
+        Ok(())
+    }
+
+    /// Returns the frames to send to a peer that has this key: only the signature is new.
+    pub fn into_frames(self, key: &SigningKey) -> Vec<Bytes> {
+        let signature = key.sign(self.0.signed_parts());
+        let Parts {
+            mut frames,
+            delimiter,
+        } = self.0;
+        if let Some(frame) = frames.get_mut(delimiter + SIGNATURE) {
+            *frame = signature;
+        }
+        frames
+    }
+}
+
+impl fmt::Debug for Verified {
+    /// Shows what a log may: the type and the size, never a user's code or output.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = self.header().unwrap_or_default();
+        write!(
+            f,
+            "Verified({} {}, {} bytes)",
+            header.msg_type,
+            header.msg_id,
+            self.size()
+        )
+    }
+}
+
+impl fmt::Debug for Unverified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unverified({} frames)", self.0.frames.len())
+    }
+}
+
+impl Parts {
+    fn part(&self, index: usize) -> &Bytes {
+        self.frames
+            .get(self.delimiter + index)
+            .expect("a message has its six parts since it was parsed or made")
+    }
+
+    fn signed_parts(&self) -> impl Iterator<Item = &Bytes> {
+        self.frames
+            .iter()
+            .skip(self.delimiter + HEADER)
+            .take(FIXED - HEADER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::BadSignature;
+
+    fn frames(texts: &[&'static str]) -> Vec<Bytes> {
+        texts
+            .iter()
+            .map(|text| Bytes::from_static(text.as_bytes()))
+            .collect()
+    }
+
+    fn key() -> SigningKey {
+        SigningKey::new(b"a0436f6c-1916-498b-8eb9-e81ab9368e84")
+    }
+
+    /// Signed with Python's `hmac.new(key, b'{"a":1}{}{}{"b":2}', 'sha256').hexdigest()`.
+    const SIGNATURE: &str = "a8393c9b46dc75412c34bfbce1f4b48de7e37f440f91caf4171dffe957b3e15f";
+
+    #[test]
+    fn a_signature_of_pythons_hmac_is_accepted() {
+        let good = frames(&[
+            "<IDS|MSG>",
+            SIGNATURE,
+            "{\"a\":1}",
+            "{}",
+            "{}",
+            "{\"b\":2}",
+            "buffer",
+        ]);
+        let message = key()
+            .verify(Unverified::parse(good.clone()).expect("whole"))
+            .expect("rightly signed");
+        assert_eq!(message.buffers(), frames(&["buffer"]));
+        assert_eq!(message.into_frames(&key()), good);
+    }
+
+    #[test]
+    fn a_wrong_missing_or_short_signature_is_refused() {
+        for signature in [
+            "",
+            "00",
+            "zz",
+            "a8393c9b46dc75412c34bfbce1f4b48de7e37f440f91caf4171dffe957b3e15f0",
+        ] {
+            let bad = frames(&["<IDS|MSG>", signature, "{\"a\":1}", "{}", "{}", "{\"b\":2}"]);
+            assert_eq!(
+                key().verify(Unverified::parse(bad).expect("whole")).err(),
+                Some(BadSignature)
+            );
+        }
+        let changed = frames(&["<IDS|MSG>", SIGNATURE, "{\"a\":1}", "{}", "{}", "{\"b\":3}"]);
+        assert_eq!(
+            key()
+                .verify(Unverified::parse(changed).expect("whole"))
+                .err(),
+            Some(BadSignature)
+        );
+    }
+
+    #[test]
+    fn signing_for_another_replaces_the_signature_alone() {
+        let sent = frames(&[
+            "topic",
+            "<IDS|MSG>",
+            "",
+            "{ \"odd\" : 1.0 }",
+            "{}",
+            "{}",
+            "{\"NaN\": NaN}",
+            "b1",
+            "",
+        ]);
+        let message = SigningKey::new(b"")
+            .verify(Unverified::parse(sent.clone()).expect("whole"))
+            .expect("no key");
+        let resigned = message.into_frames(&key());
+        for (index, (before, after)) in sent.iter().zip(&resigned).enumerate() {
+            assert_eq!(before == after, index != 2, "frame {index}");
+        }
+        key()
+            .verify(Unverified::parse(resigned).expect("whole"))
+            .expect("signed with the other key");
+    }
+
+    #[test]
+    fn an_empty_key_signs_nothing() {
+        let sent = frames(&["<IDS|MSG>", "anything", "{}", "{}", "{}", "{}"]);
+        let message = SigningKey::new(b"")
+            .verify(Unverified::parse(sent).expect("whole"))
+            .expect("no key");
+        assert_eq!(
+            message.into_frames(&SigningKey::new(b"")).get(1),
+            Some(&Bytes::new())
+        );
+    }
+
+    #[test]
+    fn frames_that_are_no_message_are_refused() {
+        assert_eq!(
+            Unverified::parse(Vec::new()).err(),
+            Some(Malformed::NoDelimiter { frames: 0 })
+        );
+        assert_eq!(
+            Unverified::parse(frames(&["id", "<IDS|MSG>", "", "{}", "{}", "{}"])).err(),
+            Some(Malformed::TooShort(5))
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_frames_are_taken_apart_or_refused(parts: Vec<Vec<u8>>, at in 0_usize..4) {
+            let mut frames: Vec<Bytes> = parts.into_iter().map(Bytes::from).collect();
+            frames.insert(at.min(frames.len()), Bytes::from_static(DELIMITER));
+            if let Ok(message) = Unverified::parse(frames) {
+                let _ = key().verify(message);
+            }
+        }
+    }
+}
