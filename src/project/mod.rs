@@ -1,1 +1,27 @@
-//! The project folder `.nb/`.
+//! The project folder `.nb/`: where it is, and what is remembered in it.
+//!
+//! One folder per project holds `state.json` (which notebook has which kernel), the connection
+//! files, the kernels' logs, `proxy.log`, who is joined and the journal. The folder is private to
+//! its user (0700, files 0600) and keeps itself out of version control.
+//!
+//! Whole files are replaced atomically; append-only ones grow by one write a record under their
+//! lock. Fields that this version does not know are kept. A damaged file is an error that names
+//! the file and the remedy; it is never overwritten. Whether a recorded process still lives is
+//! not judged here: that is `kernel::process`.
+
+mod folder;
+pub mod joined;
+pub mod journal;
+mod lock;
+mod place;
+mod root;
+pub mod save;
+mod session;
+mod state;
+
+pub use folder::{Project, ProjectError};
+pub use lock::Lock;
+pub use place::{Place, boot_id};
+pub use root::real_path;
+pub use session::{Ended, InterruptMode, RealSpec, Session, Status, Transport};
+pub use state::{State, StateError};

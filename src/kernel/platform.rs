@@ -1,0 +1,124 @@
+//! What each platform tells of a process. The only file of this module that names platforms.
+
+pub(super) use imp::{memory_bytes, reopened_executable, start_time};
+
+#[cfg(target_os = "linux")]
+pub(super) use imp::open_watch;
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::path::PathBuf;
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    /// Returns when a living process started, in clock ticks since the boot.
+    ///
+    /// A zombie is dead: it only waits for somebody to ask how it ended.
+    pub(in super::super) fn start_time(pid: u32) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        parse_stat(&stat)
+    }
+
+    /// Reads the state and the start time out of `/proc/PID/stat`, see proc_pid_stat(5).
+    ///
+    /// The command's name may hold spaces and parentheses, so fields count from the last one.
+    pub(super) fn parse_stat(stat: &str) -> Option<u64> {
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        if matches!(state, "Z" | "X" | "x") {
+            return None;
+        }
+        // Field 22; the state is field 3.
+        fields.nth(18)?.parse().ok()
+    }
+
+    /// Returns the memory of a process that is not shared with or swapped out to anything.
+    pub(in super::super) fn memory_bytes(pid: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    /// Opens a descriptor that becomes readable when the process ends.
+    pub(in super::super) fn open_watch(pid: u32) -> io::Result<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?)
+            .ok_or_else(|| io::Error::other("no process has the id 0"))?;
+        Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    }
+
+    /// Returns a path that starts this very program again, even when its file was replaced.
+    pub(in super::super) fn reopened_executable() -> io::Result<PathBuf> {
+        Ok(PathBuf::from("/proc/self/exe"))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::io;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    /// Returns when a living process started, in seconds since 1970.
+    pub(in super::super) fn start_time(pid: u32) -> Option<u64> {
+        let text = ps(pid, "stat=,lstart=")?;
+        let (state, started) = text.trim().split_once(char::is_whitespace)?;
+        if state.starts_with('Z') {
+            return None;
+        }
+        let started = jiff::civil::DateTime::strptime("%a %b %e %H:%M:%S %Y", started.trim());
+        let seconds = started
+            .ok()?
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .ok()?
+            .timestamp();
+        u64::try_from(seconds.as_second()).ok()
+    }
+
+    /// Returns the resident memory of a process.
+    pub(in super::super) fn memory_bytes(pid: u32) -> Option<u64> {
+        ps(pid, "rss=")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib * 1024)
+    }
+
+    /// Returns the path of this program.
+    pub(in super::super) fn reopened_executable() -> io::Result<PathBuf> {
+        std::env::current_exe()
+    }
+
+    fn ps(pid: u32, columns: &str) -> Option<String> {
+        let out = Command::new("ps")
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC")
+            .args(["-o", columns, "-p", &pid.to_string()])
+            .output()
+            .ok()?;
+        out.status
+            .success()
+            .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::imp::parse_stat;
+
+    #[test]
+    fn a_command_may_be_called_anything() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(parse_stat(&format!("9 (a) Z (b) {rest}")), Some(4711));
+        assert_eq!(
+            parse_stat(&format!("9 (a) {}", rest.replace('S', "Z"))),
+            None
+        );
+        assert_eq!(parse_stat("9 (a"), None);
+        assert_eq!(parse_stat("9 (a) S 1 2"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! `proxies/<pid>.json`: which front ends are joined to a kernel now.
+//!
+//! A proxy writes its record when it serves and removes it when it ends. One that was killed
+//! leaves its record behind, so a reader checks that the process still lives.
+
+use std::io;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::folder::Project;
+use super::save;
+
+/// One proxy and the front end behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Joined {
+    /// The proxy's process.
+    pub pid: u32,
+    /// When that process started, as the platform counts.
+    pub start_time: u64,
+    /// The boot of the machine that `start_time` belongs to.
+    pub boot_id: String,
+    /// The key of the session that it serves; none while it is not known.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// What kind of front end it is, in words for a reader: `VS Code`, `JupyterLab`, …
+    #[serde(default)]
+    pub front_end: String,
+    /// Since when it serves.
+    pub since: Timestamp,
+    /// How many clients are connected to it.
+    #[serde(default)]
+    pub clients: usize,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Project {
+    /// Writes or replaces a proxy's record.
+    pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {
+        self.make_folder("proxies")?;
+        save::replace(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
+    }
+
+    /// Removes a proxy's record; it is no error when there is none.
+    pub fn remove_joined(&self, pid: u32) -> io::Result<()> {
+        match std::fs::remove_file(self.joined_file(pid)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns every record, of living and of killed proxies; unreadable ones are skipped.
+    pub fn list_joined(&self) -> Vec<Joined> {
+        let Ok(folder) = std::fs::read_dir(self.proxies_dir()) else {
+            return Vec::new();
+        };
+        let mut found: Vec<Joined> = folder
+            .flatten()
+            .filter(|entry| {
+                entry
+                    .path()
+                    .extension()
+                    .is_some_and(|ending| ending == "json")
+            })
+            .filter_map(|entry| std::fs::read(entry.path()).ok())
+            .filter_map(|bytes| serde_json::from_slice(&bytes).ok())
+            .collect();
+        found.sort_by_key(|joined| (joined.since, joined.pid));
+        found
+    }
+
+    fn joined_file(&self, pid: u32) -> PathBuf {
+        self.proxies_dir().join(format!("{pid}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_and_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        assert!(project.list_joined().is_empty());
+        let joined = Joined {
+            pid: 41,
+            start_time: 5,
+            boot_id: "b".into(),
+            session: Some("a.ipynb".into()),
+            front_end: "VS Code".into(),
+            since: Timestamp::now(),
+            clients: 1,
+            other: Map::new(),
+        };
+        project.write_joined(&joined).unwrap();
+        std::fs::write(project.proxies_dir().join("42.json"), "{").unwrap();
+        assert_eq!(project.list_joined(), [joined]);
+        project.remove_joined(41).unwrap();
+        project.remove_joined(41).unwrap();
+        assert!(project.list_joined().is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! `journal.jsonl`: who did what, one line an event.
+//!
+//! An execution is keyed by the kernel's generation and the request's `msg_id`: the asker's side
+//! writes `asked` and `done`, an observer of others' traffic writes `seen`; readers keep one per
+//! key. A last line that a crash tore is skipped by readers and fenced off by the next writer.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::folder::Project;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened: `asked`, `done`, `seen`, `opened`, `restarted`, `stopped`, `interrupted`, …
+    pub event: String,
+    /// The session's key, see [`Project::key`].
+    pub session: String,
+    /// Which of the session's kernels it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// The request that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub msg_id: Option<String>,
+    /// Who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The cell that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The code that was executed; left out where the user does not want it kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How it ended: `ok`, `error`, `aborted`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// Fields of another version or another event.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Entry {
+    /// Returns an entry of this moment.
+    pub fn now(event: &str, session: &str) -> Self {
+        Self {
+            at: Timestamp::now(),
+            event: event.to_owned(),
+            session: session.to_owned(),
+            generation: None,
+            msg_id: None,
+            by: None,
+            cell: None,
+            code: None,
+            status: None,
+            took_ms: None,
+            other: Map::new(),
+        }
+    }
+}
+
+/// The journal of a project, open for appending.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+}
+
+impl Project {
+    /// Opens the journal for appending.
+    pub fn journal(&self) -> io::Result<Journal> {
+        Journal::open(&self.journal_file())
+    }
+
+    /// Returns the journal's entries, oldest first; lines that are no entries are skipped.
+    pub fn journal_entries(&self) -> io::Result<Vec<Entry>> {
+        match std::fs::read(self.journal_file()) {
+            Ok(bytes) => Ok(entries(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Journal {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Appends one entry: one write under the file's lock.
+    pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        line.push(b'\n');
+        self.file.lock()?;
+        let written = self.append_locked(&line);
+        self.file.unlock()?;
+        written
+    }
+
+    fn append_locked(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.ends_torn()? {
+            let fenced = [b"\n", line].concat();
+            return self.file.write_all(&fenced);
+        }
+        self.file.write_all(line)
+    }
+
+    fn ends_torn(&mut self) -> io::Result<bool> {
+        if self.file.seek(SeekFrom::End(0))? == 0 {
+            return Ok(false);
+        }
+        self.file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        self.file.read_exact(&mut last)?;
+        Ok(last != *b"\n")
+    }
+}
+
+fn entries(bytes: &[u8]) -> Vec<Entry> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_costs_only_itself() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut journal = project.journal().unwrap();
+        journal.append(&Entry::now("asked", "a.ipynb")).unwrap();
+        let mut raw = OpenOptions::new()
+            .append(true)
+            .open(project.journal_file())
+            .unwrap();
+        raw.write_all(br#"{"at":"2026-01-02T03"#).unwrap();
+        journal.append(&Entry::now("done", "a.ipynb")).unwrap();
+        let events: Vec<_> = project
+            .journal_entries()
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.event)
+            .collect();
+        assert_eq!(events, ["asked", "done"]);
+    }
+
+    #[test]
+    fn fields_of_others_are_kept() {
+        let line = br#"{"at":"2026-01-02T03:04:05Z","event":"x","session":"a","revision":"9f"}"#;
+        assert_eq!(entries(line)[0].other["revision"], "9f");
+    }
+}

@@ -1,0 +1,140 @@
+//! Where a process runs, and the platform's ways of telling.
+
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The machine, its boot and the process namespace in which a pid means something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// The host's name.
+    pub host: String,
+    /// What names this boot of the machine.
+    pub boot_id: String,
+    /// The pid namespace; empty where the platform has none.
+    pub pid_namespace: String,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// How a recorded place relates to here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Pids recorded there mean the same here.
+    Here,
+    /// This machine, before it was started anew: everything recorded there is gone.
+    EarlierBoot,
+    /// Another host or container: nothing can be said about its pids from here.
+    Elsewhere,
+}
+
+impl Place {
+    /// Returns where this process runs.
+    pub fn here() -> Self {
+        Self {
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            boot_id: boot_id().to_owned(),
+            pid_namespace: pid_namespace(),
+            other: Map::new(),
+        }
+    }
+
+    /// Returns how this recorded place relates to where this process runs.
+    pub fn relation(&self) -> Relation {
+        self.relation_to(&Self::here())
+    }
+
+    fn relation_to(&self, here: &Self) -> Relation {
+        if self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace {
+            // A laptop's host name changes with its network; boot and namespace do not.
+            Relation::Here
+        } else if self.host == here.host && self.boot_id != here.boot_id {
+            Relation::EarlierBoot
+        } else {
+            Relation::Elsewhere
+        }
+    }
+}
+
+/// Returns what names this boot of the machine.
+pub fn boot_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(read_boot_id)
+}
+
+#[cfg(target_os = "linux")]
+fn read_boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_boot_id() -> String {
+    let out = std::process::Command::new("sysctl")
+        .args(["-n", "kern.bootsessionuuid"])
+        .output();
+    out.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(target_os = "linux")]
+fn pid_namespace() -> String {
+    std::fs::read_link("/proc/self/ns/pid")
+        .map(|link| link.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pid_namespace() -> String {
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str, boot: &str, namespace: &str) -> Place {
+        Place {
+            host: host.into(),
+            boot_id: boot.into(),
+            pid_namespace: namespace.into(),
+            other: Map::new(),
+        }
+    }
+
+    #[test]
+    fn a_restarted_machine_is_not_another_machine() {
+        let here = place("box", "b2", "pid:[1]");
+        assert_eq!(
+            place("box", "b2", "pid:[1]").relation_to(&here),
+            Relation::Here
+        );
+        assert_eq!(
+            place("renamed", "b2", "pid:[1]").relation_to(&here),
+            Relation::Here
+        );
+        assert_eq!(
+            place("box", "b1", "pid:[1]").relation_to(&here),
+            Relation::EarlierBoot
+        );
+        assert_eq!(
+            place("box", "b2", "pid:[9]").relation_to(&here),
+            Relation::Elsewhere
+        );
+        assert_eq!(
+            place("other", "b1", "pid:[1]").relation_to(&here),
+            Relation::Elsewhere
+        );
+    }
+
+    #[test]
+    fn here_is_here() {
+        assert_eq!(Place::here().relation(), Relation::Here);
+    }
+}

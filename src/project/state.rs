@@ -1,0 +1,279 @@
+//! `state.json`: which notebook has which kernel.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::save;
+use super::session::Session;
+
+/// The newest `version` of `state.json` that this program understands.
+const VERSION: u64 = 1;
+
+/// The content of `state.json`.
+///
+/// The three fields beside `sessions` mirror the session that was opened last, for readers that
+/// know no sessions. A file with only these three is enough to reach a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The layout's version.
+    #[serde(default = "current_version")]
+    pub version: u64,
+    /// The notebook that was opened last.
+    #[serde(default)]
+    pub notebook: Option<PathBuf>,
+    /// Its kernel's connection file.
+    #[serde(default)]
+    pub connection_file: Option<PathBuf>,
+    /// Its kernel's process.
+    #[serde(default)]
+    pub kernel_pid: Option<u32>,
+    /// Every session by its notebook's key, see [`super::Project::key`].
+    #[serde(default)]
+    pub sessions: BTreeMap<String, Session>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// Why `state.json` could not be used. The text names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not what this program writes. It is left as it is.
+    #[error(
+        "{} is damaged and was left as it is: {source}; move it away (mv {0} {0}.damaged) and run nb open again",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where it is damaged.
+        source: serde_json::Error,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{} has version {version}, this nb knows {VERSION}: install the nb that wrote it",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u64,
+    },
+    /// It could not be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            notebook: None,
+            connection_file: None,
+            kernel_pid: None,
+            sessions: BTreeMap::new(),
+            other: Map::new(),
+        }
+    }
+}
+
+impl State {
+    /// Reads a `state.json`; a missing file is an empty state.
+    pub fn read(path: &Path) -> Result<Self, StateError> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => {
+                return Err(StateError::Read {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        Self::parse(&bytes, path)
+    }
+
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self, StateError> {
+        let damaged = |source| StateError::Damaged {
+            path: path.to_owned(),
+            source,
+        };
+        let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(damaged)?;
+        // The version is looked at first: what else a newer file holds is not damage.
+        match fields.get("version").and_then(Value::as_u64) {
+            Some(version) if version > VERSION => Err(StateError::Newer {
+                path: path.to_owned(),
+                version,
+            }),
+            _ => serde_json::from_slice(bytes).map_err(damaged),
+        }
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), StateError> {
+        let mut text = serde_json::to_vec_pretty(self).expect("a state has only string keys");
+        text.push(b'\n');
+        save::replace(path, &text).map_err(|source| StateError::Write {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Returns every session with its key; the bare top-level fields count as one where no session says the same.
+    pub fn all(&self) -> Vec<(String, Session)> {
+        let mut all: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|(key, session)| (key.clone(), session.clone()))
+            .collect();
+        if let Some(bare) = self.bare() {
+            all.push((bare.notebook.to_string_lossy().into_owned(), bare));
+        }
+        all
+    }
+
+    /// Returns the session that was opened last.
+    pub fn last_opened(&self) -> Option<Session> {
+        self.bare().or_else(|| {
+            let file = self.connection_file.as_ref()?;
+            self.sessions
+                .values()
+                .find(|session| session.connection_file == *file)
+                .cloned()
+        })
+    }
+
+    /// Makes a session the one that was opened last and stores it.
+    pub fn open(&mut self, key: &str, session: Session) {
+        self.mirror(&session);
+        self.sessions.insert(key.to_owned(), session);
+    }
+
+    /// Lets the top-level fields name this session.
+    pub fn mirror(&mut self, session: &Session) {
+        self.notebook = Some(session.notebook.clone());
+        self.connection_file = Some(session.connection_file.clone());
+        self.kernel_pid = session.pid;
+    }
+
+    /// Returns what the top-level fields alone say, where no session has that connection file.
+    fn bare(&self) -> Option<Session> {
+        let file = self.connection_file.as_ref()?;
+        if self
+            .sessions
+            .values()
+            .any(|session| session.connection_file == *file)
+        {
+            return None;
+        }
+        let notebook = self.notebook.clone().unwrap_or_default();
+        Some(Session::bare(notebook, file.clone(), self.kernel_pid))
+    }
+}
+
+fn current_version() -> u64 {
+    VERSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::{InterruptMode, Status};
+    use super::*;
+
+    fn parse(text: &str) -> Result<State, StateError> {
+        State::parse(text.as_bytes(), Path::new("/p/.nb/state.json"))
+    }
+
+    #[test]
+    fn the_three_fields_are_enough() {
+        let state =
+            parse(r#"{"notebook":"/p/a.ipynb","connection_file":"/p/k.json","kernel_pid":41}"#)
+                .unwrap();
+        let session = state.last_opened().unwrap();
+        assert_eq!(session.connection_file, Path::new("/p/k.json"));
+        assert_eq!((session.pid, session.start_time), (Some(41), None));
+        assert_eq!(session.status, Status::Live);
+        assert_eq!(session.interrupt_mode(), InterruptMode::Message);
+        assert_eq!(state.all().len(), 1);
+    }
+
+    #[test]
+    fn unknown_fields_are_kept_on_every_level() {
+        let text = r#"{"version":1,"notebook":null,"connection_file":null,"kernel_pid":null,
+            "sessions":{"a.ipynb":{"notebook":"/p/a.ipynb","connection_file":"/p/k.json",
+                "kernelspec":{"name":"python3","argv":["python"],"metadata":{"debugger":true}},
+                "where":{"host":"h","boot_id":"b","pid_namespace":"n","vm":7},
+                "ended":{"at":"2026-01-02T03:04:05Z","reason":"killed","generation":2,"signal":9},
+                "status":"frozen","sandbox":{"kind":"bwrap"}}},
+            "theme":["dark"]}"#;
+        let written = serde_json::to_value(parse(text).unwrap()).unwrap();
+        assert_eq!(written["theme"][0], "dark");
+        let session = &written["sessions"]["a.ipynb"];
+        assert_eq!(session["sandbox"]["kind"], "bwrap");
+        assert_eq!(session["status"], "frozen");
+        assert_eq!(session["where"]["vm"], 7);
+        assert_eq!(session["ended"]["signal"], 9);
+        assert_eq!(session["kernelspec"]["metadata"]["debugger"], true);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_with_its_remedy_and_left_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = super::super::Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        for damaged in ["", "{\"sessions\":", "[]", "{\"sessions\":{\"a\":3}}"] {
+            std::fs::write(project.state_file(), damaged).unwrap();
+            let error = project
+                .update(|state| state.kernel_pid = Some(1))
+                .unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("state.json is damaged"), "{text}");
+            assert!(text.contains("state.json.damaged"), "{text}");
+            assert_eq!(
+                std::fs::read_to_string(project.state_file()).unwrap(),
+                damaged
+            );
+        }
+    }
+
+    #[test]
+    fn a_newer_file_is_not_damaged() {
+        let error = parse(r#"{"version":2,"sessions":[]}"#).unwrap_err();
+        assert!(
+            matches!(error, StateError::Newer { version: 2, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn top_level_fields_that_name_no_session_are_one_of_their_own() {
+        let mut state = State::default();
+        state.open(
+            "a.ipynb",
+            Session::bare("/p/a.ipynb".into(), "/p/a.json".into(), Some(1)),
+        );
+        assert_eq!(state.all().len(), 1);
+        state.connection_file = Some("/p/other.json".into());
+        assert_eq!(state.all().len(), 2);
+        assert_eq!(
+            state.last_opened().unwrap().connection_file,
+            Path::new("/p/other.json")
+        );
+    }
+}
