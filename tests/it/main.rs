@@ -2,5 +2,6 @@
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
+mod client;
 mod layers;
 mod python;

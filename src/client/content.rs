@@ -1,0 +1,113 @@
+//! What a kernel says of a cell: its outputs, its questions, how it ended.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One output of a cell, in the kernel's own words.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// `stream`: text on stdout or stderr.
+    Stream(StreamText),
+    /// `display_data`.
+    Display(Bundle),
+    /// `update_display_data`: replaces what has this display id, in whichever cell.
+    Update(Bundle),
+    /// `execute_result`: the last expression's value.
+    Result(Bundle),
+    /// `error`: what the code raised.
+    Error(Raised),
+}
+
+/// The content of a `stream` message.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "the fields are the protocol's")]
+pub struct StreamText {
+    /// `stdout` or `stderr`.
+    pub name: String,
+    pub text: String,
+}
+
+/// One thing in several representations.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Bundle {
+    /// By MIME type; an image is base64 text.
+    pub data: Map<String, Value>,
+    /// By MIME type, or of the whole.
+    pub metadata: Map<String, Value>,
+    /// Not to be stored: `display_id`.
+    pub transient: Map<String, Value>,
+    /// Of an `execute_result` only.
+    pub execution_count: Option<u64>,
+}
+
+/// What the code raised: of an `error` output, or of a reply.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "the fields are the protocol's")]
+pub struct Raised {
+    pub ename: String,
+    pub evalue: String,
+    /// Lines, with ANSI colours from most kernels.
+    #[serde(deserialize_with = "lines")]
+    pub traceback: Vec<String>,
+}
+
+/// The kernel's question: `input_request`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// What the code asks; may be empty.
+    pub prompt: String,
+    /// The answer is not to be shown.
+    pub password: bool,
+    /// The question's header: the answer's parent.
+    pub header: Bytes,
+}
+
+/// What is read of an `execute_reply`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Reply {
+    pub(super) status: String,
+    pub(super) execution_count: Option<u64>,
+    #[serde(flatten)]
+    pub(super) raised: Raised,
+}
+
+impl Bundle {
+    /// Returns the id under which a later `update_display_data` may replace this.
+    pub fn display_id(&self) -> Option<&str> {
+        self.transient.get("display_id")?.as_str()
+    }
+}
+
+impl Reply {
+    pub(super) fn unreadable() -> Self {
+        Self {
+            status: "error".to_owned(),
+            execution_count: None,
+            raised: Raised {
+                ename: "UnreadableReply".to_owned(),
+                evalue: "the kernel's reply could not be read".to_owned(),
+                traceback: Vec::new(),
+            },
+        }
+    }
+}
+
+/// Reads a traceback; kernels without one say `null` or leave a single text.
+fn lines<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Array(lines) => lines
+            .into_iter()
+            .map(|line| match line {
+                Value::String(line) => line,
+                other => other.to_string(),
+            })
+            .collect(),
+        Value::String(text) => text.lines().map(str::to_owned).collect(),
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,401 @@
+//! The four sockets, on a thread of their own: the only file that names the `zeromq` crate.
+//!
+//! A kernel's PUB drops silently what its reader does not take fast enough (ipykernel: above
+//! 1,000 messages), so reading must not wait for anybody's parsing: the thread has its own
+//! runtime, takes frames off the sockets and hands them on unread.
+//!
+//! What is relied on in `zeromq` 0.7.0, by its source:
+//! - `recv()` keeps nothing in its future (`fair_queue.rs`: the stream goes back before `Pending`),
+//!   so it may be dropped halfway in a `select!`.
+//! - When a peer's connection ends, `recv()` of a DEALER stays pending for ever and nothing dials
+//!   again; only the monitor says `Disconnected`, after the last message has been given out. A
+//!   read error comes out of `recv()` instead, and again each time. A SUB dials again by itself.
+//! - `connect()` tries again while the connection is refused, until the connect time-out, and then
+//!   no longer knows why: hence the look at the socket before.
+//! - `send()` only queues (100,000 messages); a task of the runtime writes. Dropping a socket lets
+//!   that task write what is queued as long as its runtime lives, so the thread outlives the
+//!   sockets until no task is left, at most [`FLUSH`].
+//! - A frame length that cannot be allocated aborts the process. The kernel is the only peer, and
+//!   it can do worse already.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use zeromq::util::PeerIdentity;
+use zeromq::{
+    DealerRecvHalf, DealerSendHalf, DealerSocket, Socket, SocketEvent, SocketOptions, SocketRecv,
+    SocketSend, SubSocket, ZmqMessage,
+};
+
+use super::ClientError;
+use crate::wire::{Channel, ConnectionInfo, Endpoint};
+
+/// Messages that nobody has taken yet, in bytes. Above that they are dropped and counted: to stop
+/// reading would make the kernel drop them without a count.
+const HELD_BYTES: usize = 512 << 20;
+
+/// How long a socket that accepts connections may take for the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// How long the thread goes on writing after the client has gone.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What the thread hands over.
+pub(super) enum Arrived {
+    /// A message, as it came.
+    Message {
+        channel: Channel,
+        frames: Vec<Bytes>,
+    },
+    /// The connection has ended; on iopub the crate dials again.
+    Lost { channel: Channel, why: String },
+}
+
+/// The client's end of the thread.
+pub(super) struct Link {
+    shell: mpsc::UnboundedSender<Vec<Bytes>>,
+    control: mpsc::UnboundedSender<Vec<Bytes>>,
+    stdin: mpsc::UnboundedSender<Vec<Bytes>>,
+    inbox: mpsc::UnboundedReceiver<Arrived>,
+    held: Arc<Held>,
+    closed: oneshot::Receiver<()>,
+}
+
+/// How much waits in the inbox, and how much found no room.
+#[derive(Default)]
+struct Held {
+    bytes: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+impl Link {
+    /// Connects all four sockets; the dealers announce `identity`.
+    pub(super) async fn connect(
+        info: &ConnectionInfo,
+        identity: &str,
+    ) -> Result<Self, ClientError> {
+        let endpoints = [
+            Channel::Iopub,
+            Channel::Shell,
+            Channel::Control,
+            Channel::Stdin,
+        ]
+        .map(|channel| (channel, info.endpoint(channel)));
+        let (shell, shell_out) = mpsc::unbounded_channel();
+        let (control, control_out) = mpsc::unbounded_channel();
+        let (stdin, stdin_out) = mpsc::unbounded_channel();
+        let (arrived, inbox) = mpsc::unbounded_channel();
+        let (ready, is_ready) = oneshot::channel();
+        let (closing, closed) = oneshot::channel();
+        let held = Arc::new(Held::default());
+        let identity = identity.to_owned();
+        let hand_over = HandOver {
+            arrived,
+            held: Arc::clone(&held),
+        };
+        std::thread::Builder::new()
+            .name("kernel sockets".to_owned())
+            .spawn(move || {
+                // Dropped with the thread: the other end then knows that it has ended.
+                let _closing = closing;
+                let runtime = match tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                {
+                    Ok(runtime) => runtime,
+                    Err(error) => {
+                        let _ = ready.send(Err(ClientError::Thread(error)));
+                        return;
+                    }
+                };
+                let out = [shell_out, control_out, stdin_out];
+                runtime.block_on(serve(&endpoints, &identity, out, ready, &hand_over));
+            })
+            .map_err(ClientError::Thread)?;
+        match is_ready.await {
+            Ok(connected) => connected?,
+            Err(_) => return Err(ClientError::Thread(io::Error::other("it ended early"))),
+        }
+        Ok(Self {
+            shell,
+            control,
+            stdin,
+            inbox,
+            held,
+            closed,
+        })
+    }
+
+    /// Queues a message. A connection that has ended shows in [`Link::receive`].
+    pub(super) fn send(&self, channel: Channel, frames: Vec<Bytes>) {
+        let out = match channel {
+            Channel::Shell => &self.shell,
+            Channel::Control => &self.control,
+            Channel::Stdin => &self.stdin,
+            Channel::Iopub | Channel::Heartbeat => return,
+        };
+        // The thread is gone only with the kernel, which `receive` reports.
+        let _ = out.send(frames);
+    }
+
+    /// Waits for the next thing; nothing is lost when the future is dropped.
+    pub(super) async fn receive(&mut self) -> Arrived {
+        match self.inbox.recv().await {
+            Some(arrived) => {
+                self.held.take(&arrived);
+                arrived
+            }
+            None => Arrived::Lost {
+                channel: Channel::Shell,
+                why: "the thread of the kernel's sockets has ended".to_owned(),
+            },
+        }
+    }
+
+    /// Throws away what has arrived so far.
+    pub(super) fn forget_arrived(&mut self, mut keep: impl FnMut(Arrived)) {
+        while let Ok(arrived) = self.inbox.try_recv() {
+            self.held.take(&arrived);
+            keep(arrived);
+        }
+    }
+
+    /// Returns how many messages found no room in the inbox.
+    pub(super) fn dropped(&self) -> u64 {
+        self.held.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Closes the sockets and waits until what was queued is written, one second at most.
+    pub(super) async fn close(self) {
+        let Self {
+            shell,
+            control,
+            stdin,
+            inbox,
+            held: _,
+            closed,
+        } = self;
+        drop((shell, control, stdin, inbox));
+        // It is dropped when the thread ends, never sent.
+        let _ = closed.await;
+    }
+}
+
+impl Held {
+    fn take(&self, arrived: &Arrived) {
+        if let Arrived::Message { frames, .. } = arrived {
+            self.bytes.fetch_sub(size(frames), Ordering::Relaxed);
+        }
+    }
+}
+
+fn size(frames: &[Bytes]) -> usize {
+    frames.iter().map(Bytes::len).sum()
+}
+
+/// The thread's end of the inbox.
+#[derive(Clone)]
+struct HandOver {
+    arrived: mpsc::UnboundedSender<Arrived>,
+    held: Arc<Held>,
+}
+
+impl HandOver {
+    fn message(&self, channel: Channel, message: ZmqMessage) {
+        let frames = message.into_vec();
+        let size = size(&frames);
+        if self.held.bytes.load(Ordering::Relaxed).saturating_add(size) > HELD_BYTES {
+            self.held.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.held.bytes.fetch_add(size, Ordering::Relaxed);
+        let _ = self.arrived.send(Arrived::Message { channel, frames });
+    }
+
+    fn lost(&self, channel: Channel, why: impl Into<String>) {
+        let why = why.into();
+        let _ = self.arrived.send(Arrived::Lost { channel, why });
+    }
+}
+
+/// The thread's life: connect, read and write until the client goes, flush.
+async fn serve(
+    endpoints: &[(Channel, Endpoint); 4],
+    identity: &str,
+    out: [mpsc::UnboundedReceiver<Vec<Bytes>>; 3],
+    ready: oneshot::Sender<Result<(), ClientError>>,
+    hand_over: &HandOver,
+) {
+    let [iopub, dealers @ ..] = endpoints;
+    let mut readers = Vec::new();
+    let mut writers = Vec::new();
+    // The subscription first: what the kernel says from now on is read.
+    match subscribe(iopub.0, &iopub.1).await {
+        Ok(socket) => readers.push(tokio::spawn(read_iopub(socket, hand_over.clone()))),
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    }
+    for ((channel, endpoint), out) in dealers.iter().zip(out) {
+        match dial(*channel, endpoint, identity).await {
+            Ok((send, reader)) => {
+                writers.push(tokio::spawn(write(*channel, send, out, hand_over.clone())));
+                readers.push(tokio::spawn(read_dealer(
+                    *channel,
+                    reader,
+                    hand_over.clone(),
+                )));
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return;
+            }
+        }
+    }
+    if ready.send(Ok(())).is_err() {
+        return;
+    }
+    for writer in writers {
+        let _ = writer.await;
+    }
+    for reader in readers {
+        reader.abort();
+        let _ = reader.await;
+    }
+    let flushed = async {
+        while tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+            > 0
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let _ = tokio::time::timeout(FLUSH, flushed).await;
+}
+
+async fn subscribe(channel: Channel, endpoint: &Endpoint) -> Result<SubSocket, ClientError> {
+    reachable(channel, endpoint).await?;
+    let mut socket = SubSocket::with_options(options(None));
+    let subscribed = async {
+        // Remembered, and sent with the handshake of this and every later connection.
+        socket.subscribe("").await?;
+        socket.connect(&endpoint.to_string()).await
+    };
+    subscribed
+        .await
+        .map_err(|error| ClientError::handshake(channel, endpoint, error))?;
+    Ok(socket)
+}
+
+struct DealerReader {
+    recv: DealerRecvHalf,
+    events: futures_channel::mpsc::Receiver<SocketEvent>,
+}
+
+async fn dial(
+    channel: Channel,
+    endpoint: &Endpoint,
+    identity: &str,
+) -> Result<(DealerSendHalf, DealerReader), ClientError> {
+    reachable(channel, endpoint).await?;
+    let dialled = async {
+        let mut socket = DealerSocket::with_options(options(Some(identity.parse()?)));
+        let events = socket.monitor();
+        socket.connect(&endpoint.to_string()).await?;
+        let (send, recv) = socket.split();
+        Ok((send, DealerReader { recv, events }))
+    };
+    dialled
+        .await
+        .map_err(|error: zeromq::ZmqError| ClientError::handshake(channel, endpoint, error))
+}
+
+fn options(identity: Option<PeerIdentity>) -> SocketOptions {
+    let mut options = SocketOptions::default();
+    options.connect_timeout(HANDSHAKE);
+    if let Some(identity) = identity {
+        options.peer_identity(identity);
+    }
+    options
+}
+
+/// Learns at once, and with the reason, whether somebody listens.
+async fn reachable(channel: Channel, endpoint: &Endpoint) -> Result<(), ClientError> {
+    let looked = async {
+        match endpoint {
+            Endpoint::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                // An unused port of the ephemeral range may be given to the very connection that
+                // dials it, which then talks to itself.
+                if stream.local_addr()? == stream.peer_addr()? {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
+            }
+            Endpoint::Unix(path) => drop(UnixStream::connect(path).await?),
+        }
+        Ok(())
+    };
+    looked.await.map_err(|source| ClientError::Unreachable {
+        channel,
+        endpoint: endpoint.clone(),
+        source,
+    })
+}
+
+async fn read_iopub(mut socket: SubSocket, hand_over: HandOver) {
+    let mut events = socket.monitor();
+    loop {
+        tokio::select! {
+            biased;
+            received = socket.recv() => match received {
+                Ok(message) => hand_over.message(Channel::Iopub, message),
+                // The crate has dropped the connection and dials again.
+                Err(error) => hand_over.lost(Channel::Iopub, error.to_string()),
+            },
+            event = events.recv() => if matches!(event, Ok(SocketEvent::Disconnected(_))) {
+                hand_over.lost(Channel::Iopub, CLOSED);
+            },
+        }
+    }
+}
+
+async fn read_dealer(channel: Channel, mut reader: DealerReader, hand_over: HandOver) {
+    loop {
+        tokio::select! {
+            biased;
+            received = reader.recv.recv() => match received {
+                Ok(message) => hand_over.message(channel, message),
+                Err(error) => return hand_over.lost(channel, error.to_string()),
+            },
+            event = reader.events.recv() => match event {
+                Ok(SocketEvent::Disconnected(_)) | Err(_) => return hand_over.lost(channel, CLOSED),
+                Ok(_) => {}
+            },
+        }
+    }
+}
+
+async fn write(
+    channel: Channel,
+    mut socket: DealerSendHalf,
+    mut out: mpsc::UnboundedReceiver<Vec<Bytes>>,
+    hand_over: HandOver,
+) {
+    while let Some(frames) = out.recv().await {
+        let Ok(message) = ZmqMessage::try_from(frames) else {
+            continue;
+        };
+        if let Err(error) = socket.send(message).await {
+            return hand_over.lost(channel, error.to_string());
+        }
+    }
+}
+
+const CLOSED: &str = "it closed the connection";

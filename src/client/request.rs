@@ -1,0 +1,45 @@
+//! What is sent to have code run.
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+
+/// An `execute_request`.
+#[derive(Clone, Debug)]
+pub struct Execute {
+    /// What to run.
+    pub code: String,
+    /// No outputs for anybody, no history.
+    pub silent: bool,
+    /// Count it and keep it in the kernel's history.
+    pub store_history: bool,
+    /// The code may ask: somebody is there to answer a [`super::Prompt`].
+    pub allow_stdin: bool,
+    /// When it raises, the kernel aborts what is queued behind it, **every** client's.
+    pub stop_on_error: bool,
+}
+
+impl Execute {
+    /// Code to run as a cell's, that asks nobody and aborts nobody's requests when it raises.
+    pub fn new(code: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            silent: false,
+            store_history: true,
+            allow_stdin: false,
+            stop_on_error: false,
+        }
+    }
+}
+
+impl Serialize for Execute {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut content = serializer.serialize_map(None)?;
+        content.serialize_entry("code", &self.code)?;
+        content.serialize_entry("silent", &self.silent)?;
+        content.serialize_entry("store_history", &self.store_history)?;
+        content.serialize_entry("user_expressions", &serde_json::Map::new())?;
+        content.serialize_entry("allow_stdin", &self.allow_stdin)?;
+        content.serialize_entry("stop_on_error", &self.stop_on_error)?;
+        content.end()
+    }
+}

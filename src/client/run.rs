@@ -1,0 +1,627 @@
+//! One execute request, from its sending to its end, as a pure state machine.
+//!
+//! The order of calls: hand every message of the kernel to [`Run::handle_message`], then take
+//! [`Run::poll_event`] until it has nothing; [`Run::poll_timeout`] says when
+//! [`Run::handle_timeout`] is due; [`Run::outcome`] is there once the request has ended. Nothing
+//! here waits, sends or asks the time.
+//!
+//! A request has ended when its reply **and** its idle status are here, in whichever order: they
+//! come on two sockets, so outputs may follow the reply, and the reply may follow idle. Where one
+//! of them never comes (a kernel's PUB drops above its mark; some kernels end badly) a deadline
+//! stands in, counted from the last sign of this request.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::content::{Bundle, Output, Prompt, Raised, Reply, StreamText};
+use crate::wire::{Channel, Verified};
+
+/// How long outputs may stay away after the reply before idle counts as lost.
+pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
+
+/// How long a reply may stay away after idle.
+pub const REPLY_OVERDUE: Duration = Duration::from_secs(10);
+
+/// What happened to the request, in the order it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The kernel has begun with it: whatever was queued before is done.
+    Begun,
+    /// The execution count is known.
+    Counted(u64),
+    /// The code produced an output.
+    Output(Output),
+    /// Clear what was produced so far; with `wait`, only when the next output comes.
+    Clear {
+        /// Wait for the next output.
+        wait: bool,
+    },
+    /// The code asks; it stands still until the answer is sent.
+    Prompt(Prompt),
+}
+
+/// How the request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Why it is over.
+    pub end: End,
+    /// From the reply, or from the kernel's word before.
+    pub execution_count: Option<u64>,
+    /// From the sending to the end.
+    pub duration: Duration,
+    /// From the kernel's beginning to the end; none where it never began.
+    pub ran_for: Option<Duration>,
+    /// No idle status came: outputs may be missing.
+    pub idle_missing: bool,
+    /// Messages of this request whose content could not be read.
+    pub unreadable: u64,
+}
+
+/// Why a request is over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// The code ran to its end.
+    Ok,
+    /// The code raised.
+    Raised(Raised),
+    /// The kernel refused it unrun: another request of the queue had failed.
+    Aborted,
+    /// The kernel went idle and never replied.
+    NoReply,
+    /// The kernel died or was replaced; the text says what was seen.
+    KernelGone(String),
+}
+
+/// The state of one execute request.
+#[derive(Debug)]
+pub struct Run {
+    msg_id: String,
+    sent: Instant,
+    begun: Option<Instant>,
+    execution_count: Option<u64>,
+    unreadable: u64,
+    events: VecDeque<Event>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Waiting,
+    /// The reply is here, idle is due.
+    Replied {
+        reply: Reply,
+        idle_due: Instant,
+    },
+    /// Idle is here, the reply is due.
+    Idle {
+        reply_due: Instant,
+    },
+    Ended(Outcome),
+}
+
+impl Run {
+    /// Follows the request with this message id, sent `now`.
+    pub fn new(msg_id: impl Into<String>, now: Instant) -> Self {
+        Self {
+            msg_id: msg_id.into(),
+            sent: now,
+            begun: None,
+            execution_count: None,
+            unreadable: 0,
+            events: VecDeque::new(),
+            phase: Phase::Waiting,
+        }
+    }
+
+    /// Returns the message id of the request.
+    pub fn msg_id(&self) -> &str {
+        &self.msg_id
+    }
+
+    /// Takes one message of the kernel; what belongs to other requests changes nothing.
+    pub fn handle_message(&mut self, channel: Channel, message: &Verified, now: Instant) {
+        if matches!(self.phase, Phase::Ended(_)) {
+            return;
+        }
+        match message.parent() {
+            Ok(parent) if parent.msg_id == self.msg_id => {}
+            _ => return,
+        }
+        let Ok(header) = message.header() else {
+            self.unreadable += 1;
+            return;
+        };
+        match channel {
+            Channel::Shell if header.msg_type == "execute_reply" => self.reply(message, now),
+            Channel::Iopub => self.told(&header.msg_type, message, now),
+            Channel::Stdin if header.msg_type == "input_request" => self.asked(message),
+            Channel::Shell | Channel::Stdin | Channel::Control | Channel::Heartbeat => {}
+        }
+    }
+
+    /// Ends the request because the kernel is gone; `why` says what was seen.
+    pub fn handle_kernel_gone(&mut self, why: impl Into<String>, now: Instant) {
+        let reply = match std::mem::replace(&mut self.phase, Phase::Waiting) {
+            Phase::Replied { reply, .. } => Some(reply),
+            Phase::Ended(outcome) => {
+                self.phase = Phase::Ended(outcome);
+                return;
+            }
+            Phase::Waiting | Phase::Idle { .. } => None,
+        };
+        match reply {
+            // It ended before the kernel did; what is lost is only the tail of its outputs.
+            Some(reply) => self.end(Some(reply), false, now),
+            None => self.ended(End::KernelGone(why.into()), true, now),
+        }
+    }
+
+    /// Returns when [`Run::handle_timeout`] is due, if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Replied { idle_due, .. } => Some(*idle_due),
+            Phase::Idle { reply_due } => Some(*reply_due),
+            Phase::Waiting | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Acts on a deadline that has passed; nothing happens before it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Waiting) {
+            Phase::Replied { reply, .. } => self.end(Some(reply), false, now),
+            Phase::Idle { .. } => self.end(None, true, now),
+            other @ (Phase::Waiting | Phase::Ended(_)) => self.phase = other,
+        }
+    }
+
+    /// Returns the next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns how the request ended, once it has.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            Phase::Waiting | Phase::Replied { .. } | Phase::Idle { .. } => None,
+        }
+    }
+
+    /// Returns how the request ended, once it has.
+    pub fn into_outcome(self) -> Option<Outcome> {
+        match self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            Phase::Waiting | Phase::Replied { .. } | Phase::Idle { .. } => None,
+        }
+    }
+
+    fn reply(&mut self, message: &Verified, now: Instant) {
+        // A reply that cannot be read is a reply still: the request is over.
+        let reply = self.read(message).unwrap_or_else(Reply::unreadable);
+        self.execution_count = reply.execution_count.or(self.execution_count);
+        match self.phase {
+            Phase::Waiting => {
+                let idle_due = now + IDLE_OVERDUE;
+                self.phase = Phase::Replied { reply, idle_due };
+            }
+            Phase::Idle { .. } => self.end(Some(reply), true, now),
+            Phase::Replied { .. } | Phase::Ended(_) => {}
+        }
+    }
+
+    fn told(&mut self, msg_type: &str, message: &Verified, now: Instant) {
+        if let Phase::Replied { idle_due, .. } = &mut self.phase {
+            // Outputs are still coming in: idle is behind them.
+            *idle_due = now + IDLE_OVERDUE;
+        }
+        match msg_type {
+            "status" => self.status(message, now),
+            "execute_input" => {
+                let count = self
+                    .read::<Counted>(message)
+                    .and_then(|it| it.execution_count);
+                if let Some(count) = count {
+                    self.execution_count = Some(count);
+                    self.events.push_back(Event::Counted(count));
+                }
+            }
+            "stream" => self.output::<StreamText>(message, Output::Stream),
+            "display_data" => self.output::<Bundle>(message, Output::Display),
+            "update_display_data" => self.output::<Bundle>(message, Output::Update),
+            "execute_result" => self.output::<Bundle>(message, Output::Result),
+            "error" => self.output::<Raised>(message, Output::Error),
+            "clear_output" => {
+                if let Some(Clear { wait }) = self.read(message) {
+                    self.events.push_back(Event::Clear { wait });
+                }
+            }
+            // Comms, debug events and what a later protocol adds are no outputs.
+            _ => {}
+        }
+    }
+
+    fn status(&mut self, message: &Verified, now: Instant) {
+        let Some(Status { execution_state }) = self.read(message) else {
+            return;
+        };
+        match execution_state.as_str() {
+            "busy" if self.begun.is_none() => {
+                self.begun = Some(now);
+                self.events.push_back(Event::Begun);
+            }
+            "idle" => match std::mem::replace(&mut self.phase, Phase::Waiting) {
+                Phase::Waiting => {
+                    let reply_due = now + REPLY_OVERDUE;
+                    self.phase = Phase::Idle { reply_due };
+                }
+                Phase::Replied { reply, .. } => self.end(Some(reply), true, now),
+                other @ (Phase::Idle { .. } | Phase::Ended(_)) => self.phase = other,
+            },
+            _ => {}
+        }
+    }
+
+    fn asked(&mut self, message: &Verified) {
+        if let Some(Asked { prompt, password }) = self.read(message) {
+            self.events.push_back(Event::Prompt(Prompt {
+                prompt,
+                password,
+                header: message.header_bytes().clone(),
+            }));
+        }
+    }
+
+    fn output<T: for<'a> Deserialize<'a>>(&mut self, message: &Verified, of: fn(T) -> Output) {
+        if let Some(content) = self.read(message) {
+            self.events.push_back(Event::Output(of(content)));
+        }
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(&mut self, message: &Verified) -> Option<T> {
+        let content = serde_json::from_slice(message.content()).ok();
+        self.unreadable += u64::from(content.is_none());
+        content
+    }
+
+    fn end(&mut self, reply: Option<Reply>, idle_seen: bool, now: Instant) {
+        let end = match reply {
+            None => End::NoReply,
+            Some(reply) => match reply.status.as_str() {
+                "ok" => End::Ok,
+                // "abort" is what kernels of protocol 5.0 say.
+                "aborted" | "abort" => End::Aborted,
+                _ => End::Raised(reply.raised),
+            },
+        };
+        self.ended(end, !idle_seen, now);
+    }
+
+    fn ended(&mut self, end: End, idle_missing: bool, now: Instant) {
+        self.phase = Phase::Ended(Outcome {
+            end,
+            execution_count: self.execution_count,
+            duration: now.saturating_duration_since(self.sent),
+            ran_for: self.begun.map(|begun| now.saturating_duration_since(begun)),
+            idle_missing,
+            unreadable: self.unreadable,
+        });
+    }
+}
+
+#[derive(Deserialize)]
+struct Status {
+    execution_state: String,
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    execution_count: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Clear {
+    wait: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    prompt: String,
+    password: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::wire::NewHeader;
+
+    const OURS: &str = "s_1";
+
+    /// A run with its own clock.
+    struct World {
+        run: Run,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let now = Instant::now();
+            Self {
+                run: Run::new(OURS, now),
+                now,
+            }
+        }
+
+        fn says(&mut self, channel: Channel, msg_type: &str, content: &Value) -> Vec<Event> {
+            self.says_to(OURS, channel, msg_type, content)
+        }
+
+        fn says_to(
+            &mut self,
+            parent: &str,
+            channel: Channel,
+            msg_type: &str,
+            content: &Value,
+        ) -> Vec<Event> {
+            let header = NewHeader {
+                msg_id: "k_1",
+                session: "k",
+                username: "kernel",
+                date: "2026-01-01T00:00:00Z",
+                msg_type,
+            };
+            let parent = Bytes::from(json!({ "msg_id": parent }).to_string());
+            let message = Verified::new(&header, parent, content);
+            self.now += Duration::from_millis(1);
+            self.run.handle_message(channel, &message, self.now);
+            std::iter::from_fn(|| self.run.poll_event()).collect()
+        }
+
+        fn status(&mut self, state: &str) -> Vec<Event> {
+            self.says(
+                Channel::Iopub,
+                "status",
+                &json!({ "execution_state": state }),
+            )
+        }
+
+        fn reply(&mut self, content: &Value) -> Vec<Event> {
+            self.says(Channel::Shell, "execute_reply", content)
+        }
+
+        fn print(&mut self, text: &str) -> Vec<Event> {
+            let content = json!({ "name": "stdout", "text": text });
+            self.says(Channel::Iopub, "stream", &content)
+        }
+
+        fn end(&self) -> Option<&End> {
+            self.run.outcome().map(|outcome| &outcome.end)
+        }
+    }
+
+    #[test]
+    fn it_ends_with_reply_and_idle_in_either_order() {
+        let ok = json!({ "status": "ok", "execution_count": 7 });
+        let mut world = World::new();
+        assert_eq!(world.status("busy"), [Event::Begun]);
+        assert_eq!(
+            world.says(
+                Channel::Iopub,
+                "execute_input",
+                &json!({ "code": "1", "execution_count": 7 })
+            ),
+            [Event::Counted(7)]
+        );
+        assert_eq!(world.reply(&ok), []);
+        assert_eq!(world.end(), None);
+        assert_eq!(
+            world.print("late\n").len(),
+            1,
+            "outputs may follow the reply"
+        );
+        world.status("idle");
+        assert_eq!(world.end(), Some(&End::Ok));
+
+        let mut world = World::new();
+        world.status("busy");
+        world.status("idle");
+        assert_eq!(world.end(), None);
+        assert_eq!(world.print("late\n").len(), 1, "outputs may follow idle");
+        world.reply(&ok);
+        let outcome = world.run.outcome().expect("it has ended");
+        assert_eq!(
+            (&outcome.end, outcome.execution_count, outcome.idle_missing),
+            (&End::Ok, Some(7), false)
+        );
+        assert_eq!(outcome.duration, Duration::from_millis(4));
+        assert_eq!(outcome.ran_for, Some(Duration::from_millis(3)));
+        assert_eq!(world.print("after the end\n"), []);
+    }
+
+    #[test]
+    fn others_requests_change_nothing() {
+        let mut world = World::new();
+        for parent in ["s_2", "", "S_1"] {
+            let stream = json!({ "name": "stdout", "text": "theirs" });
+            let idle = json!({ "execution_state": "idle" });
+            let reply = json!({ "status": "ok" });
+            assert_eq!(world.says_to(parent, Channel::Iopub, "stream", &stream), []);
+            assert_eq!(world.says_to(parent, Channel::Iopub, "status", &idle), []);
+            assert_eq!(
+                world.says_to(parent, Channel::Shell, "execute_reply", &reply),
+                []
+            );
+            assert_eq!(
+                world.says_to(parent, Channel::Stdin, "input_request", &json!({})),
+                []
+            );
+        }
+        // A reply of another kind, and one on the wrong channel.
+        world.says(
+            Channel::Shell,
+            "kernel_info_reply",
+            &json!({ "status": "ok" }),
+        );
+        world.says(
+            Channel::Control,
+            "execute_reply",
+            &json!({ "status": "ok" }),
+        );
+        assert_eq!(world.run.poll_timeout(), None);
+        assert_eq!(world.end(), None);
+    }
+
+    #[test]
+    fn outputs_come_in_the_kernels_words() {
+        let mut world = World::new();
+        let data = json!({ "text/plain": "3", "image/png": "aGk=" });
+        let result = world.says(
+            Channel::Iopub,
+            "execute_result",
+            &json!({ "data": data, "metadata": {}, "execution_count": 2 }),
+        );
+        let [Event::Output(Output::Result(bundle))] = &result[..] else {
+            panic!("not a result: {result:?}");
+        };
+        assert_eq!(bundle.data.get("text/plain"), Some(&json!("3")));
+        assert_eq!(bundle.execution_count, Some(2));
+        let update = world.says(
+            Channel::Iopub,
+            "update_display_data",
+            &json!({ "data": {}, "transient": { "display_id": "d1" } }),
+        );
+        let [Event::Output(Output::Update(bundle))] = &update[..] else {
+            panic!("not an update: {update:?}");
+        };
+        assert_eq!(bundle.display_id(), Some("d1"));
+        assert_eq!(
+            world.says(Channel::Iopub, "clear_output", &json!({ "wait": true })),
+            [Event::Clear { wait: true }]
+        );
+        assert_eq!(
+            world.says(Channel::Iopub, "comm_msg", &json!({ "comm_id": "c" })),
+            []
+        );
+    }
+
+    #[test]
+    fn a_question_carries_the_header_to_answer() {
+        let mut world = World::new();
+        let asked = world.says(
+            Channel::Stdin,
+            "input_request",
+            &json!({ "prompt": "name? ", "password": true }),
+        );
+        let [Event::Prompt(prompt)] = &asked[..] else {
+            panic!("not a question: {asked:?}");
+        };
+        assert_eq!((prompt.prompt.as_str(), prompt.password), ("name? ", true));
+        assert!(prompt.header.starts_with(b"{"));
+    }
+
+    #[test]
+    fn what_was_raised_is_told_whole() {
+        let mut world = World::new();
+        world.status("idle");
+        world.reply(&json!({
+            "status": "error", "execution_count": 3, "user_expressions": {},
+            "ename": "ValueError", "evalue": "no", "traceback": ["a", "b"]
+        }));
+        let Some(End::Raised(raised)) = world.end() else {
+            panic!("it raised");
+        };
+        assert_eq!((&*raised.ename, raised.traceback.len()), ("ValueError", 2));
+    }
+
+    #[test]
+    fn an_aborted_request_never_ran() {
+        let mut world = World::new();
+        world.status("busy");
+        world.reply(&json!({ "status": "aborted" }));
+        world.status("idle");
+        assert_eq!(world.end(), Some(&End::Aborted));
+    }
+
+    #[test]
+    fn a_lost_idle_is_awaited_while_outputs_come() {
+        let mut world = World::new();
+        world.reply(&json!({ "status": "ok" }));
+        let first = world.run.poll_timeout().expect("idle is due");
+        world.now += Duration::from_secs(3);
+        world.print("still coming\n");
+        assert!(world.run.poll_timeout().expect("idle is due") > first);
+        world.run.handle_timeout(first);
+        assert_eq!(world.end(), None, "not yet");
+        let due = world.run.poll_timeout().expect("idle is due");
+        world.run.handle_timeout(due);
+        assert_eq!(world.end(), Some(&End::Ok));
+        assert!(world.run.outcome().is_some_and(|it| it.idle_missing));
+        assert_eq!(world.run.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_lost_reply_ends_it_too() {
+        let mut world = World::new();
+        world.status("idle");
+        let due = world.run.poll_timeout().expect("a reply is due");
+        world.run.handle_timeout(due);
+        assert_eq!(world.end(), Some(&End::NoReply));
+    }
+
+    #[test]
+    fn a_dead_kernel_ends_it_unless_it_had_replied() {
+        let mut world = World::new();
+        world.status("busy");
+        world.run.handle_kernel_gone("the process ended", world.now);
+        assert_eq!(
+            world.end(),
+            Some(&End::KernelGone("the process ended".to_owned()))
+        );
+        world.run.handle_kernel_gone("again", world.now);
+        assert!(matches!(world.end(), Some(End::KernelGone(why)) if why == "the process ended"));
+
+        let mut world = World::new();
+        world.reply(&json!({ "status": "ok" }));
+        world.run.handle_kernel_gone("the process ended", world.now);
+        assert_eq!(world.end(), Some(&End::Ok));
+    }
+
+    #[test]
+    fn nonsense_is_counted_and_left() {
+        let mut world = World::new();
+        for nonsense in [json!([]), json!("x"), json!({ "execution_state": 3 })] {
+            assert_eq!(world.says(Channel::Iopub, "status", &nonsense), []);
+        }
+        assert_eq!(
+            world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} })),
+            []
+        );
+        world.reply(&json!({ "status": "ok" }));
+        world.status("idle");
+        assert_eq!(world.run.outcome().map(|it| it.unreadable), Some(4));
+
+        let mut world = World::new();
+        world.reply(&json!({ "status": 200 }));
+        world.status("idle");
+        assert!(
+            matches!(world.end(), Some(End::Raised(raised)) if raised.ename == "UnreadableReply")
+        );
+    }
+
+    #[test]
+    fn a_traceback_of_another_shape_is_no_reason_to_lose_the_error() {
+        let mut world = World::new();
+        world.reply(&json!({ "status": "error", "ename": "E", "evalue": "v", "traceback": null }));
+        world.status("idle");
+        assert!(matches!(world.end(), Some(End::Raised(raised)) if raised.ename == "E"));
+    }
+}

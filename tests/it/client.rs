@@ -1,0 +1,387 @@
+//! The kernel's client against a real ipykernel, over TCP and over Unix sockets.
+
+use std::future::Future;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nb::client::{Client, ClientError, End, Event, Execute, Outcome, Output};
+use nb::wire::{Channel, ConnectionInfo, Transport};
+
+use crate::python;
+
+/// Long enough for a kernel on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A kernel of its own, killed at the end.
+struct Kernel {
+    process: Child,
+    info: ConnectionInfo,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Kernel {
+    fn start(transport: Transport) -> Self {
+        // A Unix socket's path is short: not under `target/`.
+        let folder = tempfile::Builder::new()
+            .prefix("nb")
+            .tempdir_in("/tmp")
+            .expect("make a folder");
+        let (name, ip, ports) = match transport {
+            Transport::Tcp => {
+                let free: [TcpListener; 5] = std::array::from_fn(|_| {
+                    TcpListener::bind("127.0.0.1:0").expect("find a free port")
+                });
+                let ports = free.map(|it| it.local_addr().expect("it is bound").port());
+                ("tcp", "127.0.0.1".to_owned(), ports)
+            }
+            Transport::Ipc => {
+                let path = folder.path().join("k");
+                ("ipc", path.display().to_string(), [1, 2, 3, 4, 5])
+            }
+        };
+        let [shell, iopub, stdin, control, hb] = ports;
+        let file = folder.path().join("kernel.json");
+        let json = serde_json::json!({
+            "transport": name, "ip": ip, "key": "a secret of this test",
+            "signature_scheme": "hmac-sha256", "shell_port": shell, "iopub_port": iopub,
+            "stdin_port": stdin, "control_port": control, "hb_port": hb,
+        });
+        std::fs::write(&file, json.to_string()).expect("write the connection file");
+        let info = ConnectionInfo::parse(json.to_string().as_bytes()).expect("it is whole");
+        let process = Command::new(python::interpreter())
+            .args(["-m", "ipykernel_launcher", "-f"])
+            .arg(&file)
+            .current_dir(folder.path())
+            .env("IPYTHONDIR", folder.path().join("ipython"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start ipykernel");
+        Self {
+            process,
+            info,
+            file,
+            _folder: folder,
+        }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect_when_up(&self.info, "tests", PATIENCE)
+            .await
+            .unwrap_or_else(|error| panic!("{} does not come up: {error}", self.file.display()))
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a test's future; one that hangs fails.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("make a runtime")
+        .block_on(async {
+            tokio::time::timeout(2 * PATIENCE, test)
+                .await
+                .expect("the test hangs")
+        })
+}
+
+/// Runs code that asks nothing; gives its outputs and its end.
+async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, Outcome) {
+    let mut outputs = Vec::new();
+    let outcome = client
+        .execute(&Execute::new(code), |event| {
+            if let Event::Output(output) = event {
+                outputs.push(output.clone());
+            }
+            None
+        })
+        .await
+        .expect("the kernel is there");
+    (outputs, outcome)
+}
+
+/// All text of one stream.
+fn text(outputs: &[Output], stream: &str) -> String {
+    outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Stream(it) if it.name == stream => Some(it.text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
+    for transport in [Transport::Tcp, Transport::Ipc] {
+        run(async {
+            let kernel = Kernel::start(transport);
+            let mut client = kernel.client().await;
+            for channel in [Channel::Shell, Channel::Control] {
+                let info = client
+                    .kernel_info(channel, PATIENCE)
+                    .await
+                    .expect("it says its name");
+                let content: serde_json::Value =
+                    serde_json::from_slice(info.content()).expect("JSON");
+                assert_eq!(content["implementation"], "ipython", "{content}");
+            }
+            let (outputs, outcome) = execute(&mut client, "print('hello'); 6 * 7").await;
+            assert_eq!(outcome.end, End::Ok);
+            assert_eq!(outcome.execution_count, Some(1));
+            assert!(!outcome.idle_missing);
+            assert_eq!(text(&outputs, "stdout"), "hello\n");
+            assert!(
+                matches!(outputs.last(), Some(Output::Result(it)) if it.data["text/plain"] == "42"),
+                "{outputs:?}"
+            );
+            assert_eq!((client.refused(), client.dropped()), (0, 0));
+            client.close().await;
+        });
+    }
+}
+
+#[test]
+fn every_print_of_a_flood_arrives() {
+    // Without optimisation the reader is no match for the kernel's mark of 1,000 messages.
+    let lines = if cfg!(debug_assertions) {
+        2_000
+    } else {
+        20_000
+    };
+    for transport in [Transport::Tcp, Transport::Ipc] {
+        run(async {
+            let kernel = Kernel::start(transport);
+            let mut client = kernel.client().await;
+            let code = format!("for i in range({lines}): print(i, flush=True)");
+            let (outputs, outcome) = execute(&mut client, &code).await;
+            assert_eq!((outcome.end, outcome.idle_missing), (End::Ok, false));
+            let wanted: String = (0..lines).map(|i| format!("{i}\n")).collect();
+            assert!(
+                text(&outputs, "stdout") == wanted,
+                "{transport:?}: lines are missing"
+            );
+        });
+    }
+}
+
+#[test]
+fn two_clients_each_see_their_own() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let (mut one, mut two) = (kernel.client().await, kernel.client().await);
+        execute(&mut one, "x = 'one'").await;
+        let (outputs, _) = execute(&mut two, "print(x); x = 'two'").await;
+        assert_eq!(text(&outputs, "stdout"), "one\n");
+        // The first has seen the second's traffic meanwhile; none of it is taken for its own.
+        let (outputs, outcome) = execute(&mut one, "print(x)").await;
+        assert_eq!(text(&outputs, "stdout"), "two\n");
+        assert_eq!(outcome.execution_count, Some(3));
+    });
+}
+
+#[test]
+fn a_question_is_answered() {
+    run(async {
+        let kernel = Kernel::start(Transport::Tcp);
+        let mut client = kernel.client().await;
+        let mut request = Execute::new("print(input('name? ') + '!')");
+        request.allow_stdin = true;
+        let mut asked = Vec::new();
+        let mut said = String::new();
+        let outcome = client
+            .execute(&request, |event| match event {
+                Event::Prompt(prompt) => {
+                    asked.push((prompt.prompt.clone(), prompt.password));
+                    Some("Ada".to_owned())
+                }
+                Event::Output(Output::Stream(it)) => {
+                    said.push_str(&it.text);
+                    None
+                }
+                _ => None,
+            })
+            .await
+            .expect("the kernel is there");
+        assert_eq!(asked, [("name? ".to_owned(), false)]);
+        assert_eq!((outcome.end, said.as_str()), (End::Ok, "Ada!\n"));
+
+        // No answer is the end of the input.
+        let outcome = client
+            .execute(&request, |_| None)
+            .await
+            .expect("it is there");
+        assert!(matches!(outcome.end, End::Raised(it) if it.ename == "EOFError"));
+
+        // Where nobody can answer, the kernel does not ask.
+        request.allow_stdin = false;
+        let outcome = client
+            .execute(&request, |_| None)
+            .await
+            .expect("it is there");
+        assert!(matches!(outcome.end, End::Raised(it) if it.ename == "StdinNotImplementedError"));
+    });
+}
+
+#[test]
+fn an_error_is_told_on_both_channels() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let mut client = kernel.client().await;
+        let (outputs, outcome) = execute(&mut client, "def f(): return 1 / 0\nf()").await;
+        let End::Raised(raised) = outcome.end else {
+            panic!("it raised: {outcome:?}");
+        };
+        assert_eq!(raised.ename, "ZeroDivisionError");
+        assert_eq!(outputs, [Output::Error(raised)]);
+    });
+}
+
+#[test]
+fn a_running_cell_is_interrupted() {
+    run(async {
+        let kernel = Kernel::start(Transport::Tcp);
+        let mut client = kernel.client().await;
+        let request = Execute::new("import time; print('asleep', flush=True); time.sleep(600)");
+        let mut execution = client.start(&request).await.expect("it is there");
+        while let Some(event) = execution.next().await {
+            // The print says that the cell is in its sleep, or as good as.
+            if matches!(event, Event::Output(Output::Stream(_))) {
+                execution.interrupt();
+            }
+        }
+        let outcome = execution.outcome().expect("it has ended");
+        assert!(
+            matches!(&outcome.end, End::Raised(it) if it.ename == "KeyboardInterrupt"),
+            "{outcome:?}"
+        );
+        // By the other way, and the kernel lives on.
+        client.interrupt(PATIENCE).await.expect("it answers");
+        let (outputs, _) = execute(&mut client, "print('alive')").await;
+        assert_eq!(text(&outputs, "stdout"), "alive\n");
+    });
+}
+
+#[test]
+fn a_dropped_execution_leaves_the_code_running() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let mut client = kernel.client().await;
+        let request = Execute::new("for i in range(200): print(i, flush=True)\nx = 'done'");
+        let mut execution = client.start(&request).await.expect("it is there");
+        while !matches!(execution.next().await, Some(Event::Output(_))) {}
+        drop(execution);
+        let (outputs, outcome) = execute(&mut client, "print(x)").await;
+        assert_eq!(
+            (outcome.end, text(&outputs, "stdout")),
+            (End::Ok, "done\n".to_owned())
+        );
+    });
+}
+
+#[test]
+fn a_kernel_killed_in_mid_cell_ends_the_request() {
+    for transport in [Transport::Tcp, Transport::Ipc] {
+        run(async {
+            let mut kernel = Kernel::start(transport);
+            let mut client = kernel.client().await;
+            let request = Execute::new("print('last words', flush=True)\nwhile True: pass");
+            let mut execution = client.start(&request).await.expect("it is there");
+            let mut said = Vec::new();
+            let mut killed = None;
+            while let Some(event) = execution.next().await {
+                if let Event::Output(output) = event {
+                    said.push(output);
+                    kernel.process.kill().expect("kill the kernel");
+                    killed = Some(Instant::now());
+                }
+            }
+            assert_eq!(text(&said, "stdout"), "last words\n");
+            assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(5)));
+            let outcome = execution.outcome().expect("it has ended");
+            assert!(matches!(outcome.end, End::KernelGone(_)), "{outcome:?}");
+            let after = client.kernel_info(Channel::Shell, PATIENCE).await;
+            assert!(
+                matches!(after, Err(ClientError::KernelGone(_))),
+                "{after:?}"
+            );
+            let anew = Client::connect(&kernel.info, "tests").await.err();
+            assert!(
+                matches!(&anew, Some(it @ ClientError::Unreachable { .. }) if it.may_come_up()),
+                "{anew:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn the_callers_word_that_the_process_ended_is_taken() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let mut client = kernel.client().await;
+        let (die, died) = tokio::sync::oneshot::channel::<()>();
+        client.watch(async move {
+            let _ = died.await;
+            "pid 7 ended".to_owned()
+        });
+        let request = Execute::new("print('here', flush=True)\nwhile True: pass");
+        let mut execution = client.start(&request).await.expect("it is there");
+        let mut die = Some(die);
+        while let Some(event) = execution.next().await {
+            if matches!(event, Event::Output(_)) {
+                drop(die.take());
+            }
+        }
+        assert_eq!(
+            execution.outcome().map(|it| &it.end),
+            Some(&End::KernelGone("pid 7 ended".to_owned()))
+        );
+    });
+}
+
+#[test]
+fn a_wrong_key_gets_no_answer_and_believes_nothing() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let mut right = kernel.client().await;
+        let mut info = kernel.info.clone();
+        info.key = nb::wire::SigningKey::new(b"another");
+        let mut wrong = Client::connect(&info, "tests")
+            .await
+            .expect("the sockets are there");
+        right.prove_iopub().await.expect("it is there");
+        execute(&mut right, "1").await;
+        let none = wrong
+            .kernel_info(Channel::Shell, Duration::from_millis(500))
+            .await;
+        assert!(
+            matches!(none, Err(ClientError::NoAnswer { .. })),
+            "{none:?}"
+        );
+        assert!(
+            wrong.refused() > 0,
+            "iopub's messages are signed with another key"
+        );
+    });
+}
+
+#[test]
+fn shutdown_ends_the_kernel() {
+    run(async {
+        let mut kernel = Kernel::start(Transport::Tcp);
+        let mut client = kernel.client().await;
+        client.shutdown(false, PATIENCE).await.expect("it agrees");
+        kernel.process.wait().expect("it ends by itself");
+    });
+}
