@@ -1,1 +1,29 @@
-//! Who gets what. Pure: takes messages and `now`, returns what to do.
+//! Who gets what: the clients of one front end, their outstanding requests, the kernel's lives.
+//!
+//! [`Bridge`] is the whole of it and does no I/O: it takes verified messages and the time, and
+//! gives back [`Action`]s. The caller's loop is: one `…` input method, then
+//! [`Bridge::poll_action`] until it returns `None`, then wait for input or [`Bridge::poll_timeout`].
+//!
+//! What it promises:
+//! - A request reaches one generation of the kernel, or its client is told that it failed; never both.
+//! - Replies and `input_request` go to the client that asked, iopub to all.
+//! - Nothing is sent to a kernel before its iopub is known to arrive here.
+//! - What passes keeps its bytes, but for `header.session` towards the clients, which stays one
+//!   value over all of the kernel's lives.
+
+mod action;
+mod bridge;
+mod client;
+mod kernel;
+mod request;
+mod timer;
+mod voice;
+
+pub use action::{Action, Execution, Note, Phase};
+pub use bridge::{Bridge, Settings};
+pub use client::ClientId;
+pub use kernel::{Ending, Interrupt, Kernel};
+pub use timer::Now;
+
+#[cfg(test)]
+mod tests;

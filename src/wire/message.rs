@@ -77,6 +77,11 @@ impl Unverified {
 }
 
 impl Verified {
+    /// Returns the signature frame that it came with.
+    pub(super) fn signature(&self) -> &Bytes {
+        self.0.part(SIGNATURE)
+    }
+
     pub(super) fn trusted(message: Unverified) -> Self {
         Self(message.0)
     }

@@ -18,6 +18,7 @@ mod connection;
 mod header;
 mod key;
 mod message;
+mod replay;
 
 pub use channel::Channel;
 pub use connection::{
@@ -26,3 +27,4 @@ pub use connection::{
 pub use header::{Header, HeaderError, NewHeader, SessionId, splice_session};
 pub use key::{BadSignature, SigningKey};
 pub use message::{DELIMITER, Malformed, Unverified, Verified};
+pub use replay::Replays;

@@ -1,0 +1,200 @@
+//! What the bridge wants done.
+
+use std::fmt;
+
+use super::ClientId;
+use crate::wire::{Channel, Verified};
+
+/// One thing to do, in the order given.
+#[derive(Debug)]
+pub enum Action {
+    /// Send to one client.
+    ToClient {
+        /// Who asked.
+        client: ClientId,
+        /// On which of its connections.
+        channel: Channel,
+        /// What.
+        message: Verified,
+    },
+    /// Send to every iopub subscriber.
+    Publish(Verified),
+    /// Connect a client's own socket to the kernel, under [`ClientId::identity`].
+    OpenLink {
+        /// Whose.
+        client: ClientId,
+        /// Shell, control or stdin.
+        channel: Channel,
+    },
+    /// Close all sockets of a client to the kernel, after what is queued in them.
+    CloseLinks(ClientId),
+    /// Send on a client's socket to the kernel.
+    ToKernel {
+        /// Whose socket.
+        client: ClientId,
+        /// Which of them.
+        channel: Channel,
+        /// What.
+        message: Verified,
+    },
+    /// Send SIGINT to the kernel.
+    SignalKernel,
+    /// Stop reading a client's connections: what it has sent waits for the kernel.
+    Pause(ClientId),
+    /// Read on.
+    Resume(ClientId),
+    /// Write down an execution.
+    Journal(Execution),
+    /// Write a line to the log.
+    Log(Note),
+    /// The front end has ended its kernel: leave. The real kernel lives on.
+    Leave,
+}
+
+/// One step of an execution, for the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Which step.
+    pub phase: Phase,
+    /// The kernel's life in which it happened.
+    pub generation: u64,
+    /// The request's id: with the generation, the key of an execution.
+    pub msg_id: String,
+    /// The asker's session.
+    pub session: String,
+    /// The asker's name for itself.
+    pub username: String,
+    /// The notebook cell's id, where the front end tells it.
+    pub cell: Option<String>,
+    /// The source, at `asked` and `seen`.
+    pub code: Option<String>,
+}
+
+/// A step of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A client of ours sent it to the kernel.
+    Asked,
+    /// The kernel ran what somebody else had asked for.
+    Seen,
+    /// It ended: the reply's `status`.
+    Done(String),
+}
+
+/// A line for the log. Never a user's code or output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the texts say it")]
+pub enum Note {
+    ClientJoined {
+        client: ClientId,
+    },
+    ClientGone {
+        client: ClientId,
+    },
+    RequestFailed {
+        client: ClientId,
+        msg_type: String,
+        msg_id: String,
+        why: String,
+    },
+    Undeliverable {
+        client: ClientId,
+        channel: Channel,
+        count: usize,
+    },
+    UnreadableHeader {
+        from: &'static str,
+        channel: Channel,
+    },
+    PromptAnswered {
+        client: ClientId,
+    },
+    Shutdown {
+        client: ClientId,
+        restart: bool,
+    },
+    Interrupt {
+        client: ClientId,
+    },
+    NoKernel {
+        client: ClientId,
+        channel: Channel,
+        count: usize,
+    },
+    KernelSlow {
+        seconds: u64,
+    },
+    TooManyOutstanding {
+        client: ClientId,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientJoined { client } => write!(f, "client {client} joined"),
+            Self::ClientGone { client } => write!(f, "client {client} is gone"),
+            Self::RequestFailed {
+                client,
+                msg_type,
+                msg_id,
+                why,
+            } => {
+                write!(
+                    f,
+                    "{msg_type} {msg_id} of client {client} was answered with an error: {why}"
+                )
+            }
+            Self::Undeliverable {
+                client,
+                channel,
+                count,
+            } => {
+                write!(
+                    f,
+                    "{count} messages for client {client} on {channel} could not be delivered: it did not come back"
+                )
+            }
+            Self::UnreadableHeader { from, channel } => {
+                write!(
+                    f,
+                    "a message from the {from} on {channel} has a header that cannot be read; passed on as it is"
+                )
+            }
+            Self::PromptAnswered { client } => {
+                write!(
+                    f,
+                    "client {client} went during input(): answered with end of file, so that the kernel goes on"
+                )
+            }
+            Self::Shutdown { client, restart } => write!(
+                f,
+                "client {client} asked for {}: answered, the shared kernel lives on",
+                if *restart { "a restart" } else { "a shutdown" }
+            ),
+            Self::Interrupt { client } => write!(f, "client {client} interrupts the kernel"),
+            Self::NoKernel {
+                client,
+                channel,
+                count,
+            } => {
+                write!(
+                    f,
+                    "{count} messages of client {client} on {channel} that need no answer were dropped: no kernel was there for them"
+                )
+            }
+            Self::KernelSlow { seconds } => {
+                write!(
+                    f,
+                    "no kernel after {seconds} s: waiting requests are answered with an error"
+                )
+            }
+            Self::TooManyOutstanding { client } => {
+                write!(
+                    f,
+                    "client {client} has too many requests without an answer; the oldest are no longer tracked"
+                )
+            }
+        }
+    }
+}

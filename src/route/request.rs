@@ -1,0 +1,118 @@
+//! Requests that have no answer yet.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::ClientId;
+use crate::wire::{Channel, Header};
+
+/// What a reply's parent header names: the asker's session and message.
+///
+/// Both, since two clients may count their messages alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    session: String,
+    msg_id: String,
+}
+
+impl Key {
+    /// Returns the key of a message, or of the message that a parent header names.
+    pub(super) fn of(header: &Header<'_>) -> Option<Self> {
+        (!header.msg_id.is_empty()).then(|| Self {
+            session: header.session.clone().into_owned(),
+            msg_id: header.msg_id.clone().into_owned(),
+        })
+    }
+
+    pub(super) fn msg_id(&self) -> &str {
+        &self.msg_id
+    }
+}
+
+/// A request and what has come back for it.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) client: ClientId,
+    pub(super) channel: Channel,
+    pub(super) msg_type: String,
+    /// Its header as it came: the parent header of every answer.
+    pub(super) header: Bytes,
+    pub(super) username: String,
+    pub(super) session: String,
+    /// Whether a kernel has it.
+    pub(super) sent: bool,
+    /// Whether the journal has it.
+    pub(super) journalled: bool,
+    pub(super) busy: bool,
+    pub(super) idle: bool,
+    pub(super) replied: bool,
+}
+
+impl Request {
+    /// Returns the type of its reply; comm messages have none.
+    pub(super) fn reply_type(&self) -> Option<String> {
+        self.msg_type
+            .strip_suffix("_request")
+            .map(|name| format!("{name}_reply"))
+    }
+
+    /// Returns whether nothing more will come for it.
+    pub(super) fn is_done(&self) -> bool {
+        self.idle && (self.replied || self.reply_type().is_none())
+    }
+
+    /// Returns whether its asker has what it waits for.
+    ///
+    /// On control the reply is enough: not every kernel tells its status there.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_done() || (self.channel == Channel::Control && self.replied)
+    }
+}
+
+/// All outstanding requests of all clients.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    by_key: HashMap<Key, Request>,
+    /// When each came, for failing them in order.
+    order: u64,
+    numbered: HashMap<Key, u64>,
+}
+
+/// How many requests one client may have without an answer before the oldest is forgotten.
+///
+/// A kernel that never answers some type of message must not make the table grow for ever.
+pub(super) const OUTSTANDING_MAX: usize = 10_000;
+
+impl Requests {
+    pub(super) fn insert(&mut self, key: Key, request: Request) {
+        self.order += 1;
+        self.numbered.insert(key.clone(), self.order);
+        self.by_key.insert(key, request);
+    }
+
+    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
+        self.by_key.get_mut(key)
+    }
+
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Request> {
+        self.numbered.remove(key);
+        self.by_key.remove(key)
+    }
+
+    /// Returns the keys that a predicate chooses, oldest first.
+    pub(super) fn keys(&self, chosen: impl Fn(&Request) -> bool) -> Vec<Key> {
+        let mut keys: Vec<_> = self
+            .by_key
+            .iter()
+            .filter(|(_, request)| chosen(request))
+            .map(|(key, _)| key)
+            .collect();
+        keys.sort_by_key(|key| self.numbered.get(*key));
+        keys.into_iter().cloned().collect()
+    }
+}

@@ -1,0 +1,1005 @@
+//! The bridge in a simulated world: several clients, several lives of the kernel, its own clock,
+//! delays, connections that break and messages on different sockets that overtake each other.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wire::{Channel, NewHeader, Verified};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A small generator whose seed is printed when a world goes wrong.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// What happens at some time.
+enum Event {
+    /// A client's message arrives at the proxy.
+    Asked {
+        client: usize,
+        channel: Channel,
+        message: Verified,
+    },
+    /// The proxy's socket has written a message; the kernel has it.
+    Written {
+        life: u64,
+        client: ClientId,
+        channel: Channel,
+    },
+    /// A message of the kernel arrives at the proxy.
+    Came {
+        life: u64,
+        client: Option<ClientId>,
+        channel: Channel,
+        message: Verified,
+    },
+    LinkUp {
+        life: u64,
+        client: ClientId,
+        channel: Channel,
+    },
+    IopubUp {
+        life: u64,
+    },
+    KernelGoes {
+        stopped: bool,
+    },
+    KernelComes,
+    Joins {
+        client: usize,
+    },
+    Leaves {
+        client: usize,
+    },
+}
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    start: Instant,
+    clock: Duration,
+    bridge: Bridge,
+    events: BTreeMap<(Duration, u64), Event>,
+    count: u64,
+    /// The time of the last event on each connection: what is sent on one stays in order.
+    last: HashMap<String, Duration>,
+    life: u64,
+    live: bool,
+    subscribed: bool,
+    /// Written by the bridge, not yet on the wire.
+    outboxes: HashMap<(ClientId, Channel), VecDeque<Verified>>,
+    links: HashSet<(ClientId, Channel)>,
+    ready: HashSet<(ClientId, Channel)>,
+    clients: Vec<ClientId>,
+    asked: HashMap<String, (usize, Channel)>,
+    reached: HashMap<String, u64>,
+    replies: HashMap<String, Vec<String>>,
+    errors: HashSet<String>,
+    idle: HashMap<String, usize>,
+    iopub_sent: Vec<Bytes>,
+    iopub_seen: Vec<Bytes>,
+    sessions: HashSet<String>,
+    left: bool,
+}
+
+fn message(
+    msg_type: &str,
+    msg_id: &str,
+    session: &str,
+    parent: Bytes,
+    content: &Value,
+) -> Verified {
+    let header = NewHeader {
+        msg_id,
+        session,
+        username: "u",
+        date: "2026-01-01T00:00:00Z",
+        msg_type,
+    };
+    Verified::new(&header, parent, content)
+}
+
+impl World {
+    fn new(seed: u64, clients: usize) -> Self {
+        let start = Instant::now();
+        let now = Now {
+            instant: start,
+            date: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let settings = Settings {
+            id: "own".into(),
+            held_bytes: 20_000,
+            undelivered_bytes: 1 << 20,
+        };
+        Self {
+            seed,
+            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            start,
+            clock: Duration::ZERO,
+            bridge: Bridge::new(settings, now),
+            events: BTreeMap::new(),
+            count: 0,
+            last: HashMap::new(),
+            life: 0,
+            live: false,
+            subscribed: false,
+            outboxes: HashMap::new(),
+            links: HashSet::new(),
+            ready: HashSet::new(),
+            clients: (0..clients)
+                .map(|n| ClientId::new(format!("client-{n}").into()))
+                .collect(),
+            asked: HashMap::new(),
+            reached: HashMap::new(),
+            replies: HashMap::new(),
+            errors: HashSet::new(),
+            idle: HashMap::new(),
+            iopub_sent: Vec::new(),
+            iopub_seen: Vec::new(),
+            sessions: HashSet::new(),
+            left: false,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            instant: self.start + self.clock,
+            date: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// Lets something happen after a random delay, in order with what else its connection carries.
+    fn after(&mut self, connection: &str, limit: Duration, event: Event) {
+        let delay = Duration::from_micros(self.rng.below(limit.as_micros() as u64 + 1));
+        let at = (self.clock + delay).max(self.last.get(connection).copied().unwrap_or_default());
+        self.last.insert(connection.to_owned(), at);
+        self.count += 1;
+        self.events.insert((at, self.count), event);
+    }
+
+    fn at(&mut self, at: Duration, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), event);
+    }
+
+    fn ask(
+        &mut self,
+        at: Duration,
+        client: usize,
+        channel: Channel,
+        msg_type: &str,
+        content: &Value,
+    ) -> String {
+        let msg_id = format!("m{}", self.asked.len());
+        let message = message(
+            msg_type,
+            &msg_id,
+            &format!("session-{client}"),
+            Bytes::from_static(b"{}"),
+            content,
+        );
+        self.asked.insert(msg_id.clone(), (client, channel));
+        self.at(
+            at,
+            Event::Asked {
+                client,
+                channel,
+                message,
+            },
+        );
+        msg_id
+    }
+
+    fn run(&mut self) {
+        loop {
+            self.act();
+            let due = self.bridge.poll_timeout().map(|at| at - self.start);
+            let next = self.events.first_key_value().map(|((at, _), _)| *at);
+            match (next, due) {
+                (None, None) => return,
+                // The bridge's own timers go on for as long as a client is remembered.
+                (None, Some(due)) => {
+                    self.clock = self.clock.max(due);
+                    self.bridge.handle_timeout(self.now());
+                }
+                (Some(next), Some(due)) if due <= next => {
+                    self.clock = self.clock.max(due);
+                    self.bridge.handle_timeout(self.now());
+                }
+                (Some(_), _) => {
+                    let ((at, _), event) = self.events.pop_first().expect("there is one");
+                    self.clock = self.clock.max(at);
+                    self.happen(event);
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Asked {
+                client,
+                channel,
+                message,
+            } => {
+                let id = self.clients[client].clone();
+                self.bridge.client_message(now, channel, &id, message);
+            }
+            Event::Joins { client } => {
+                for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+                    self.bridge.client_joined(channel, &self.clients[client]);
+                }
+            }
+            Event::Leaves { client } => {
+                for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+                    self.bridge.client_left(now, channel, &self.clients[client]);
+                }
+            }
+            Event::LinkUp {
+                life,
+                client,
+                channel,
+            } if life == self.life && self.live => {
+                if self.links.contains(&(client.clone(), channel)) {
+                    self.ready.insert((client.clone(), channel));
+                    self.bridge.link_up(&client, channel);
+                    let queued = self
+                        .outboxes
+                        .get(&(client.clone(), channel))
+                        .map_or(0, VecDeque::len);
+                    for _ in 0..queued {
+                        self.write(client.clone(), channel);
+                    }
+                }
+            }
+            Event::IopubUp { life } if life == self.life && self.live => {
+                self.subscribed = true;
+                self.bridge.iopub_up(now);
+            }
+            Event::Written {
+                life,
+                client,
+                channel,
+            } if life == self.life && self.live => {
+                if let Some(message) = self
+                    .outboxes
+                    .get_mut(&(client.clone(), channel))
+                    .and_then(VecDeque::pop_front)
+                {
+                    self.kernel(&client, channel, &message);
+                }
+            }
+            Event::Came {
+                life,
+                client,
+                channel,
+                message,
+            } if life == self.life && self.live => match client {
+                Some(client) => self.bridge.kernel_message(now, &client, channel, message),
+                None => {
+                    self.iopub_sent.push(message.content().clone());
+                    self.bridge.iopub_message(now, message);
+                }
+            },
+            Event::KernelGoes { stopped } => self.end_kernel(stopped),
+            Event::KernelComes => {
+                if self.live {
+                    self.end_kernel(false);
+                    self.act();
+                }
+                self.life += 1;
+                self.live = true;
+                let kernel = Kernel::Live {
+                    generation: self.life,
+                    interrupt: Interrupt::Message,
+                };
+                self.bridge.kernel_is(now, kernel, &ending(), []);
+                self.after("iopub", 30 * MS, Event::IopubUp { life: self.life });
+            }
+            _ => {} // of a life that is over
+        }
+    }
+
+    fn end_kernel(&mut self, stopped: bool) {
+        self.live = false;
+        self.subscribed = false;
+        self.links.clear();
+        self.ready.clear();
+        let mut unsent = Vec::new();
+        for ((client, channel), messages) in self.outboxes.drain() {
+            unsent.extend(
+                messages
+                    .into_iter()
+                    .map(|message| (client.clone(), channel, message)),
+            );
+        }
+        let own = ClientId::new("own".into());
+        unsent.retain(|(client, _, _)| *client != own);
+        let kernel = if stopped {
+            Kernel::Ended(ending())
+        } else {
+            Kernel::Awaited
+        };
+        self.bridge.kernel_is(self.now(), kernel, &ending(), unsent);
+    }
+
+    fn write(&mut self, client: ClientId, channel: Channel) {
+        let connection = format!("to {client} {channel} {}", self.life);
+        self.after(
+            &connection,
+            5 * MS,
+            Event::Written {
+                life: self.life,
+                client,
+                channel,
+            },
+        );
+    }
+
+    /// The simulated kernel: answers every request, and tells on iopub.
+    fn kernel(&mut self, client: &ClientId, channel: Channel, request: &Verified) {
+        let header = request.header().expect("ours are readable");
+        let (msg_id, msg_type) = (
+            header.msg_id.clone().into_owned(),
+            header.msg_type.clone().into_owned(),
+        );
+        if self.asked.contains_key(&msg_id) {
+            let before = self.reached.insert(msg_id.clone(), self.life);
+            assert_eq!(
+                before, None,
+                "seed {}: {msg_id} reached two kernels",
+                self.seed
+            );
+            assert!(
+                self.subscribed,
+                "seed {}: {msg_id} was sent before iopub",
+                self.seed
+            );
+        }
+        let (life, session) = (self.life, format!("kernel-{}", self.life));
+        let parent = request.header_bytes().clone();
+        let iopub = |world: &mut Self, msg_type: &str, content: Value| {
+            world.count += 1;
+            let id = format!("k{}", world.count);
+            let message = message(msg_type, &id, &session, parent.clone(), &content);
+            if world.subscribed {
+                let event = Event::Came {
+                    life,
+                    client: None,
+                    channel: Channel::Iopub,
+                    message,
+                };
+                world.after(&format!("iopub {life}"), 8 * MS, event);
+            }
+        };
+        let n = self.count;
+        iopub(self, "status", json!({ "execution_state": "busy", "n": n }));
+        if msg_type == "execute_request" {
+            iopub(
+                self,
+                "stream",
+                json!({ "name": "stdout", "text": format!("{msg_id} {n}") }),
+            );
+        }
+        iopub(self, "status", json!({ "execution_state": "idle", "n": n }));
+        let reply_type = msg_type.replace("_request", "_reply");
+        let reply = message(
+            &reply_type,
+            &format!("r{n}"),
+            &session,
+            parent.clone(),
+            &json!({ "status": "ok" }),
+        );
+        let event = Event::Came {
+            life,
+            client: Some(client.clone()),
+            channel,
+            message: reply,
+        };
+        self.after(&format!("from {client} {channel} {life}"), 8 * MS, event);
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.bridge.poll_action() {
+            match action {
+                Action::OpenLink { client, channel } => {
+                    assert!(self.live, "seed {}: a link to no kernel", self.seed);
+                    self.links.insert((client.clone(), channel));
+                    let event = Event::LinkUp {
+                        life: self.life,
+                        client: client.clone(),
+                        channel,
+                    };
+                    self.after(&format!("link {client} {channel}"), 30 * MS, event);
+                }
+                Action::CloseLinks(client) => {
+                    self.links.retain(|(other, _)| *other != client);
+                    self.ready.retain(|(other, _)| *other != client);
+                }
+                Action::ToKernel {
+                    client,
+                    channel,
+                    message,
+                } => {
+                    assert!(self.live, "seed {}: a message to no kernel", self.seed);
+                    let link = (client.clone(), channel);
+                    assert!(
+                        self.links.contains(&link),
+                        "seed {}: no link for {link:?}",
+                        self.seed
+                    );
+                    self.outboxes
+                        .entry(link.clone())
+                        .or_default()
+                        .push_back(message);
+                    if self.ready.contains(&link) {
+                        self.write(client, channel);
+                    }
+                }
+                Action::ToClient {
+                    client,
+                    channel,
+                    message,
+                } => {
+                    let header = message.header().expect("readable");
+                    self.sessions.insert(header.session.clone().into_owned());
+                    let parent = message.parent().expect("readable").msg_id.into_owned();
+                    let (asker, asked_on) = self.asked[&parent];
+                    assert_eq!(
+                        self.clients[asker], client,
+                        "seed {}: a reply to the wrong client",
+                        self.seed
+                    );
+                    assert_eq!(
+                        asked_on, channel,
+                        "seed {}: a reply on the wrong channel",
+                        self.seed
+                    );
+                    let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+                    let status = content["status"].as_str().expect("a status").to_owned();
+                    self.replies.entry(parent).or_default().push(status);
+                }
+                Action::Publish(message) => {
+                    let header = message.header().expect("readable");
+                    self.sessions.insert(header.session.clone().into_owned());
+                    let parent = message.parent().expect("readable").msg_id.into_owned();
+                    let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+                    match (&*header.msg_type, content["execution_state"].as_str()) {
+                        ("error", _) => {
+                            assert!(self.errors.insert(parent), "seed {}: two errors", self.seed)
+                        }
+                        (_, Some("idle")) => *self.idle.entry(parent).or_default() += 1,
+                        _ => {}
+                    }
+                    if !header.msg_id.starts_with("own") {
+                        self.iopub_seen.push(message.content().clone());
+                    }
+                }
+                Action::Leave => self.left = true,
+                Action::SignalKernel
+                | Action::Pause(_)
+                | Action::Resume(_)
+                | Action::Journal(_)
+                | Action::Log(_) => {}
+            }
+        }
+    }
+
+    /// Everything that must hold once nothing more happens.
+    fn settle(&mut self) {
+        let seed = self.seed;
+        assert_eq!(self.bridge.outstanding(), 0, "seed {seed}");
+        for id in self.asked.keys() {
+            let replies = self.replies.get(id).cloned().unwrap_or_default();
+            assert_eq!(replies.len(), 1, "seed {seed}: {id} got {replies:?}");
+            assert!(
+                self.idle.get(id).is_some_and(|idle| *idle >= 1),
+                "seed {seed}: {id} never became idle"
+            );
+            if !self.reached.contains_key(id) {
+                assert_eq!(replies, ["error"], "seed {seed}: {id} reached no kernel");
+            }
+        }
+        assert_eq!(self.iopub_sent, self.iopub_seen, "seed {seed}: iopub");
+        assert!(
+            self.sessions.len() <= 1,
+            "seed {seed}: clients saw the sessions {:?}",
+            self.sessions
+        );
+    }
+}
+
+fn ending() -> Ending {
+    Ending {
+        name: "KernelDied",
+        text: "it died".into(),
+    }
+}
+
+#[test]
+fn nothing_is_lost_doubled_or_misdirected_in_500_worlds() {
+    for seed in 1..=500 {
+        let mut world = World::new(seed, 4);
+        let lives = 1 + world.rng.below(4);
+        for life in 0..lives {
+            let begin = Duration::from_millis(400) * life as u32;
+            let stir = Duration::from_millis(world.rng.below(60));
+            world.at(begin + stir, Event::KernelComes);
+            if life + 1 < lives {
+                let stopped = world.rng.below(2) == 0;
+                let end = begin + Duration::from_millis(100 + world.rng.below(250));
+                world.at(end, Event::KernelGoes { stopped });
+            }
+        }
+        for client in 0..world.clients.len() {
+            world.at(
+                Duration::from_millis(client as u64 * 7),
+                Event::Joins { client },
+            );
+        }
+        for _ in 0..200 {
+            let client = world.rng.below(4) as usize;
+            let at = Duration::from_millis(30 + world.rng.below(400 * lives));
+            let (channel, msg_type) = match world.rng.below(4) {
+                0 => (Channel::Control, "kernel_info_request"),
+                1 => (Channel::Shell, "complete_request"),
+                _ => (Channel::Shell, "execute_request"),
+            };
+            world.ask(at, client, channel, msg_type, &json!({ "code": "x" }));
+        }
+        world.run();
+        world.settle();
+    }
+}
+
+#[test]
+fn a_client_that_reconnects_gets_what_came_meanwhile_and_one_that_does_not_is_forgotten() {
+    let mut world = World::new(1, 2);
+    world.at(Duration::ZERO, Event::KernelComes);
+    for client in 0..2 {
+        world.at(MS, Event::Joins { client });
+        world.ask(
+            100 * MS,
+            client,
+            Channel::Shell,
+            "execute_request",
+            &json!({ "code": "x" }),
+        );
+        world.at(101 * MS, Event::Leaves { client });
+    }
+    world.at(200 * MS, Event::Joins { client: 0 });
+    world.run();
+    assert_eq!(world.replies.get("m0").map(Vec::len), Some(1));
+    assert_eq!(world.replies.get("m1"), None, "its asker never came back");
+    assert_eq!(world.bridge.joined().count(), 1);
+    assert!(
+        world.clock >= Duration::from_secs(30),
+        "it was remembered for 30 s"
+    );
+}
+
+/// A bridge with a live kernel and one client that is linked.
+fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
+    let now = Now {
+        instant: Instant::now(),
+        date: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let settings = Settings {
+        id: "own".into(),
+        held_bytes: 1000,
+        undelivered_bytes: 1000,
+    };
+    let mut bridge = Bridge::new(settings, now);
+    let client = ClientId::new("c".into());
+    bridge.kernel_is(
+        now,
+        Kernel::Live {
+            generation: 1,
+            interrupt,
+        },
+        &ending(),
+        [],
+    );
+    for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+        bridge.client_joined(channel, &client);
+        bridge.link_up(&client, channel);
+    }
+    let welcome = message(
+        "iopub_welcome",
+        "w",
+        "kernel",
+        "{}".into(),
+        &json!({ "subscription": "" }),
+    );
+    bridge.iopub_message(now, welcome);
+    actions(&mut bridge);
+    (bridge, client, now)
+}
+
+/// Takes all actions, as short texts without the log's.
+fn actions(bridge: &mut Bridge) -> Vec<String> {
+    let name = |message: &Verified| {
+        let header = message.header().expect("readable");
+        let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+        match content["execution_state"].as_str() {
+            Some(state) => state.to_owned(),
+            None => header.msg_type.into_owned(),
+        }
+    };
+    std::iter::from_fn(|| bridge.poll_action())
+        .filter_map(|action| match action {
+            Action::ToClient {
+                channel, message, ..
+            } => Some(format!("client {channel} {}", name(&message))),
+            Action::Publish(message) => Some(format!("iopub {}", name(&message))),
+            Action::ToKernel {
+                client,
+                channel,
+                message,
+            } => Some(format!("kernel {client} {channel} {}", name(&message))),
+            Action::Journal(execution) => Some(format!(
+                "journal {:?} {:?}",
+                execution.phase, execution.code
+            )),
+            Action::SignalKernel => Some("SIGINT".into()),
+            Action::Pause(_) => Some("pause".into()),
+            Action::Resume(_) => Some("resume".into()),
+            Action::Leave => Some("leave".into()),
+            Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),
+            Action::CloseLinks(client) => Some(format!("close {client}")),
+            Action::Log(_) => None,
+        })
+        .collect()
+}
+
+fn request(msg_type: &str, id: &str) -> Verified {
+    message(
+        msg_type,
+        id,
+        "s",
+        "{}".into(),
+        &json!({ "code": "1+1", "restart": true }),
+    )
+}
+
+#[test]
+fn a_shutdown_is_answered_and_never_forwarded() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("shutdown_request", "1"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "iopub busy",
+            "client control shutdown_reply",
+            "iopub idle",
+            "leave"
+        ]
+    );
+}
+
+#[test]
+fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("interrupt_request", "1"),
+    );
+    bridge.interrupt(now);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "kernel c control interrupt_request",
+            "kernel own control interrupt_request"
+        ]
+    );
+
+    let (mut bridge, client, now) = linked(Interrupt::Signal);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("interrupt_request", "1"),
+    );
+    bridge.interrupt(now);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "SIGINT",
+            "iopub busy",
+            "client control interrupt_reply",
+            "iopub idle",
+            "SIGINT"
+        ]
+    );
+}
+
+#[test]
+fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "kernel",
+            parent,
+            &json!({ "execution_state": "busy" }),
+        ),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "journal Asked Some(\"1+1\")",
+            "kernel c shell execute_request",
+            "iopub busy"
+        ]
+    );
+
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "close own",
+            "close c",
+            "journal Done(\"error\") None",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+    bridge.client_message(
+        now,
+        Channel::Shell,
+        &client,
+        request("execute_request", "2"),
+    );
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+
+    let later = Now {
+        instant: now.instant + Duration::from_secs(61),
+        ..now
+    };
+    bridge.handle_timeout(later);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "iopub busy",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+    bridge.client_message(
+        later,
+        Channel::Shell,
+        &client,
+        request("complete_request", "3"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["iopub busy", "client shell complete_reply", "iopub idle"]
+    );
+}
+
+#[test]
+fn what_was_not_written_goes_to_the_next_kernel_in_order() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let sent: Vec<_> = ["1", "2"].map(|id| request("execute_request", id)).into();
+    for message in &sent {
+        bridge.client_message(now, Channel::Shell, &client, message.clone());
+    }
+    let unsent = sent
+        .into_iter()
+        .map(|message| (client.clone(), Channel::Shell, message));
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), unsent);
+    bridge.kernel_is(
+        now,
+        Kernel::Live {
+            generation: 2,
+            interrupt: Interrupt::Message,
+        },
+        &ending(),
+        [],
+    );
+    actions(&mut bridge);
+    bridge.link_up(&client, Channel::Stdin);
+    bridge.link_up(&client, Channel::Shell);
+    assert_eq!(
+        actions(&mut bridge),
+        Vec::<String>::new(),
+        "iopub is not proven yet"
+    );
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "new",
+            "{}".into(),
+            &json!({ "execution_state": "idle" }),
+        ),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "kernel c shell execute_request",
+            "kernel c shell execute_request",
+            "iopub idle"
+        ]
+    );
+}
+
+#[test]
+fn restarting_dead_and_the_shutdown_broadcast_do_not_reach_the_front_end() {
+    let (mut bridge, _, now) = linked(Interrupt::Message);
+    for state in ["restarting", "dead"] {
+        let status = message(
+            "status",
+            state,
+            "kernel",
+            "{}".into(),
+            &json!({ "execution_state": state }),
+        );
+        bridge.iopub_message(now, status);
+    }
+    bridge.iopub_message(
+        now,
+        message(
+            "shutdown_reply",
+            "s",
+            "kernel",
+            "{}".into(),
+            &json!({ "restart": false }),
+        ),
+    );
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+}
+
+#[test]
+fn a_client_that_goes_during_input_does_not_block_the_kernel() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    let prompt = message(
+        "input_request",
+        "p",
+        "kernel",
+        parent,
+        &json!({ "prompt": "?" }),
+    );
+    bridge.kernel_message(now, &client, Channel::Stdin, prompt);
+    for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+        bridge.client_left(now, channel, &client);
+    }
+    actions(&mut bridge);
+    bridge.handle_timeout(Now {
+        instant: now.instant + Duration::from_secs(29),
+        ..now
+    });
+    assert_eq!(
+        actions(&mut bridge),
+        Vec::<String>::new(),
+        "it may come back within 30 s"
+    );
+    bridge.handle_timeout(Now {
+        instant: now.instant + Duration::from_secs(30),
+        ..now
+    });
+    assert_eq!(actions(&mut bridge), ["kernel c stdin input_reply"]);
+}
+
+#[test]
+fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    for n in 0..10 {
+        bridge.client_message(
+            now,
+            Channel::Shell,
+            &client,
+            request("execute_request", &n.to_string()),
+        );
+    }
+    assert_eq!(
+        actions(&mut bridge)
+            .iter()
+            .filter(|action| *action == "pause")
+            .count(),
+        1
+    );
+    bridge.kernel_is(
+        now,
+        Kernel::Live {
+            generation: 2,
+            interrupt: Interrupt::Message,
+        },
+        &ending(),
+        [],
+    );
+    bridge.link_up(&client, Channel::Stdin);
+    bridge.link_up(&client, Channel::Shell);
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "new",
+            "{}".into(),
+            &json!({ "execution_state": "idle" }),
+        ),
+    );
+    let actions = actions(&mut bridge);
+    assert_eq!(
+        actions.iter().filter(|action| *action == "resume").count(),
+        1
+    );
+    assert_eq!(
+        actions
+            .iter()
+            .filter(|action| *action == "kernel c shell execute_request")
+            .count(),
+        10
+    );
+}
+
+#[test]
+fn what_others_run_is_seen_once_and_ones_own_is_not() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let own = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    actions(&mut bridge);
+    let input = json!({ "code": "2+2", "execution_count": 1 });
+    bridge.iopub_message(now, message("execute_input", "i", "kernel", own, &input));
+    assert_eq!(actions(&mut bridge), ["iopub execute_input"]);
+    let foreign = request("execute_request", "other").header_bytes().clone();
+    bridge.iopub_message(
+        now,
+        message("execute_input", "j", "kernel", foreign, &input),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["journal Seen Some(\"2+2\")", "iopub execute_input"]
+    );
+}
+
+#[test]
+fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
+    assert_eq!(ClientId::new("a1b2-c3".into()).to_string(), "a1b2-c3");
+    assert_eq!(
+        ClientId::new("x".repeat(40).into()).to_string(),
+        "x".repeat(12)
+    );
+    assert_eq!(
+        ClientId::new(Bytes::from_static(b"\0\x01\n")).to_string(),
+        "0x00010a"
+    );
+}

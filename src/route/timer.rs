@@ -1,0 +1,64 @@
+//! Everything that happens because time passes.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::ClientId;
+
+/// The time, as the caller knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// For intervals.
+    pub instant: Instant,
+    /// For the `date` of a header.
+    pub date: jiff::Timestamp,
+}
+
+/// What a timer is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// Ask the kernel for a sign on iopub once more.
+    Probe,
+    /// Requests have waited long enough for a kernel.
+    Awaited,
+    /// A client without connections is forgotten.
+    Gone(ClientId),
+}
+
+/// How long requests wait for a kernel that is being started.
+pub(super) const AWAITED: Duration = Duration::from_secs(60);
+/// How long a client without connections is remembered: a reconnect is no departure.
+pub(super) const GONE: Duration = Duration::from_secs(30);
+/// The first wait for a sign on iopub; doubled each time, up to [`PROBE_MAX`].
+pub(super) const PROBE: Duration = Duration::from_millis(5);
+/// VS Code, too, asks again every 500 ms.
+pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
+
+/// Every timer that runs, soonest first.
+#[derive(Debug, Default)]
+pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
+
+impl Timers {
+    /// Starts a timer, or starts it anew.
+    pub(super) fn start(&mut self, at: Instant, timer: Timer) {
+        self.stop(&timer);
+        self.0.insert((at, timer));
+    }
+
+    pub(super) fn stop(&mut self, timer: &Timer) {
+        self.0.retain(|(_, other)| other != timer);
+    }
+
+    /// Returns when the next one is due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one that is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Timer> {
+        if self.next()? > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, timer)| timer)
+    }
+}
