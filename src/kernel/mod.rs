@@ -2,6 +2,12 @@
 //!
 //! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `ops`.
 
+pub mod choose;
+pub mod connection;
 pub mod detach;
+pub mod launch;
+pub mod paths;
 mod platform;
 pub mod process;
+pub mod python;
+pub mod spec;

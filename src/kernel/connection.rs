@@ -1,0 +1,355 @@
+//! A kernel's connection file and what belongs to it: its sockets, its pid file and the link by
+//! which other Jupyter clients find it.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::paths::{JupyterPaths, Variables};
+use super::process::Process;
+use crate::project::{Project, Transport};
+use crate::wire::{
+    self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
+};
+
+/// Why a connection file could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// It could not be read.
+    #[error("cannot read the connection file {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its content is wrong.
+    #[error("cannot use the connection file {}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConnectionFileError,
+    },
+    /// It could not be made.
+    #[error("cannot make the connection file {}", path.display())]
+    Make {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no private folder with a short enough path.
+    #[error(
+        "no private folder for Unix sockets has a short enough path; start the kernel with --transport tcp"
+    )]
+    NoSocketFolder,
+}
+
+/// Reads a connection file.
+pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
+    let bytes = std::fs::read(path).map_err(|source| ConnectionError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    ConnectionInfo::parse(&bytes).map_err(|source| ConnectionError::Content {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The files of one kernel that `nb` starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFiles {
+    connection_file: PathBuf,
+}
+
+impl KernelFiles {
+    /// Returns names that no other kernel has. Nothing is made but the folder.
+    pub fn fresh(project: &Project) -> io::Result<Self> {
+        let folder = project.make_folder("connections")?;
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        Ok(Self {
+            connection_file: folder.join(format!("kernel-{}.json", &id[..12])),
+        })
+    }
+
+    /// Returns the files of the kernel with this connection file.
+    pub fn of(connection_file: &Path) -> Self {
+        Self {
+            connection_file: connection_file.to_owned(),
+        }
+    }
+
+    /// Returns the connection file's path.
+    pub fn connection_file(&self) -> &Path {
+        &self.connection_file
+    }
+
+    /// Returns the path of the file that names the process from before its first instruction.
+    pub fn pid_file(&self) -> PathBuf {
+        self.connection_file.with_extension("pid")
+    }
+
+    /// Returns the process that was last started on this connection file.
+    pub fn process(&self) -> Option<Process> {
+        serde_json::from_slice(&std::fs::read(self.pid_file()).ok()?).ok()
+    }
+
+    /// Makes the connection file, with a new key and free ports; it must not exist.
+    pub fn create(
+        &self,
+        transport: Transport,
+        kernel_name: &str,
+        variables: &dyn Variables,
+    ) -> Result<ConnectionInfo, ConnectionError> {
+        let (ip, ports, transport) = match transport {
+            Transport::Ipc => (
+                self.socket_prefix(variables)?,
+                IPC_PORTS,
+                wire::Transport::Ipc,
+            ),
+            Transport::Tcp => {
+                let ports = free_ports().map_err(|source| self.cannot_make(source))?;
+                (Ipv4Addr::LOCALHOST.to_string(), ports, wire::Transport::Tcp)
+            }
+        };
+        let info = ConnectionInfo {
+            transport,
+            ip,
+            ports,
+            key: SigningKey::new(new_key().as_bytes()),
+            kernel_name: Some(kernel_name.to_owned()),
+        };
+        self.write(&info)
+            .map_err(|source| self.cannot_make(source))?;
+        self.link(variables);
+        Ok(info)
+    }
+
+    /// Removes what belongs to this kernel. What is not there is no error.
+    pub fn remove(&self, variables: &dyn Variables) {
+        if let Ok(info) = read(&self.connection_file) {
+            remove_sockets(&info);
+        }
+        if let Some(link) = self.link_path(variables)
+            && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
+        {
+            let _ = std::fs::remove_file(link);
+        }
+        let _ = std::fs::remove_file(self.pid_file());
+        // Last: while it stands, a crash in between leaves the way to the rest.
+        let _ = std::fs::remove_file(&self.connection_file);
+    }
+
+    fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.connection_file)?;
+        file.write_all(info.to_json().as_bytes())
+    }
+
+    /// Lets `jupyter console --existing` and other clients find the file where they look.
+    ///
+    /// A convenience: where it cannot be made, the full path still works.
+    fn link(&self, variables: &dyn Variables) {
+        let Some(link) = self.link_path(variables) else {
+            return;
+        };
+        let Some(folder) = link.parent() else { return };
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder);
+        if made.is_ok() {
+            sweep_links(folder);
+            let _ = std::os::unix::fs::symlink(&self.connection_file, link);
+        }
+    }
+
+    fn link_path(&self, variables: &dyn Variables) -> Option<PathBuf> {
+        let name = self.connection_file.file_stem()?.to_string_lossy();
+        let id = name.strip_prefix("kernel-")?;
+        let paths = JupyterPaths::new(variables).ok()?;
+        Some(paths.runtime_dir.join(format!("{LINK_PREFIX}{id}.json")))
+    }
+
+    /// Returns how the paths of the sockets begin.
+    fn socket_prefix(&self, variables: &dyn Variables) -> Result<String, ConnectionError> {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        socket_folders(variables)
+            .into_iter()
+            .filter(|folder| private_folder(folder).is_ok())
+            .filter_map(|folder| folder.join(&id[..12]).into_os_string().into_string().ok())
+            .find(|prefix| prefix.len() + "-65535".len() <= wire::SOCKET_PATH_MAX)
+            .ok_or(ConnectionError::NoSocketFolder)
+    }
+
+    fn cannot_make(&self, source: io::Error) -> ConnectionError {
+        ConnectionError::Make {
+            path: self.connection_file.clone(),
+            source,
+        }
+    }
+}
+
+/// How the links in Jupyter's runtime folder are called: `kernel-*.json` is what clients look for.
+const LINK_PREFIX: &str = "kernel-nb-";
+
+/// For Unix sockets a port is only the end of a path.
+const IPC_PORTS: Ports = Ports {
+    shell: 1,
+    iopub: 2,
+    stdin: 3,
+    control: 4,
+    hb: 5,
+};
+
+/// Where sockets may lie, best first.
+///
+/// Not in `XDG_RUNTIME_DIR`: systemd removes it at the last logout while the kernel lives on.
+fn socket_folders(variables: &dyn Variables) -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let home = variables.path("HOME");
+    let cache = variables
+        .path("XDG_CACHE_HOME")
+        .or_else(|| home.map(|home| home.join(".cache")));
+    let mut folders = vec![PathBuf::from(format!("/tmp/nb-{user}"))];
+    folders.extend(cache.map(|cache| cache.join("nb/s")));
+    folders
+}
+
+/// Makes a folder that only this user can enter, or checks that it is one.
+///
+/// In `/tmp` anybody may have made it first, as a link or as theirs.
+fn private_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new()
+        .recursive(false)
+        .mode(0o700)
+        .create(folder)
+    {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(folder)?;
+    let own = found.uid() == rustix::process::geteuid().as_raw();
+    if found.is_dir() && own && found.mode() & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is not a private folder of this user"))
+    }
+}
+
+/// Returns five ports that were free a moment ago; whoever is quicker may take one of them.
+fn free_ports() -> io::Result<Ports> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = |listener: &TcpListener| Ok::<_, io::Error>(listener.local_addr()?.port());
+    // All are held until all are found, or two could be the same.
+    let (shell, iopub, stdin, control, hb) = (bind()?, bind()?, bind()?, bind()?, bind()?);
+    Ok(Ports {
+        shell: port(&shell)?,
+        iopub: port(&iopub)?,
+        stdin: port(&stdin)?,
+        control: port(&control)?,
+        hb: port(&hb)?,
+    })
+}
+
+/// Returns a key of 244 random bits.
+fn new_key() -> String {
+    let half = || uuid::Uuid::new_v4().simple().to_string();
+    half() + &half()
+}
+
+/// Removes the kernel's Unix sockets.
+pub fn remove_sockets(info: &ConnectionInfo) {
+    for channel in Channel::ALL {
+        if let Endpoint::Unix(path) = info.endpoint(channel) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes links of kernels that ended without us.
+fn sweep_links(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(LINK_PREFIX);
+        if ours && entry.path().is_symlink() && !entry.path().exists() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn project(temp: &tempfile::TempDir) -> Project {
+        Project::for_notebook(&temp.path().join("a.ipynb")).unwrap()
+    }
+
+    #[test]
+    fn a_connection_file_is_private_unique_and_found_by_other_clients() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let files = KernelFiles::fresh(&project(&temp)).unwrap();
+        let info = files.create(Transport::Tcp, "python3", &variables).unwrap();
+        assert!(info.key.signs());
+        let mode = std::fs::metadata(files.connection_file())
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(files.create(Transport::Tcp, "python3", &variables).is_err());
+        let runtime = JupyterPaths::new(&variables).unwrap().runtime_dir;
+        let links = || std::fs::read_dir(&runtime).unwrap().count();
+        assert_eq!(links(), 1);
+        files.remove(&variables);
+        files.remove(&variables);
+        assert_eq!(links(), 0);
+        assert!(!files.connection_file().exists());
+    }
+
+    #[test]
+    fn sockets_lie_where_nobody_else_can_reach_them() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let files = KernelFiles::fresh(&project(&temp)).unwrap();
+        let info = files.create(Transport::Ipc, "python3", &variables).unwrap();
+        let folder = Path::new(&info.ip).parent().unwrap();
+        let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        files.remove(&variables);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let open = temp.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(private_folder(&open).is_err());
+        let link = temp.path().join("link");
+        std::os::unix::fs::symlink(temp.path(), &link).unwrap();
+        assert!(private_folder(&link).is_err());
+        assert!(private_folder(&temp.path().join("a/b")).is_ok());
+    }
+}

@@ -1,0 +1,98 @@
+//! Starting a kernel's process, and reading what it left in its log.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::connection::KernelFiles;
+use super::detach::{self, DetachError, Plan};
+use super::paths::Variables;
+use super::process::Process;
+use super::spec;
+use crate::project::RealSpec;
+
+/// Set in the environment of every kernel, so that a proxy knows that it was started as one.
+pub const IN_KERNEL: &str = "NB_KERNEL";
+
+/// A log that is longer than this when a kernel starts begins anew; the old one is kept once.
+const LOG_BYTES: u64 = 5 << 20;
+
+/// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
+pub fn launch(
+    spec: &RealSpec,
+    files: &KernelFiles,
+    folder: &Path,
+    log: &Path,
+    variables: &dyn Variables,
+) -> Result<Process, DetachError> {
+    let mut set = spec::environment(spec, variables);
+    set.push((IN_KERNEL.into(), "1".into()));
+    detach::start(&Plan {
+        argv: spec::command(spec, files.connection_file()),
+        set,
+        // A kernel that finds its parent gone ends; and neither it nor what it starts is the
+        // session that a server may have told this process of.
+        remove: ["JPY_PARENT_PID", "JPY_SESSION_NAME"]
+            .map(OsString::from)
+            .to_vec(),
+        folder: folder.to_owned(),
+        log: log.to_owned(),
+        pid_file: files.pid_file(),
+    })
+}
+
+/// Makes room in the log where needed; returns the length from which a new kernel's lines begin.
+pub fn begin_log(log: &Path) -> io::Result<u64> {
+    if let Some(folder) = log.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    match std::fs::metadata(log) {
+        Ok(found) if found.len() > LOG_BYTES => {
+            std::fs::rename(log, log.with_extension("log.1"))?;
+            Ok(0)
+        }
+        Ok(found) => Ok(found.len()),
+        Err(_) => Ok(0),
+    }
+}
+
+/// Returns the last lines that a log has from `start` on.
+pub fn last_lines(log: &Path, start: u64, lines: usize) -> Vec<String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(log)?;
+        let length = file.metadata()?.len();
+        // What a kernel says when it cannot start is short; a flood before it is not read.
+        file.seek(SeekFrom::Start(start.max(length.saturating_sub(1 << 16))))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    all.iter()
+        .skip(all.len().saturating_sub(lines))
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_new_kernels_lines_are_shown() {
+        let temp = tempfile::tempdir().unwrap();
+        let log = temp.path().join("kernels/a.log");
+        assert_eq!(begin_log(&log).unwrap(), 0);
+        std::fs::write(&log, "old\n").unwrap();
+        let start = begin_log(&log).unwrap();
+        std::fs::write(&log, "old\n1\n\n2\n3\n").unwrap();
+        assert_eq!(last_lines(&log, start, 2), ["2", "3"]);
+        assert_eq!(last_lines(&log, start, 9), ["1", "2", "3"]);
+        assert!(last_lines(&temp.path().join("none"), 0, 9).is_empty());
+    }
+}

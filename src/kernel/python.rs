@@ -1,0 +1,229 @@
+//! Finding a Python that can be a kernel.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::paths::Variables;
+use super::spec;
+use crate::project::{InterruptMode, RealSpec};
+
+/// Asked of an interpreter; nothing is imported, so that it takes a few milliseconds.
+const QUESTION: &str = "\
+import importlib.util as u, json, os, sys, sysconfig
+has = lambda name: u.find_spec(name) is not None
+print(json.dumps({
+    'executable': sys.executable,
+    'prefix': sys.prefix,
+    'ipykernel': has('ipykernel_launcher'),
+    'pip': has('pip'),
+    'environment': sys.prefix != sys.base_prefix,
+    'managed': os.path.exists(os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')),
+}))";
+
+/// A Python interpreter and what it has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Python {
+    /// `sys.executable`.
+    pub executable: PathBuf,
+    /// `sys.prefix`.
+    pub prefix: PathBuf,
+    /// Whether it can be a kernel.
+    pub ipykernel: bool,
+    pip: bool,
+    environment: bool,
+    managed: bool,
+}
+
+/// Says that a program is no usable Python.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{} is not a usable Python: {reason}", executable.display())]
+pub struct NotPython {
+    /// The program.
+    pub executable: PathBuf,
+    /// What it said.
+    pub reason: String,
+}
+
+/// Asks an interpreter what it has.
+pub fn probe(executable: &Path) -> Result<Python, NotPython> {
+    let unusable = |reason: String| NotPython {
+        executable: executable.to_owned(),
+        reason,
+    };
+    let out = Command::new(executable)
+        .args(["-c", QUESTION])
+        // A module of the notebook's folder must not stand in for an installed one.
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| unusable(error.to_string()))?;
+    serde_json::from_slice(&out.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&out.stderr);
+        unusable(
+            said.lines()
+                .last()
+                .unwrap_or("it did not answer")
+                .to_owned(),
+        )
+    })
+}
+
+/// Returns the interpreter of a folder that is an environment.
+pub fn of_environment(folder: &Path) -> Option<PathBuf> {
+    ["bin/python", "bin/python3"]
+        .iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Returns the nearest `.venv` at or above a folder that belongs to this user or to root.
+///
+/// Another user's, say in `/tmp`, would run their code as ours.
+pub fn nearest_environment(folder: &Path) -> Option<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    folder
+        .ancestors()
+        .map(|above| above.join(".venv"))
+        .find(|venv| {
+            std::fs::metadata(venv).is_ok_and(|found| found.uid() == own || found.uid() == 0)
+                && of_environment(venv).is_some()
+        })
+}
+
+/// Returns the first `python3` or `python` on `PATH`.
+pub fn on_path(variables: &dyn Variables) -> Option<PathBuf> {
+    let path = variables.get("PATH")?;
+    ["python3", "python"].iter().find_map(|name| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+    })
+}
+
+impl Python {
+    /// Returns the kernelspec of this interpreter's ipykernel.
+    ///
+    /// The spec that ipykernel installed is taken for what else it says; the command always
+    /// names this interpreter.
+    pub fn kernelspec(&self) -> RealSpec {
+        let folder = self.prefix.join("share/jupyter/kernels/python3");
+        let executable = self.executable.to_string_lossy().into_owned();
+        match spec::read(&folder) {
+            Ok(mut installed) if !spec::is_proxy(&installed) && runs_ipykernel(&installed) => {
+                if let Some(program) = installed.argv.first_mut() {
+                    *program = executable;
+                }
+                installed
+            }
+            _ => RealSpec {
+                name: "python3".to_owned(),
+                display_name: "Python 3 (ipykernel)".to_owned(),
+                argv: [
+                    &executable,
+                    "-m",
+                    "ipykernel_launcher",
+                    "-f",
+                    "{connection_file}",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+                language: "python".to_owned(),
+                interrupt_mode: InterruptMode::Signal,
+                env: serde_json::Map::new(),
+                resource_dir: None,
+                other: serde_json::Map::new(),
+            },
+        }
+    }
+
+    /// Returns the command that gives this interpreter a kernel.
+    ///
+    /// `folder` is where an environment is to be made when the interpreter is the system's and
+    /// takes no packages.
+    pub fn install_command(&self, folder: &Path) -> String {
+        let executable = quote(&self.executable);
+        let by_uv = std::fs::read_to_string(self.prefix.join("pyvenv.cfg"))
+            .is_ok_and(|text| text.lines().any(|line| line.starts_with("uv =")));
+        if by_uv {
+            format!("uv pip install --python {executable} ipykernel")
+        } else if self.environment && !self.pip {
+            format!("{executable} -m ensurepip && {executable} -m pip install ipykernel")
+        } else if self.managed && !self.environment || !self.pip {
+            let made = folder.join(".venv");
+            let inside = quote(&made.join("bin/python"));
+            format!(
+                "{executable} -m venv {} && {inside} -m pip install ipykernel",
+                quote(&made)
+            )
+        } else {
+            format!("{executable} -m pip install ipykernel")
+        }
+    }
+}
+
+fn runs_ipykernel(spec: &RealSpec) -> bool {
+    spec.argv
+        .iter()
+        .any(|argument| argument.contains("ipykernel"))
+}
+
+/// Quotes a path for a shell where it needs that.
+pub fn quote(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,~".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn python() -> Python {
+        Python {
+            executable: "/env/bin/python".into(),
+            prefix: "/env".into(),
+            ipykernel: false,
+            pip: true,
+            environment: true,
+            managed: true,
+        }
+    }
+
+    #[test]
+    fn the_command_that_mends_fits_the_environment() {
+        let folder = Path::new("/my work");
+        assert_eq!(
+            python().install_command(folder),
+            "/env/bin/python -m pip install ipykernel"
+        );
+        let without_pip = Python {
+            pip: false,
+            ..python()
+        };
+        assert!(without_pip.install_command(folder).contains("ensurepip"));
+        let system = Python {
+            environment: false,
+            executable: "/usr/bin/python3".into(),
+            ..python()
+        };
+        assert_eq!(
+            system.install_command(folder),
+            "/usr/bin/python3 -m venv '/my work/.venv' && \
+             '/my work/.venv/bin/python' -m pip install ipykernel"
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_no_python_says_why() {
+        let error = probe(Path::new("/bin/false")).unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        assert!(probe(Path::new("/nonexistent")).is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! Kernelspecs: found, read, and made into a command.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::paths::Variables;
+use crate::project::RealSpec;
+
+/// The file stem of the program that front ends start; a spec that starts it is no kernel.
+pub const PROXY: &str = "nb-proxy";
+
+/// Why a spec could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no kernelspec.
+    #[error("{} is not a kernelspec", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// Reads the spec in a folder.
+pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
+    let path = folder.join("kernel.json");
+    let bytes = std::fs::read(&path).map_err(|source| SpecError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let mut spec: RealSpec = parse(&bytes).map_err(|source| SpecError::Damaged { path, source })?;
+    let name = folder.file_name().unwrap_or_default();
+    spec.name = name.to_string_lossy().into_owned();
+    spec.resource_dir = Some(folder.to_owned());
+    Ok(spec)
+}
+
+fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
+    let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
+    // The folder names a spec; a file that says otherwise is not believed.
+    fields.insert("name".to_owned(), Value::String(String::new()));
+    serde_json::from_value(Value::Object(fields))
+}
+
+/// Returns the spec with this name that is a real kernel, from the first folder that has it.
+pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
+    folders
+        .iter()
+        .filter_map(|folder| named(folder, name))
+        .map(|folder| read(&folder))
+        .find(|spec| !spec.as_ref().is_ok_and(is_proxy))
+}
+
+/// Returns every readable spec of a real kernel; of equal names the first folder's.
+pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
+    let mut specs: Vec<RealSpec> = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            continue;
+        };
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        names.sort();
+        for spec in names.iter().filter_map(|path| read(path).ok()) {
+            if !is_proxy(&spec) && !specs.iter().any(|known| known.name == spec.name) {
+                specs.push(spec);
+            }
+        }
+    }
+    specs
+}
+
+/// Says whether the spec starts `nb-proxy`.
+pub fn is_proxy(spec: &RealSpec) -> bool {
+    let program = spec
+        .argv
+        .first()
+        .map(|program| Path::new(program.trim_matches('"')));
+    program
+        .and_then(Path::file_stem)
+        .is_some_and(|stem| stem == PROXY)
+}
+
+/// Names of specs are compared without regard to case, as Jupyter does.
+fn named(folder: &Path, name: &str) -> Option<PathBuf> {
+    let exact = folder.join(name);
+    if exact.join("kernel.json").is_file() {
+        return Some(exact);
+    }
+    std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|found| found.to_string_lossy().eq_ignore_ascii_case(name))
+                && path.join("kernel.json").is_file()
+        })
+}
+
+/// Returns the command that starts the kernel.
+///
+/// As in `jupyter_client`, a bare `python` means the Python that the spec belongs to: the one
+/// above its folder where there is one, else the one on `PATH`.
+pub fn command(spec: &RealSpec, connection_file: &Path) -> Vec<OsString> {
+    let resources = spec
+        .resource_dir
+        .as_deref()
+        .map(Path::to_string_lossy)
+        .unwrap_or_default();
+    let prefix = prefix(spec);
+    let expand = |argument: &String| {
+        let argument = argument
+            .replace("{connection_file}", &connection_file.to_string_lossy())
+            .replace("{resource_dir}", &resources);
+        match &prefix {
+            Some(prefix) => argument.replace("{prefix}", &prefix.to_string_lossy()),
+            None => argument,
+        }
+    };
+    let mut argv: Vec<OsString> = spec.argv.iter().map(expand).map(OsString::from).collect();
+    if let (Some(program), Some(prefix)) = (argv.first_mut(), prefix)
+        && is_bare_python(&program.to_string_lossy())
+    {
+        let own = prefix.join("bin").join(&*program);
+        if own.is_file() {
+            *program = own.into_os_string();
+        }
+    }
+    argv
+}
+
+/// Returns the `sys.prefix` that a spec's folder lies under, `<prefix>/share/jupyter/kernels/x`.
+fn prefix(spec: &RealSpec) -> Option<PathBuf> {
+    let kernels = spec.resource_dir.as_deref()?.parent()?;
+    let shared = kernels.parent()?;
+    (kernels.ends_with("share/jupyter/kernels"))
+        .then(|| shared.parent()?.parent().map(Path::to_owned))?
+}
+
+fn is_bare_python(program: &str) -> bool {
+    program
+        .strip_prefix("python")
+        .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// Returns the variables that the spec wants, with `${NAME}` replaced from the environment.
+pub fn environment(spec: &RealSpec, variables: &dyn Variables) -> Vec<(OsString, OsString)> {
+    spec.env
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.into(), substitute(value.as_str()?, variables).into()))
+        })
+        .collect()
+}
+
+/// Replaces `$NAME` and `${NAME}` as Python's `Template.safe_substitute`: what is unknown stays.
+fn substitute(text: &str, variables: &dyn Variables) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let braced = after.strip_prefix('{');
+        let word = braced.unwrap_or(after);
+        let length = word
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(word.len());
+        let (name, tail) = word.split_at(length);
+        let closed = if braced.is_some() {
+            tail.strip_prefix('}')
+        } else {
+            Some(tail)
+        };
+        match closed.and_then(|tail| Some((variables.get(name)?, tail))) {
+            Some((value, tail)) if !name.is_empty() => {
+                out.push_str(&value.to_string_lossy());
+                rest = tail;
+            }
+            _ => {
+                out.push('$');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn install(folder: &Path, name: &str, text: &str) {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        std::fs::write(folder.join(name).join("kernel.json"), text).unwrap();
+    }
+
+    #[test]
+    fn a_spec_of_the_proxy_is_never_a_kernel() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        install(
+            &first,
+            "python3",
+            r#"{"argv":["/d/nb-proxy","-f","{connection_file}"]}"#,
+        );
+        install(
+            &second,
+            "Python3",
+            r#"{"argv":["python","-f","{connection_file}"]}"#,
+        );
+        let folders = [first, second.clone()];
+        let found = find("python3", &folders).unwrap().unwrap();
+        assert_eq!(found.resource_dir, Some(second.join("Python3")));
+        assert_eq!(list(&folders).len(), 1);
+        assert!(find("julia", &folders).is_none());
+    }
+
+    #[test]
+    fn a_damaged_spec_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        install(temp.path(), "r", "{");
+        let error = find("r", &[temp.path().to_owned()]).unwrap().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("r/kernel.json is not a kernelspec"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_bare_python_is_the_one_above_the_spec() {
+        let temp = tempfile::tempdir().unwrap();
+        let kernels = temp.path().join("share/jupyter/kernels");
+        let text = r#"{"argv":["python","{resource_dir}/k.py","{connection_file}"],
+            "env":{"A":"${X}/$Y$$","B":"$NONE ${X"}}"#;
+        install(&kernels, "py", text);
+        let spec = read(&kernels.join("py")).unwrap();
+        let argv = command(&spec, Path::new("/c.json"));
+        assert_eq!(argv[0], "python");
+        assert_eq!(argv[1], kernels.join("py/k.py").into_os_string());
+        assert_eq!(argv[2], "/c.json");
+        std::fs::create_dir(temp.path().join("bin")).unwrap();
+        std::fs::write(temp.path().join("bin/python"), "").unwrap();
+        let argv = command(&spec, Path::new("/c.json"));
+        assert_eq!(argv[0], temp.path().join("bin/python").into_os_string());
+        let variables = HashMap::from([("X", "x"), ("Y", "y")]);
+        let environment = environment(&spec, &variables);
+        assert_eq!(environment[0].1, "x/y$");
+        assert_eq!(environment[1].1, "$NONE ${X");
+    }
+}
