@@ -1,1 +1,4 @@
 //! The use cases, each once. Every adapter calls these.
+
+pub mod fold;
+pub mod run;

@@ -1,0 +1,413 @@
+//! Scratch code on the shared kernel: never into the notebook.
+//!
+//! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
+//! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
+//! running in the kernel; what it prints after that is not kept.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::time::{Duration, Instant};
+
+use serde::{Serialize, Serializer};
+
+use super::fold::{self, Folded};
+pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
+use crate::client::{Client, ClientError, End, Execute, Execution};
+use crate::kernel::process::{Process, Signal};
+use crate::project::journal::Entry;
+use crate::project::{InterruptMode, Project, Session};
+use crate::wire::{Channel, ConnectionFileError, ConnectionInfo};
+
+/// How often code is sent that another client's failing cell threw out of the queue.
+const SENDS: u32 = 3;
+
+/// What to run, and for whom.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The code.
+    pub code: String,
+    /// Who asks: for the journal and the kernel.
+    pub by: String,
+    /// How long to wait for the end; none waits for ever.
+    pub wait: Option<Duration>,
+    /// Somebody is there to answer `input()`.
+    pub asks: bool,
+}
+
+/// What the caller does while the code runs.
+pub trait Audience {
+    /// Sees what happens, as it happens.
+    fn sees(&self, event: &Event);
+
+    /// Answers the code's question; none is the end of the input. May be dropped halfway.
+    fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
+
+    /// Waits until the user wants the code interrupted. May be dropped halfway.
+    fn interrupts(&self) -> impl Future<Output = ()>;
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Ran {
+    /// How it ended.
+    pub status: Status,
+    /// What it produced, as a notebook would show it.
+    #[serde(serialize_with = "all")]
+    pub outputs: Vec<Output>,
+    /// The number that the kernel gave it.
+    pub execution_count: Option<u64>,
+    /// How long it took, the waiting for others' cells included.
+    #[serde(rename = "duration_s", serialize_with = "seconds")]
+    pub took: Duration,
+    /// Which of the notebook's kernels ran it: another number means that variables are gone.
+    pub kernel_generation: u64,
+    /// What the caller should know besides: outputs that are missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The code ran to its end.
+    Ok,
+    /// The code raised; the outputs say what.
+    Error,
+    /// The user's interrupt ended it.
+    Interrupted,
+    /// The time is over; the code runs on in the kernel.
+    StillRunning,
+    /// The kernel ran others' cells all the time; nothing was sent.
+    Busy,
+    /// Another client's failing cell emptied the queue, again and again; nothing ran.
+    Aborted,
+    /// The kernel went idle without a reply.
+    NoReply,
+    /// The kernel died or was replaced meanwhile.
+    KernelDied,
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no connection file to reach the kernel by.
+    #[error("cannot read the connection file {path}")]
+    NoConnectionFile {
+        /// The file that the session names.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection file says nothing usable.
+    #[error("cannot use the connection file {path}")]
+    BadConnectionFile {
+        /// The file that the session names.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ConnectionFileError,
+    },
+    /// The kernel's process has ended.
+    #[error("the kernel (process {0}) has ended")]
+    Ended(u32),
+    /// The kernel cannot be talked to.
+    #[error("cannot talk to the kernel")]
+    Client(#[from] ClientError),
+}
+
+impl RunError {
+    /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
+    /// lives is unknown then.
+    pub fn is_sandboxed(&self) -> bool {
+        matches!(
+            self,
+            Self::Client(ClientError::Unreachable { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied
+        )
+    }
+}
+
+/// Runs scratch code on a session's kernel, whose key in the project is `key`.
+///
+/// # Errors
+/// [`RunError`] where nothing was sent; after that the [`Status`] tells.
+pub async fn run(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    options: &Options,
+    audience: &impl Audience,
+) -> Result<Ran, RunError> {
+    let process = Process::recorded(session);
+    if let Some(process) = process.as_ref().filter(|process| !process.is_alive()) {
+        return Err(RunError::Ended(process.pid));
+    }
+    let info = connection(session)?;
+    let mut running = Running {
+        project,
+        key,
+        session,
+        options,
+        process,
+        began: Instant::now(),
+        folded: Folded::default(),
+        notes: Vec::new(),
+        execution_count: None,
+    };
+    let mut client = Client::connect(&info, &options.by).await?;
+    if let Some(process) = running.process.clone() {
+        client.watch(async move {
+            process.death().await;
+            format!("process {} has ended", process.pid)
+        });
+    }
+    let mut status = Status::Aborted;
+    for _ in 0..SENDS {
+        status = match running.idle(&mut client, audience).await? {
+            Some(status) => status,
+            None => running.once(&mut client, audience).await?,
+        };
+        if status != Status::Aborted {
+            break;
+        }
+    }
+    // An interrupt or an answer may be on its way still.
+    client.close().await;
+    Ok(running.into_ran(status))
+}
+
+/// Reads how a session's kernel is reached.
+fn connection(session: &Session) -> Result<ConnectionInfo, RunError> {
+    let path = || session.connection_file.clone();
+    let bytes =
+        std::fs::read(&session.connection_file).map_err(|source| RunError::NoConnectionFile {
+            path: path(),
+            source,
+        })?;
+    ConnectionInfo::parse(&bytes).map_err(|source| RunError::BadConnectionFile {
+        path: path(),
+        source,
+    })
+}
+
+/// A question that waits for its answer.
+struct Asked<'a> {
+    prompt: Prompt,
+    answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
+}
+
+struct Running<'a> {
+    project: &'a Project,
+    key: &'a str,
+    session: &'a Session,
+    options: &'a Options,
+    process: Option<Process>,
+    began: Instant,
+    folded: Folded,
+    notes: Vec<String>,
+    execution_count: Option<u64>,
+}
+
+impl Running<'_> {
+    /// Waits until the kernel runs nobody's cell: it answers on shell. A status ends it all.
+    async fn idle(
+        &self,
+        client: &mut Client,
+        audience: &impl Audience,
+    ) -> Result<Option<Status>, RunError> {
+        /// Longer than any cell; the caller's time limit is the one that counts.
+        const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+        let deadline = self.deadline();
+        let answered = async {
+            client.prove_iopub().await?;
+            client.kernel_info(Channel::Shell, FOREVER).await
+        };
+        tokio::select! {
+            answer = answered => answer.map(|_| None).map_err(RunError::from),
+            () = deadline => Ok(Some(Status::Busy)),
+            () = audience.interrupts() => Ok(Some(Status::Interrupted)),
+        }
+    }
+
+    /// Sends the code and follows it to its end, to the time limit or to the user's second
+    /// interrupt.
+    async fn once(
+        &mut self,
+        client: &mut Client,
+        audience: &impl Audience,
+    ) -> Result<Status, RunError> {
+        let mut request = Execute::new(self.options.code.as_str());
+        request.allow_stdin = self.options.asks;
+        let mut execution = client.start(&request).await?;
+        let msg_id = execution.msg_id().to_owned();
+        self.note_asked(&msg_id);
+        let sent = Instant::now();
+        let mut interrupted = false;
+        let mut begun = false;
+        let mut deadline = pin!(self.deadline());
+        let mut asked: Option<Asked<'_>> = None;
+        let left = loop {
+            let answered = async {
+                match &mut asked {
+                    Some(asked) => asked.answer.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = execution.next() => {
+                    let Some(event) = event else {
+                        break None;
+                    };
+                    begun |= event == Event::Begun;
+                    audience.sees(&event);
+                    if let Event::Prompt(prompt) = &event {
+                        asked = Some(Asked {
+                            prompt: prompt.clone(),
+                            answer: Box::pin(audience.answers(prompt.clone())),
+                        });
+                    }
+                    self.folded.take(event);
+                }
+                answer = answered => {
+                    let Some(Asked { prompt, .. }) = asked.take() else {
+                        continue;
+                    };
+                    match answer {
+                        Some(text) => execution.answer(&prompt, &text),
+                        None => execution.answer_eof(&prompt),
+                    }
+                }
+                () = &mut deadline => break Some(Status::StillRunning),
+                () = audience.interrupts() => {
+                    asked = None;
+                    if std::mem::replace(&mut interrupted, true) {
+                        break Some(Status::StillRunning);
+                    }
+                    // Before that the kernel runs another's cell, which is not ours to end.
+                    if begun {
+                        self.interrupt(&mut execution);
+                    }
+                }
+            }
+        };
+        let dropped = execution.dropped();
+        let outcome = execution.outcome();
+        self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
+        let status = match (left, outcome.map(|outcome| &outcome.end)) {
+            (Some(status), _) => status,
+            (None, Some(End::Ok)) => Status::Ok,
+            (None, Some(End::Raised(_))) if interrupted => Status::Interrupted,
+            (None, Some(End::Raised(raised))) => {
+                self.raised(raised.clone());
+                Status::Error
+            }
+            (None, Some(End::Aborted)) => Status::Aborted,
+            (None, Some(End::KernelGone(why))) => {
+                self.notes.push(format!("the kernel died: {why}"));
+                Status::KernelDied
+            }
+            (None, Some(End::NoReply) | None) => Status::NoReply,
+        };
+        if dropped > 0 {
+            self.notes
+                .push(format!("{dropped} messages found no room in memory"));
+        }
+        if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
+            self.notes
+                .push("the kernel never said that it was idle: outputs may be missing".to_owned());
+        }
+        if status != Status::StillRunning {
+            self.note_done(&msg_id, &status, sent.elapsed());
+        }
+        Ok(status)
+    }
+
+    fn deadline(&self) -> impl Future<Output = ()> + use<> {
+        let at = self.options.wait.map(|wait| self.began + wait);
+        async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Interrupts in the kernel's own way.
+    fn interrupt(&self, execution: &mut Execution<'_>) {
+        if let (InterruptMode::Signal, Some(process)) =
+            (self.session.interrupt_mode(), &self.process)
+        {
+            // The whole group: the code may wait for a program that it started.
+            match process.signal_group(Signal::INT) {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the kernel could not be signalled"),
+            }
+        }
+        execution.interrupt();
+    }
+
+    /// A kernel may tell of an error in its reply alone.
+    fn raised(&mut self, raised: Raised) {
+        self.folded.take_missing_error(raised);
+    }
+
+    fn note_asked(&self, msg_id: &str) {
+        let mut entry = self.entry("asked", msg_id);
+        entry.code = Some(self.options.code.clone());
+        self.journal(&entry);
+    }
+
+    fn note_done(&self, msg_id: &str, status: &Status, took: Duration) {
+        let mut entry = self.entry("done", msg_id);
+        entry.status = serde_json::to_value(status)
+            .ok()
+            .and_then(|word| Some(word.as_str()?.to_owned()));
+        entry.took_ms = u64::try_from(took.as_millis()).ok();
+        self.journal(&entry);
+    }
+
+    fn entry(&self, event: &str, msg_id: &str) -> Entry {
+        let mut entry = Entry::now(event, self.key);
+        entry.generation = Some(self.session.generation);
+        entry.msg_id = Some(msg_id.to_owned());
+        entry.by = Some(self.options.by.clone());
+        entry
+    }
+
+    fn journal(&self, entry: &Entry) {
+        // The code has run or will; a journal that cannot be written must not hide that.
+        let written = self
+            .project
+            .journal()
+            .and_then(|mut journal| journal.append(entry));
+        if let Err(error) = written {
+            tracing::warn!(%error, "the journal could not be written");
+        }
+    }
+
+    fn into_ran(self, status: Status) -> Ran {
+        Ran {
+            status,
+            outputs: self.folded.into_outputs(),
+            execution_count: self.execution_count,
+            took: self.began.elapsed(),
+            kernel_generation: self.session.generation,
+            notes: self.notes,
+        }
+    }
+}
+
+fn all<S: Serializer>(outputs: &[Output], serializer: S) -> Result<S::Ok, S::Error> {
+    struct One<'a>(&'a Output);
+    impl Serialize for One<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            fold::serialize(self.0, serializer)
+        }
+    }
+    serializer.collect_seq(outputs.iter().map(One))
+}
+
+fn seconds<S: Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((took.as_secs_f64() * 1000.0).round() / 1000.0)
+}
