@@ -4,4 +4,5 @@
 
 mod client;
 mod layers;
+mod libzmq;
 mod python;

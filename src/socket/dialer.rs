@@ -1,0 +1,253 @@
+//! The socket that connects, and connects again.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::task::{AbortHandle, JoinHandle};
+
+use super::left::Left;
+use super::link::{self, Link};
+use super::outbox::Item;
+use super::stream::{self, Reader, Writer};
+use super::{Limits, Message};
+use crate::wire::Endpoint;
+use crate::zmtp::{Connection, Event, Role};
+
+/// The longest pause between two dials.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// One connection to a listening socket, made anew whenever it is lost.
+///
+/// It dials at once, then after pauses of 1, 2, 4 … up to 250 ms, for as long as it lives; each
+/// dial starts after the connection before it is closed. A message that is queued while it is
+/// not connected is written after the next [`DialHandler::up`]. What was queued on a connection
+/// that is lost and was not wholly written is given to [`DialHandler::down`], never sent by
+/// itself on the next one: what the peer has seen of it is for the caller to judge.
+pub struct Dialer {
+    shared: Rc<Shared>,
+    task: RefCell<Option<JoinHandle<()>>>,
+    abort: AbortHandle,
+}
+
+/// The part that a dialer plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DialRole {
+    /// Sends and receives freely.
+    Dealer,
+    /// Receives what it subscribed to.
+    Sub,
+    /// As [`DialRole::Dealer`] under another name: the empty frame before the content, and one
+    /// request at a time, are the caller's to keep.
+    Req,
+}
+
+/// As what a dialer introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialAs {
+    /// Its part.
+    pub socket_type: DialRole,
+    /// Its routing identity, of at most 255 bytes; empty to have one made up by the peer.
+    pub identity: Bytes,
+    /// The topics to subscribe to, as [`DialRole::Sub`].
+    pub subscribe: Vec<Bytes>,
+}
+
+/// Is told what happens on a [`Dialer`].
+pub trait DialHandler {
+    /// The handshake is complete and the subscriptions are written.
+    fn up(&self);
+
+    /// A message came.
+    fn message(&self, message: Message);
+
+    /// The connection is lost, with every message that is not wholly written, in order. What is
+    /// sent from within goes to the next connection.
+    fn down(&self, why: &Left, unsent: Vec<Message>);
+
+    /// A dial failed. It goes on trying.
+    fn refused(&self, error: &io::Error);
+}
+
+/// The budget is used up; with the message.
+#[derive(Debug)]
+pub struct Full(pub Message);
+
+struct Shared {
+    endpoint: Endpoint,
+    role: Role,
+    identity: Bytes,
+    subscribe: Vec<Bytes>,
+    limits: Limits,
+    handler: Rc<dyn DialHandler>,
+    link: Link,
+    is_up: Cell<bool>,
+    /// The owner is gone, or closes: no handler is called any more.
+    silent: Cell<bool>,
+}
+
+impl Dialer {
+    /// Starts dialling.
+    ///
+    /// # Panics
+    /// Outside a [`tokio::task::LocalSet`], or with an identity of more than 255 bytes.
+    pub fn connect(
+        endpoint: Endpoint,
+        as_: DialAs,
+        limits: Limits,
+        handler: Rc<dyn DialHandler>,
+    ) -> Self {
+        assert!(
+            as_.identity.len() <= crate::zmtp::IDENTITY_MAX,
+            "an identity has at most 255 bytes"
+        );
+        let role = match as_.socket_type {
+            DialRole::Dealer => Role::Dealer,
+            DialRole::Sub => Role::Sub,
+            DialRole::Req => Role::Req,
+        };
+        let shared = Rc::new(Shared {
+            endpoint,
+            role,
+            identity: as_.identity,
+            subscribe: as_.subscribe,
+            limits,
+            handler,
+            link: Link::new(limits.outbox_bytes),
+            is_up: Cell::new(false),
+            silent: Cell::new(false),
+        });
+        let task = tokio::task::spawn_local(dial(Rc::clone(&shared)));
+        Self {
+            shared,
+            abort: task.abort_handle(),
+            task: RefCell::new(Some(task)),
+        }
+    }
+
+    /// Queues a message; never waits.
+    ///
+    /// # Errors
+    /// Gives the message back when the budget is used up.
+    pub fn send(&self, message: Message) -> Result<(), Full> {
+        match self.shared.link.push(Item::Own(message)) {
+            Err(Item::Own(message)) => Err(Full(message)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether it is connected.
+    pub fn is_up(&self) -> bool {
+        self.shared.is_up.get()
+    }
+
+    /// Returns what is queued, in bytes.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.link.queued_bytes()
+    }
+
+    /// Takes back every message that is not wholly written, in order.
+    ///
+    /// When one of them is half written, its connection is lost by that, and
+    /// [`DialHandler::down`] is called later.
+    pub fn take_unsent(&self) -> Vec<Message> {
+        self.shared.link.take_unsent()
+    }
+
+    /// Writes what is queued, if it is connected, and closes; at the deadline at the latest.
+    ///
+    /// Returns what was not wholly written. From the call on no handler is called. Dropped
+    /// halfway, the rest is closed at once.
+    pub async fn close(&self, deadline: Instant) -> Vec<Message> {
+        self.shared.silent.set(true);
+        let task = self.task.take();
+        if let Some(task) = task.filter(|_| self.is_up()) {
+            self.shared.link.finish();
+            let _ = tokio::time::timeout_at(deadline.into(), task).await;
+        }
+        self.abort.abort();
+        self.shared.link.take_unsent()
+    }
+}
+
+impl Drop for Dialer {
+    fn drop(&mut self) {
+        self.shared.silent.set(true);
+        self.shared.link.cut(Left::ShutDown);
+        self.abort.abort();
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Dialer({} to {})",
+            self.shared.role, self.shared.endpoint
+        )
+    }
+}
+
+async fn dial(shared: Rc<Shared>) {
+    let mut pause = Duration::ZERO;
+    while !shared.silent.get() {
+        match shared.reach().await {
+            Ok((connection, reader, writer)) => {
+                if shared.silent.get() {
+                    return;
+                }
+                let since = Instant::now();
+                shared.link.renew();
+                shared.is_up.set(true);
+                shared.handler.up();
+                let handler = &shared.handler;
+                let left = shared
+                    .link
+                    .run(connection, reader, writer, |event| {
+                        if let Event::Message(message) = event {
+                            handler.message(message);
+                        }
+                    })
+                    .await;
+                shared.is_up.set(false);
+                if shared.silent.get() {
+                    return;
+                }
+                let unsent = shared.link.take_unsent();
+                shared.handler.down(&left, unsent);
+                // A peer that accepts and closes at once must not be dialled without end.
+                if since.elapsed() >= PAUSE_MAX {
+                    pause = Duration::ZERO;
+                }
+            }
+            Err(_) if shared.silent.get() => return,
+            Err(error) => shared.handler.refused(&error),
+        }
+        pause = (pause * 2).clamp(Duration::from_millis(1), PAUSE_MAX);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Shared {
+    /// Connects, goes through the handshake and subscribes.
+    async fn reach(&self) -> io::Result<(Connection, Reader, Writer)> {
+        let time = self.limits.handshake;
+        let connecting = tokio::time::timeout(time, stream::connect(&self.endpoint));
+        let (mut reader, mut writer) = connecting.await??;
+        let identity = self.identity.clone();
+        let greeted =
+            link::handshake(self.role, identity, &self.limits, &mut reader, &mut writer).await;
+        let (connection, _) = greeted.map_err(Left::into_io)?;
+        let topics: Vec<u8> = self
+            .subscribe
+            .iter()
+            .flat_map(|topic| connection.subscription(true, topic))
+            .collect();
+        tokio::time::timeout(time, writer.write_all(&topics)).await??;
+        Ok((connection, reader, writer))
+    }
+}

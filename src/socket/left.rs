@@ -1,0 +1,84 @@
+//! Why a connection ended, in words for a log line.
+
+use std::borrow::Cow;
+use std::io;
+use std::time::Duration;
+
+use crate::zmtp;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Left {
+    /// The peer closed the connection.
+    #[error("it closed the connection")]
+    Closed,
+    /// Reading or writing failed.
+    #[error("the connection broke: {0}")]
+    Broken(#[source] io::Error),
+    /// The peer did what ZMTP or a limit forbids.
+    #[error("{0}")]
+    Protocol(#[source] zmtp::Error),
+    /// The peer did not complete its handshake in time.
+    #[error("it did not complete its handshake within {0:?}")]
+    HandshakeTimeout(Duration),
+    /// The peer does not read, and its outbox reached its budget.
+    #[error("it does not read: {queued_bytes} bytes are queued for it, its budget is used up")]
+    Full {
+        /// What was queued.
+        queued_bytes: usize,
+    },
+    /// There were as many peers as are allowed.
+    #[error("there are {0} peers already")]
+    TooManyPeers(usize),
+    /// The peer subscribed to more than is kept for one.
+    #[error("its subscriptions take more than {0} bytes")]
+    TooManyTopics(usize),
+    /// No connection could be accepted, for want of file descriptors, say.
+    #[error("cannot accept a connection: {0}")]
+    NotAccepted(#[source] io::Error),
+    /// We disconnected it, for this reason.
+    #[error("it was disconnected: {0}")]
+    Disconnected(Cow<'static, str>),
+    /// Our own socket was closed.
+    #[error("our socket was closed")]
+    ShutDown,
+}
+
+/// Whose doing an end was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nobody's: a connection that was closed in good order.
+    Nobody,
+    /// The peer's.
+    Peer,
+    /// The system's, between us and the peer.
+    System,
+    /// Ours: our decision, or our limit.
+    Us,
+}
+
+impl Left {
+    /// Returns whose doing it was.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Closed | Self::ShutDown => Fault::Nobody,
+            Self::Protocol(_)
+            | Self::HandshakeTimeout(_)
+            | Self::Full { .. }
+            | Self::TooManyTopics(_) => Fault::Peer,
+            Self::Broken(_) | Self::NotAccepted(_) => Fault::System,
+            Self::TooManyPeers(_) | Self::Disconnected(_) => Fault::Us,
+        }
+    }
+
+    /// Returns it as the error of a dial that failed.
+    pub(super) fn into_io(self) -> io::Error {
+        let kind = match &self {
+            Self::Closed => io::ErrorKind::UnexpectedEof,
+            Self::Broken(error) => error.kind(),
+            Self::HandshakeTimeout(_) => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, self)
+    }
+}

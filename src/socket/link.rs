@@ -1,0 +1,255 @@
+//! One connection: handshake, then reading and writing until it ends.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::yield_now;
+
+use super::left::Left;
+use super::outbox::{Item, Outbox};
+use super::signal::Signal;
+use super::stream::{Reader, Writer};
+use crate::zmtp::{Connection, Event, Message, Peer, Role};
+
+/// What others have in hand of a connection: its outbox and its switches.
+///
+/// A [`Router`](super::Router)'s link lives as long as one connection, a
+/// [`Dialer`](super::Dialer)'s as long as the dialer: messages queue while it is not connected.
+#[derive(Debug)]
+pub(super) struct Link {
+    outbox: RefCell<Outbox>,
+    signal: Signal,
+    paused: Cell<bool>,
+    /// Why it has to end at once.
+    cut: RefCell<Option<Left>>,
+    /// It ends as soon as its outbox is empty; what still comes is not delivered.
+    finishing: Cell<bool>,
+}
+
+/// Others get their turn after this many messages or bytes.
+const TURN_MESSAGES: usize = 64;
+const TURN_BYTES: usize = 64 * 1024;
+
+/// How long a closed connection without anything to flush waits for the peer to close too.
+const IDLE_GRACE: Duration = Duration::from_millis(100);
+
+impl Link {
+    pub(super) fn new(outbox_bytes: usize) -> Self {
+        Self {
+            outbox: RefCell::new(Outbox::new(outbox_bytes)),
+            signal: Signal::default(),
+            paused: Cell::new(false),
+            cut: RefCell::new(None),
+            finishing: Cell::new(false),
+        }
+    }
+
+    /// Queues a message, or gives it back when the budget is used up.
+    pub(super) fn push(&self, item: Item) -> Result<(), Item> {
+        self.outbox.borrow_mut().push(item)?;
+        self.signal.wake();
+        Ok(())
+    }
+
+    /// Returns what is queued, in bytes.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.outbox.borrow().cost()
+    }
+
+    /// Takes out every message that is not wholly written.
+    ///
+    /// A live connection with a half-written message is cut: the peer waits for the other half.
+    pub(super) fn take_unsent(&self) -> Vec<Message> {
+        let mut outbox = self.outbox.borrow_mut();
+        if outbox.is_amid_message() {
+            self.cut(Left::Disconnected(
+                "a half-written message was withdrawn".into(),
+            ));
+        }
+        outbox.take()
+    }
+
+    /// Stops or goes on reading.
+    pub(super) fn set_paused(&self, paused: bool) {
+        self.paused.set(paused);
+        self.signal.wake();
+    }
+
+    /// Ends the connection at once. The first reason counts.
+    pub(super) fn cut(&self, why: Left) {
+        self.cut.borrow_mut().get_or_insert(why);
+        self.signal.wake();
+    }
+
+    /// Ends the connection as soon as its outbox is empty and the peer has closed, too.
+    pub(super) fn finish(&self) {
+        self.finishing.set(true);
+        self.signal.wake();
+    }
+
+    /// Returns whether the connection still takes messages.
+    pub(super) fn is_open(&self) -> bool {
+        !self.finishing.get() && self.cut.borrow().is_none()
+    }
+
+    /// Makes it ready for another connection, after [`Link::take_unsent`].
+    pub(super) fn renew(&self) {
+        self.cut.replace(None);
+        self.paused.set(false);
+    }
+
+    /// Reads and writes until the connection ends; returns why. Both halves are closed then.
+    pub(super) async fn run(
+        &self,
+        mut connection: Connection,
+        mut reader: Reader,
+        mut writer: Writer,
+        deliver: impl Fn(Event),
+    ) -> Left {
+        tokio::select! {
+            biased;
+            left = poll_fn(|cx| self.poll_cut(cx)) => left,
+            left = self.write(&mut writer) => left,
+            left = self.read(&mut connection, &mut reader, deliver) => left,
+        }
+    }
+
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<Left> {
+        self.signal.register(cx);
+        match self.cut.borrow_mut().take() {
+            Some(left) => Poll::Ready(left),
+            None => Poll::Pending,
+        }
+    }
+
+    async fn read(
+        &self,
+        connection: &mut Connection,
+        reader: &mut Reader,
+        deliver: impl Fn(Event),
+    ) -> Left {
+        let mut messages = 0;
+        let mut bytes = 0;
+        loop {
+            loop {
+                self.may_read().await;
+                match connection.poll_event() {
+                    Ok(None) => break,
+                    Ok(Some(_)) if self.finishing.get() => {}
+                    Ok(Some(event)) => deliver(event),
+                    Err(error) => {
+                        self.answer(connection);
+                        return Left::Protocol(error);
+                    }
+                }
+                messages += 1;
+                if messages >= TURN_MESSAGES {
+                    messages = 0;
+                    yield_now().await;
+                }
+            }
+            self.answer(connection);
+            match reader.read_buf(&mut connection.space()).await {
+                Ok(0) => return Left::Closed,
+                Ok(read) => bytes += read,
+                Err(error) => return Left::Broken(error),
+            }
+            if bytes >= TURN_BYTES {
+                // What was delivered gets written before more comes, and the read buffer is
+                // free to be used again.
+                bytes = 0;
+                messages = 0;
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Waits while paused, and for good once cut: nothing is delivered after that.
+    async fn may_read(&self) {
+        poll_fn(|_| {
+            let open = self.finishing.get() || !self.paused.get();
+            if open && self.cut.borrow().is_none() {
+                Poll::Ready(())
+            } else {
+                // `poll_cut` has registered this task.
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Queues what the protocol itself has to say.
+    fn answer(&self, connection: &mut Connection) {
+        if let Some(bytes) = connection.poll_transmit() {
+            // Full: what is queued ahead is as much a sign of life as a PONG.
+            let _ = self.push(Item::Raw(bytes));
+        }
+    }
+
+    async fn write(&self, writer: &mut Writer) -> Left {
+        let mut flushing = false;
+        let flushed = poll_fn(|cx| {
+            let finishing = self.finishing.get();
+            let mut outbox = self.outbox.borrow_mut();
+            flushing |= finishing && !outbox.is_empty();
+            ready!(outbox.poll_write(writer, cx))?;
+            if finishing {
+                Poll::Ready(Ok(()))
+            } else {
+                // `poll_cut` has registered this task.
+                Poll::Pending
+            }
+        })
+        .await;
+        if let Err(error) = flushed {
+            return Left::Broken(error);
+        }
+        // The end of our side. Closing both while the peer still sends would make the system
+        // throw away what the peer has not read yet.
+        if let Err(error) = writer.shutdown().await {
+            return Left::Broken(error);
+        }
+        if flushing {
+            std::future::pending().await
+        } else {
+            tokio::time::sleep(IDLE_GRACE).await;
+            Left::ShutDown
+        }
+    }
+}
+
+/// Goes through the handshake within its time; returns the connection and who is there.
+pub(super) async fn handshake(
+    role: Role,
+    identity: Bytes,
+    limits: &super::Limits,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Result<(Connection, Peer), Left> {
+    let mut connection = Connection::new(role, identity, limits.zmtp());
+    let peer = tokio::time::timeout(limits.handshake, async {
+        loop {
+            let event = connection.poll_event();
+            while let Some(bytes) = connection.poll_transmit() {
+                writer.write_all(&bytes).await.map_err(Left::Broken)?;
+            }
+            match event.map_err(Left::Protocol)? {
+                Some(Event::Ready(peer)) => return Ok(peer),
+                Some(_) => unreachable!("the first event is Ready"),
+                None => {}
+            }
+            match reader.read_buf(&mut connection.space()).await {
+                Ok(0) => return Err(Left::Closed),
+                Ok(_) => {}
+                Err(error) => return Err(Left::Broken(error)),
+            }
+        }
+    })
+    .await
+    .unwrap_or(Err(Left::HandshakeTimeout(limits.handshake)))?;
+    Ok((connection, peer))
+}

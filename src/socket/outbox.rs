@@ -1,0 +1,170 @@
+//! What is queued towards one peer, and how it is written.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+
+use crate::zmtp::{Batch, Message, message_len};
+
+/// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
+const SLICES_MAX: usize = 1024;
+
+/// A batch takes no further message once it has this many bytes.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// What a message and a frame take besides their own bytes, roughly.
+const MESSAGE_OVERHEAD: usize = 64;
+const FRAME_OVERHEAD: usize = 32;
+
+/// The queue towards one peer, with a budget.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    budget: usize,
+    cost: usize,
+    /// In order; the first `batched` are in `batch` too, until they are wholly written.
+    queue: VecDeque<Queued>,
+    batched: usize,
+    batch: Batch,
+    /// How much of the first in the queue is written.
+    written: usize,
+}
+
+/// Something to be written.
+#[derive(Debug)]
+pub(super) enum Item {
+    Own(Message),
+    /// One message for many subscribers.
+    Shared(Rc<Message>),
+    /// Whole frames of the protocol itself.
+    Raw(Bytes),
+}
+
+#[derive(Debug)]
+struct Queued {
+    item: Item,
+    wire_len: usize,
+    cost: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            cost: 0,
+            queue: VecDeque::new(),
+            batched: 0,
+            batch: Batch::default(),
+            written: 0,
+        }
+    }
+
+    /// Returns what is queued, in bytes of the budget.
+    pub(super) fn cost(&self) -> usize {
+        self.cost
+    }
+
+    /// Returns whether all is written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns whether a message has begun to be written and is not yet over.
+    pub(super) fn is_amid_message(&self) -> bool {
+        self.written > 0
+    }
+
+    /// Queues an item, or gives it back when the budget is used up.
+    pub(super) fn push(&mut self, item: Item) -> Result<(), Item> {
+        let (wire_len, frames) = match &item {
+            Item::Own(message) => (message_len(message), message.len()),
+            Item::Shared(message) => (message_len(message), message.len()),
+            Item::Raw(bytes) => (bytes.len(), 0),
+        };
+        let cost = wire_len + MESSAGE_OVERHEAD + FRAME_OVERHEAD * frames;
+        if !self.queue.is_empty() && self.cost + cost > self.budget {
+            return Err(item);
+        }
+        self.cost += cost;
+        self.queue.push_back(Queued {
+            item,
+            wire_len,
+            cost,
+        });
+        Ok(())
+    }
+
+    /// Takes out every message that is not wholly written, in order, and forgets the rest.
+    pub(super) fn take(&mut self) -> Vec<Message> {
+        self.batch.clear();
+        self.batched = 0;
+        self.written = 0;
+        self.cost = 0;
+        std::mem::take(&mut self.queue)
+            .into_iter()
+            .filter_map(|queued| match queued.item {
+                Item::Own(message) => Some(message),
+                Item::Shared(message) => Some(Rc::unwrap_or_clone(message)),
+                Item::Raw(_) => None,
+            })
+            .collect()
+    }
+
+    /// Writes until nothing is left: one vectored write for each batch.
+    pub(super) fn poll_write(
+        &mut self,
+        writer: &mut (impl AsyncWrite + Unpin),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if self.batch.is_empty() {
+                self.fill();
+                if self.batch.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let slices = self.batch.io_slices(SLICES_MAX);
+            let written = ready!(Pin::new(&mut *writer).poll_write_vectored(cx, &slices))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.batch.advance(written);
+            self.wrote(written);
+        }
+    }
+
+    fn fill(&mut self) {
+        while let Some(queued) = self.queue.get(self.batched)
+            && self.batch.len() < BATCH_BYTES
+            && self.batch.slices() < SLICES_MAX
+        {
+            match &queued.item {
+                Item::Own(message) => self.batch.push(message),
+                Item::Shared(message) => self.batch.push(message),
+                Item::Raw(bytes) => self.batch.push_raw(bytes),
+            }
+            self.batched += 1;
+        }
+    }
+
+    fn wrote(&mut self, written: usize) {
+        self.written += written;
+        while let Some(first) = self.queue.front()
+            && first.wire_len <= self.written
+            && self.batched > 0
+        {
+            self.written -= first.wire_len;
+            self.cost -= first.cost;
+            self.batched -= 1;
+            self.queue.pop_front();
+        }
+        if self.queue.is_empty() {
+            // One burst must not keep its memory for good.
+            self.queue.shrink_to(256);
+        }
+    }
+}

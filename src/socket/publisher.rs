@@ -1,0 +1,104 @@
+//! The socket that sends to whom subscribed.
+
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::left::Left;
+use super::outbox::Item;
+use super::server::Server;
+use super::{Limits, Message, ServerHandler};
+use crate::wire::Endpoint;
+use crate::zmtp::Role;
+
+/// An XPUB: takes SUB and XSUB peers and sends each message to those that want it.
+///
+/// [`ServerHandler::message`] gets each subscription as one frame, `[1]` or `[0]` and the topic;
+/// one that changes nothing for that subscriber is not told. Every connection has a
+/// [`PeerId`](super::PeerId) of its own, whatever identity it announces.
+pub struct Publisher {
+    server: Server,
+}
+
+impl Publisher {
+    /// Binds, listens and serves.
+    ///
+    /// # Errors
+    /// As [`Router::bind`](super::Router::bind).
+    ///
+    /// # Panics
+    /// Outside a [`tokio::task::LocalSet`].
+    pub fn bind(
+        endpoint: &Endpoint,
+        limits: Limits,
+        handler: Rc<dyn ServerHandler>,
+    ) -> io::Result<Self> {
+        let server = Server::bind(Role::Xpub, endpoint, limits, handler)?;
+        Ok(Self { server })
+    }
+
+    /// Returns where it listens, with the port that the system chose.
+    pub fn local_endpoint(&self) -> &Endpoint {
+        self.server.endpoint()
+    }
+
+    /// Queues a message for every subscriber with a topic that its first frame begins with.
+    ///
+    /// Never waits. A subscriber whose budget is used up is cut, and nobody else notices. Returns
+    /// how many subscribers the message was queued for.
+    pub fn send(&self, message: &Message) -> usize {
+        let Some(first) = message.first() else {
+            return 0;
+        };
+        let mut shared = None;
+        let mut taken = 0;
+        self.server.each(|seat| {
+            if !seat.topics.borrow().want(first) {
+                return;
+            }
+            let shared = shared.get_or_insert_with(|| Rc::new(message.clone()));
+            match seat.link.push(Item::Shared(Rc::clone(shared))) {
+                Ok(()) => taken += 1,
+                Err(_) => seat.link.cut(Left::Full {
+                    queued_bytes: seat.link.queued_bytes(),
+                }),
+            }
+        });
+        taken
+    }
+
+    /// Returns how many peers have at least completed their handshake.
+    pub fn subscriber_count(&self) -> usize {
+        let mut count = 0;
+        self.server.each(|_| count += 1);
+        count
+    }
+
+    /// Closes a subscriber's connection at once; what is queued for it is dropped.
+    ///
+    /// [`ServerHandler::left`] is called later, not from here.
+    pub fn disconnect(
+        &self,
+        peer: &super::PeerId,
+        reason: impl Into<std::borrow::Cow<'static, str>>,
+    ) {
+        if let Some(seat) = self.server.seat(peer) {
+            seat.link.cut(Left::Disconnected(reason.into()));
+        }
+    }
+
+    /// Stops accepting, writes what is queued and closes; at the deadline at the latest.
+    ///
+    /// Returns for how many subscribers something was left unwritten. From the call on no handler
+    /// is called. Dropped halfway, the rest is closed at once.
+    pub async fn close(&self, deadline: Instant) -> usize {
+        self.server.close(deadline).await
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Publisher({})", self.local_endpoint())
+    }
+}

@@ -1,0 +1,311 @@
+//! What the sockets that peers connect to have in common: accepting, seats, hand-over.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+use super::left::Left;
+use super::link::{self, Link};
+use super::outbox::Item;
+use super::signal::Signal;
+use super::stream::{Listener, Reader, Writer};
+use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
+use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
+use crate::wire::Endpoint;
+use crate::zmtp::{Event, Peer, Role};
+
+/// How long accepting rests after it failed: without file descriptors, say, it would spin.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// A bound socket; its owner. Dropping it closes everything.
+pub(super) struct Server {
+    shared: Rc<Shared>,
+    endpoint: Endpoint,
+    task: RefCell<Option<JoinHandle<()>>>,
+    abort: AbortHandle,
+}
+
+pub(super) struct Shared {
+    role: Role,
+    limits: Limits,
+    handler: Rc<dyn ServerHandler>,
+    listener: RefCell<Option<Listener>>,
+    listener_gone: Signal,
+    seats: RefCell<HashMap<PeerId, Rc<Seat>>>,
+    connections: Cell<usize>,
+    /// The owner is gone, or closes: no handler is called any more.
+    silent: Cell<bool>,
+}
+
+/// A peer's place, as long as its connection lasts.
+pub(super) struct Seat {
+    pub(super) link: Link,
+    pub(super) topics: RefCell<Topics>,
+}
+
+impl Server {
+    pub(super) fn bind(
+        role: Role,
+        endpoint: &Endpoint,
+        limits: Limits,
+        handler: Rc<dyn ServerHandler>,
+    ) -> io::Result<Self> {
+        let listener = Listener::bind(endpoint)?;
+        let endpoint = listener.endpoint()?;
+        let shared = Rc::new(Shared {
+            role,
+            limits,
+            handler,
+            listener: RefCell::new(Some(listener)),
+            listener_gone: Signal::default(),
+            seats: RefCell::default(),
+            connections: Cell::new(0),
+            silent: Cell::new(false),
+        });
+        let task = tokio::task::spawn_local(accept(Rc::clone(&shared)));
+        Ok(Self {
+            shared,
+            endpoint,
+            abort: task.abort_handle(),
+            task: RefCell::new(Some(task)),
+        })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Returns a peer that can be sent to.
+    pub(super) fn seat(&self, peer: &PeerId) -> Option<Rc<Seat>> {
+        let seats = self.shared.seats.borrow();
+        seats.get(peer).filter(|seat| seat.link.is_open()).cloned()
+    }
+
+    /// Calls `visit` for each peer that can be sent to. It must not call a handler.
+    pub(super) fn each(&self, mut visit: impl FnMut(&Seat)) {
+        for seat in self.shared.seats.borrow().values() {
+            if seat.link.is_open() {
+                visit(seat);
+            }
+        }
+    }
+
+    /// Stops accepting, writes what is queued, closes; at the deadline at the latest.
+    ///
+    /// Returns for how many peers something was left unwritten. No handler is called any more.
+    pub(super) async fn close(&self, deadline: Instant) -> usize {
+        self.stop();
+        let seats: Vec<_> = self.shared.seats.borrow().values().cloned().collect();
+        for seat in &seats {
+            seat.link.finish();
+        }
+        let task = self.task.take();
+        if let Some(task) = task {
+            let _ = tokio::time::timeout_at(deadline.into(), task).await;
+        }
+        self.abort.abort();
+        let unwritten = |seat: &&Rc<Seat>| !seat.link.take_unsent().is_empty();
+        seats.iter().filter(unwritten).count()
+    }
+
+    fn stop(&self) {
+        self.shared.silent.set(true);
+        self.shared.listener.take();
+        self.shared.listener_gone.wake();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        for seat in self.shared.seats.borrow().values() {
+            seat.link.cut(Left::ShutDown);
+        }
+        self.abort.abort();
+    }
+}
+
+/// Accepts until the listener is gone, then waits for the connections; their owner.
+async fn accept(shared: Rc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = poll_fn(|cx| shared.poll_accept(cx)) => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            None => break,
+            Some(Err(error)) => {
+                shared.refused(&Left::NotAccepted(error));
+                tokio::time::sleep(ACCEPT_REST).await;
+            }
+            Some(Ok(_)) if shared.connections.get() >= shared.limits.max_peers => {
+                shared.refused(&Left::TooManyPeers(shared.limits.max_peers));
+            }
+            Some(Ok((reader, writer))) => {
+                let counted = Counted::new(&shared);
+                connections.spawn_local(serve(counted, reader, writer));
+            }
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// A connection that counts towards the most that there may be.
+struct Counted(Rc<Shared>);
+
+impl Counted {
+    fn new(shared: &Rc<Shared>) -> Self {
+        shared.connections.update(|count| count + 1);
+        Self(Rc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.update(|count| count - 1);
+    }
+}
+
+async fn serve(counted: Counted, mut reader: Reader, mut writer: Writer) {
+    let shared = &counted.0;
+    let limits = &shared.limits;
+    let greeted =
+        link::handshake(shared.role, Bytes::new(), limits, &mut reader, &mut writer).await;
+    let (connection, peer) = match greeted {
+        Ok(greeted) => greeted,
+        Err(why) => return shared.refused(&why),
+    };
+    if shared.silent.get() {
+        return;
+    }
+    let taken = shared.join(&peer);
+    let Taken { id, seat, .. } = &taken;
+    let left = seat
+        .link
+        .run(connection, reader, writer, |event| {
+            shared.deliver(id, seat, event);
+        })
+        .await;
+    if taken.release() && !shared.silent.get() {
+        shared.handler.left(id, &left);
+    }
+}
+
+/// A seat with the peer in it; empty again on drop, also when a handler panics.
+struct Taken<'a> {
+    shared: &'a Shared,
+    id: PeerId,
+    seat: Rc<Seat>,
+}
+
+impl Taken<'_> {
+    /// Gives up the seat; returns whether it had not been handed over.
+    fn release(&self) -> bool {
+        let mut seats = self.shared.seats.borrow_mut();
+        let ours = seats
+            .get(&self.id)
+            .is_some_and(|seat| Rc::ptr_eq(seat, &self.seat));
+        if ours {
+            seats.remove(&self.id);
+        }
+        ours
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Shared {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<(Reader, Writer)>>> {
+        self.listener_gone.register(cx);
+        match &*self.listener.borrow() {
+            Some(listener) => listener.poll_accept(cx).map(Some),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn refused(&self, why: &Left) {
+        if !self.silent.get() {
+            self.handler.refused(why);
+        }
+    }
+
+    /// Seats a peer; one with the same identity hands over what is queued for it.
+    fn join(&self, peer: &Peer) -> Taken<'_> {
+        let info = PeerInfo {
+            connection: connection_number(),
+            identity: peer.identity.clone(),
+            socket_type: peer.socket_type.clone(),
+        };
+        let id = if self.role == Role::Router && !info.identity.is_empty() {
+            PeerId::announced(info.identity.clone())
+        } else {
+            PeerId::made_up(info.connection)
+        };
+        let seat = Rc::new(Seat {
+            link: Link::new(self.limits.outbox_bytes),
+            topics: RefCell::default(),
+        });
+        let before = self.seats.borrow_mut().insert(id.clone(), Rc::clone(&seat));
+        if let Some(before) = before {
+            let was_open = before.link.is_open();
+            let unsent = before.link.take_unsent();
+            before.link.cut(Left::Closed);
+            if was_open {
+                for message in unsent {
+                    // It fitted before.
+                    let _ = seat.link.push(Item::Own(message));
+                }
+            }
+        }
+        let taken = Taken {
+            shared: self,
+            id,
+            seat,
+        };
+        self.handler.joined(&taken.id, &info);
+        taken
+    }
+
+    fn deliver(&self, id: &PeerId, seat: &Seat, event: Event) {
+        match event {
+            Event::Message(message) if self.role == Role::Router => {
+                self.handler.message(id, message);
+            }
+            Event::Subscribe(topic) => {
+                let added = seat.topics.borrow_mut().add(&topic);
+                match added {
+                    Ok(true) => self.subscription(id, 1, &topic),
+                    Ok(false) => {}
+                    Err(TooMany) => seat.link.cut(Left::TooManyTopics(TOPICS_BYTES_MAX)),
+                }
+            }
+            Event::Cancel(topic) => {
+                let removed = seat.topics.borrow_mut().remove(&topic);
+                if removed {
+                    self.subscription(id, 0, &topic);
+                }
+            }
+            // A subscriber has nothing else to say.
+            Event::Message(_) | Event::Ready(_) => {}
+        }
+    }
+
+    fn subscription(&self, id: &PeerId, on: u8, topic: &[u8]) {
+        let mut frame = BytesMut::with_capacity(1 + topic.len());
+        frame.put_u8(on);
+        frame.extend_from_slice(topic);
+        self.handler.message(id, vec![frame.freeze()]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Wakes the one task of a connection, on the one thread.
+
+use std::cell::RefCell;
+use std::task::{Context, Waker};
+
+/// Remembers the waker of the task that waits.
+///
+/// One task waits at a time: a connection's. Its parts look at their own conditions when they
+/// are polled, so one signal serves them all.
+#[derive(Debug, Default)]
+pub(super) struct Signal(RefCell<Option<Waker>>);
+
+impl Signal {
+    /// Asks for this task to be woken.
+    pub(super) fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.0.borrow_mut();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Wakes the task that registered last, if any did.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = &*self.0.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}

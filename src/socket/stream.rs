@@ -1,0 +1,139 @@
+//! TCP and Unix sockets behind one face. Nothing else names them.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::wire::Endpoint;
+
+/// The half of a connection that is read.
+pub(super) type Reader = Box<dyn AsyncRead + Unpin>;
+/// The half of a connection that is written.
+pub(super) type Writer = Box<dyn AsyncWrite + Unpin>;
+
+/// A socket that peers connect to. Dropping it frees the address.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket of ours.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode, so that a successor's file is never removed.
+    id: Option<(u64, u64)>,
+}
+
+impl Listener {
+    /// Binds and listens.
+    pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+        let bound = match endpoint {
+            Endpoint::Tcp(address) => std::net::TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(TcpListener::from_std(listener)?))
+            }),
+            Endpoint::Unix(path) => bind_unix(path),
+        };
+        bound.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("cannot listen on {endpoint}: {error}"),
+            )
+        })
+    }
+
+    /// Returns where it listens, with the port that the system chose.
+    pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
+        match self {
+            Self::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
+            Self::Unix(_, file) => Ok(Endpoint::Unix(file.path.clone())),
+        }
+    }
+
+    /// Accepts the next connection.
+    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Reader, Writer)>> {
+        match self {
+            Self::Tcp(listener) => listener
+                .poll_accept(cx)
+                .map(|accepted| tcp_halves(accepted?.0)),
+            Self::Unix(listener, _) => listener
+                .poll_accept(cx)
+                .map(|accepted| Ok(unix_halves(accepted?.0))),
+        }
+    }
+}
+
+/// Connects to a listening socket.
+pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<(Reader, Writer)> {
+    match endpoint {
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            // Dialling a free port of this machine over and over may be given that very port
+            // to dial from, and TCP then connects the socket with itself.
+            if stream.local_addr()? == stream.peer_addr()? {
+                stream.set_zero_linger()?;
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            tcp_halves(stream)
+        }
+        Endpoint::Unix(path) => Ok(unix_halves(UnixStream::connect(path).await?)),
+    }
+}
+
+fn tcp_halves(stream: TcpStream) -> io::Result<(Reader, Writer)> {
+    stream.set_nodelay(true)?;
+    let (reader, writer) = stream.into_split();
+    Ok((Box::new(reader), Box::new(writer)))
+}
+
+fn unix_halves(stream: UnixStream) -> (Reader, Writer) {
+    let (reader, writer) = stream.into_split();
+    (Box::new(reader), Box::new(writer))
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path)? => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        bound => bound?,
+    };
+    let id = std::fs::symlink_metadata(path)
+        .map(|file| (file.dev(), file.ino()))
+        .ok();
+    let file = SocketFile {
+        path: path.to_owned(),
+        id,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(Listener::Unix(listener, file))
+}
+
+/// Returns whether the path is a socket that nobody listens on any more.
+fn is_stale(path: &Path) -> io::Result<bool> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    // Not blocking: a socket that is alive may have no room for one more connection.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+    Ok(connected == Err(rustix::io::Errno::CONNREFUSED))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let there = std::fs::symlink_metadata(&self.path).map(|file| (file.dev(), file.ino()));
+        if there.ok() == self.id && self.id.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What one subscriber wants.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+/// The topics of one subscriber: a message goes to it when one is a prefix of its first frame.
+#[derive(Debug, Default)]
+pub(super) struct Topics {
+    topics: BTreeSet<Bytes>,
+    bytes: usize,
+}
+
+/// What the topics of one subscriber may take, in bytes.
+pub(super) const TOPICS_BYTES_MAX: usize = 1 << 20;
+
+/// What a topic takes besides its own bytes, roughly.
+const TOPIC_OVERHEAD: usize = 64;
+
+/// The topics of a subscriber take more than [`TOPICS_BYTES_MAX`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+impl Topics {
+    /// Adds a topic; returns whether it is new.
+    pub(super) fn add(&mut self, topic: &Bytes) -> Result<bool, TooMany> {
+        if self.topics.contains(topic) {
+            return Ok(false);
+        }
+        let bytes = self.bytes + topic.len() + TOPIC_OVERHEAD;
+        if bytes > TOPICS_BYTES_MAX {
+            return Err(TooMany);
+        }
+        self.bytes = bytes;
+        self.topics.insert(topic.clone());
+        Ok(true)
+    }
+
+    /// Removes a topic; returns whether it was there.
+    pub(super) fn remove(&mut self, topic: &Bytes) -> bool {
+        let there = self.topics.remove(topic);
+        if there {
+            self.bytes -= topic.len() + TOPIC_OVERHEAD;
+        }
+        there
+    }
+
+    /// Returns whether one of the topics is a prefix of `frame`.
+    ///
+    /// The greatest topic that is not greater than `frame` is either such a prefix, or every
+    /// prefix that is a topic is also one of what the two have in common.
+    pub(super) fn want(&self, frame: &[u8]) -> bool {
+        let mut key = frame;
+        loop {
+            let upto = (Bound::Unbounded, Bound::Included(key));
+            let Some(topic) = self.topics.range::<[u8], _>(upto).next_back() else {
+                return false;
+            };
+            if key.starts_with(topic) {
+                return true;
+            }
+            let common = key.iter().zip(topic).take_while(|(a, b)| a == b).count();
+            key = key.split_at(common).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn wanted_is_what_begins_with_a_topic(
+            topics in prop::collection::vec("[ab]{0,4}", 0..6),
+            gone in prop::collection::vec("[ab]{0,4}", 0..3),
+            frame in "[abc]{0,5}",
+        ) {
+            let mut set = Topics::default();
+            for topic in &topics {
+                set.add(&Bytes::from(topic.clone())).unwrap();
+            }
+            for topic in &gone {
+                set.remove(&Bytes::from(topic.clone()));
+            }
+            let wanted = topics
+                .iter()
+                .any(|topic| !gone.contains(topic) && frame.starts_with(topic.as_str()));
+            prop_assert_eq!(set.want(frame.as_bytes()), wanted);
+        }
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let mut set = Topics::default();
+        let added = (0..u32::MAX)
+            .take_while(|n| set.add(&Bytes::copy_from_slice(&n.to_be_bytes())).is_ok())
+            .count();
+        assert_eq!(added, TOPICS_BYTES_MAX / (TOPIC_OVERHEAD + 4));
+    }
+}

@@ -1,0 +1,197 @@
+//! Messages out: the slices of one vectored write.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::frame::{MORE, header_len, put_header};
+
+/// A shorter frame is copied next to its header: cheaper than a slice of its own.
+const COPIED_FRAME: usize = 512;
+
+/// Bytes that wait to be written, in order.
+///
+/// Headers and short frames share one buffer; the content of longer frames stays where it is.
+#[derive(Debug, Default)]
+pub struct Batch {
+    copied: Vec<u8>,
+    segments: VecDeque<Segment>,
+    /// How much of the first segment is written.
+    offset: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Segment {
+    /// A range of `copied`.
+    Copied {
+        start: usize,
+        end: usize,
+    },
+    Frame(Bytes),
+}
+
+impl Batch {
+    /// Adds a message.
+    pub fn push(&mut self, message: &[Bytes]) {
+        let last = message.len().saturating_sub(1);
+        for (index, frame) in message.iter().enumerate() {
+            let flags = if index < last { MORE } else { 0 };
+            let start = self.copied.len();
+            put_header(&mut self.copied, flags, frame.len());
+            if frame.len() <= COPIED_FRAME {
+                self.copied.extend_from_slice(frame);
+                self.copied_from(start);
+            } else {
+                self.copied_from(start);
+                self.len += frame.len();
+                self.segments.push_back(Segment::Frame(frame.clone()));
+            }
+        }
+    }
+
+    /// Adds bytes that already are frames, as [`Connection`](super::Connection) gives them out.
+    pub fn push_raw(&mut self, frames: &[u8]) {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(frames);
+        self.copied_from(start);
+    }
+
+    fn copied_from(&mut self, start: usize) {
+        let now = self.copied.len();
+        self.len += now - start;
+        match self.segments.back_mut() {
+            Some(Segment::Copied { end, .. }) => *end = now,
+            _ => self.segments.push_back(Segment::Copied { start, end: now }),
+        }
+    }
+
+    /// Returns how many bytes are yet to be written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether all is written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns how many slices the rest has.
+    pub fn slices(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Returns what is to be written next: at most `max` slices.
+    pub fn io_slices(&self, max: usize) -> Vec<IoSlice<'_>> {
+        let mut skip = self.offset;
+        self.segments
+            .iter()
+            .take(max)
+            .map(|segment| {
+                let bytes = match segment {
+                    Segment::Copied { start, end } => self.copied.get(*start..*end),
+                    Segment::Frame(frame) => Some(&**frame),
+                };
+                let rest = bytes.and_then(|bytes| bytes.get(std::mem::take(&mut skip)..));
+                IoSlice::new(rest.expect("a segment lies within its buffer"))
+            })
+            .collect()
+    }
+
+    /// Notes that `written` more bytes are on their way.
+    ///
+    /// # Panics
+    /// When that is more than [`Batch::len`].
+    pub fn advance(&mut self, written: usize) {
+        self.len = self
+            .len
+            .checked_sub(written)
+            .expect("no more was written than there was");
+        self.offset += written;
+        while let Some(first) = self.segments.front() {
+            let len = match first {
+                Segment::Copied { start, end } => end - start,
+                Segment::Frame(frame) => frame.len(),
+            };
+            if self.offset < len {
+                return;
+            }
+            self.offset -= len;
+            self.segments.pop_front();
+        }
+        self.clear();
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.segments.clear();
+        self.offset = 0;
+        self.len = 0;
+        // One burst must not keep its memory for good.
+        self.copied.clear();
+        self.copied.shrink_to(64 * 1024);
+    }
+}
+
+/// Returns how many bytes a message takes on the wire.
+pub fn message_len(message: &[Bytes]) -> usize {
+    message
+        .iter()
+        .map(|frame| header_len(frame.len()) + frame.len())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flat(batch: &Batch) -> Vec<u8> {
+        batch
+            .io_slices(usize::MAX)
+            .iter()
+            .flat_map(|slice| slice.to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn any_progress_leaves_the_right_rest() {
+        let long = Bytes::from(vec![1; 1000]);
+        let short = Bytes::from_static(b"short");
+        let mut batch = Batch::default();
+        let message = [short.clone(), long.clone(), short.clone(), long, short];
+        let fill = |batch: &mut Batch| {
+            batch.push(&message);
+            batch.push_raw(b"raw");
+            batch.push(&message);
+        };
+        fill(&mut batch);
+        assert_eq!(batch.len(), 2 * message_len(&message) + 3);
+        // Header and short frames share a slice: 5 of those, 4 long frames.
+        assert_eq!(batch.slices(), 9);
+        let whole = flat(&batch);
+        assert_eq!(whole.len(), batch.len());
+        for step in [1, 2, 7, 500, 1009, 3000] {
+            let mut got = Vec::new();
+            while !batch.is_empty() {
+                let rest = flat(&batch);
+                let n = step.min(rest.len());
+                got.extend_from_slice(&rest[..n]);
+                batch.advance(n);
+            }
+            assert_eq!(got, whole);
+            assert_eq!(batch.slices(), 0);
+            fill(&mut batch);
+        }
+    }
+
+    #[test]
+    fn long_content_is_not_copied() {
+        let long = Bytes::from(vec![1; 1000]);
+        let mut batch = Batch::default();
+        batch.push(std::slice::from_ref(&long));
+        let slices = batch.io_slices(10);
+        assert_eq!(slices[1].as_ptr(), long.as_ptr());
+        assert_eq!(batch.io_slices(1).len(), 1);
+    }
+}

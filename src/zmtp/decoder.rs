@@ -1,0 +1,308 @@
+//! Bytes in, frames out: the incremental reader of one connection.
+
+use bytes::buf::Limit;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::frame::Header;
+use super::{Error, Message};
+
+/// A frame with a longer body is received into a buffer of its own.
+pub const LARGE_FRAME: usize = 64 * 1024;
+
+/// The longest command, in bytes.
+const COMMAND_MAX: usize = LARGE_FRAME;
+
+/// The room that the read buffer has at first, and may grow to while reads fill it.
+const ROOM_MIN: usize = 8 * 1024;
+const ROOM_MAX: usize = 64 * 1024;
+
+/// Below this much room a read is not worth its system call.
+const ROOM_USEFUL: usize = 4 * 1024;
+
+/// What a peer may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest message: the bytes of all its frames.
+    pub message_bytes: usize,
+    /// The most frames in a message. Empty ones cost memory, too.
+    pub message_frames: usize,
+}
+
+impl Default for Limits {
+    /// Returns 1 GiB and 65,536 frames.
+    fn default() -> Self {
+        Self {
+            message_bytes: 1 << 30,
+            message_frames: 1 << 16,
+        }
+    }
+}
+
+/// What a peer sent once the greeting was over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    Message(Message),
+    Command(Bytes),
+}
+
+/// The incremental reader: the read buffer, the frame and the message under way.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    limits: Limits,
+    /// Bytes that came and are not yet frames. The greeting is taken from here, too.
+    pub(super) read: BytesMut,
+    room: usize,
+    large: Option<Large>,
+    frames: Message,
+    frames_bytes: usize,
+    /// The frames of the last message: most have as many as the one before.
+    frames_hint: usize,
+}
+
+/// A frame that is too long for the read buffer.
+#[derive(Debug)]
+struct Large {
+    body: BytesMut,
+    len: usize,
+    more: bool,
+}
+
+impl Large {
+    fn missing(&self) -> usize {
+        self.len - self.body.len()
+    }
+}
+
+impl Decoder {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            read: BytesMut::new(),
+            room: ROOM_MIN,
+            large: None,
+            frames: Vec::new(),
+            frames_bytes: 0,
+            frames_hint: 0,
+        }
+    }
+
+    /// Returns where the next bytes go. There is always room for at least one.
+    ///
+    /// Memory follows what came: the read buffer doubles when a read has filled it, the buffer
+    /// of a large frame doubles whenever it is full, up to the frame's end.
+    pub(super) fn space(&mut self) -> Limit<&mut BytesMut> {
+        if let Some(large) = &mut self.large
+            && large.missing() > 0
+        {
+            let missing = large.missing();
+            if large.body.len() == large.body.capacity() {
+                large.body.reserve(missing.min(large.body.len()));
+            }
+            return (&mut large.body).limit(missing);
+        }
+        let left = self.read.capacity() - self.read.len();
+        if left == 0 && !self.read.is_empty() {
+            self.room = (self.room * 2).min(ROOM_MAX);
+        }
+        if left < ROOM_USEFUL {
+            self.read.reserve(self.room);
+        }
+        (&mut self.read).limit(usize::MAX)
+    }
+
+    /// Returns the next message or command; `None` until more bytes come.
+    pub(super) fn next(&mut self) -> Result<Option<Incoming>, Error> {
+        loop {
+            if let Some(large) = &self.large {
+                if large.missing() > 0 {
+                    return Ok(None);
+                }
+                let Large { body, more, .. } = self.large.take().expect("it is there");
+                if let Some(message) = self.part(body.freeze(), more) {
+                    return Ok(Some(Incoming::Message(message)));
+                }
+                continue;
+            }
+            let Some(header) = Header::parse(&self.read)? else {
+                return Ok(None);
+            };
+            let body = self.check(&header)?;
+            if body > LARGE_FRAME {
+                self.read.advance(header.len);
+                let here = self.read.len().min(body);
+                let mut large = BytesMut::with_capacity((here * 2).max(LARGE_FRAME).min(body));
+                large.extend_from_slice(&self.read.split_to(here));
+                self.large = Some(Large {
+                    body: large,
+                    len: body,
+                    more: header.more,
+                });
+                continue;
+            }
+            let whole = header.len + body;
+            if self.read.len() < whole {
+                // At most `LARGE_FRAME` and a header.
+                self.read.reserve(whole - self.read.len());
+                return Ok(None);
+            }
+            self.read.advance(header.len);
+            let content = self.read.split_to(body).freeze();
+            if header.command {
+                return Ok(Some(Incoming::Command(content)));
+            }
+            if let Some(message) = self.part(content, header.more) {
+                return Ok(Some(Incoming::Message(message)));
+            }
+        }
+    }
+
+    /// Checks what a header announces, before anything is allocated for it.
+    fn check(&self, header: &Header) -> Result<usize, Error> {
+        if header.command {
+            return usize::try_from(header.body)
+                .ok()
+                .filter(|&body| body <= COMMAND_MAX)
+                .ok_or(Error::CommandTooLong(header.body));
+        }
+        if self.frames.len() >= self.limits.message_frames {
+            return Err(Error::TooManyFrames {
+                limit: self.limits.message_frames,
+            });
+        }
+        usize::try_from(header.body)
+            .ok()
+            .filter(|&body| body <= self.limits.message_bytes - self.frames_bytes)
+            .ok_or(Error::MessageTooLong {
+                announced: header.body,
+                limit: self.limits.message_bytes,
+            })
+    }
+
+    /// Adds a frame to the message under way; returns it when that was its last.
+    fn part(&mut self, body: Bytes, more: bool) -> Option<Message> {
+        if self.frames.capacity() == 0 {
+            self.frames.reserve_exact(self.frames_hint.max(1));
+        }
+        self.frames_bytes += body.len();
+        self.frames.push(body);
+        if more {
+            return None;
+        }
+        self.frames_bytes = 0;
+        // A bound: one message of very many frames must not make each later one reserve for them.
+        self.frames_hint = self.frames.len().min(16);
+        Some(std::mem::take(&mut self.frames))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zmtp::frame::{MORE, put_header};
+
+    fn feed(decoder: &mut Decoder, mut bytes: &[u8]) -> usize {
+        let mut space = decoder.space();
+        let n = space.chunk_mut().len().min(bytes.len());
+        space.put_slice(&bytes[..n]);
+        bytes.advance(n);
+        n
+    }
+
+    #[test]
+    fn memory_follows_what_came_not_what_was_announced() {
+        let mut decoder = Decoder::new(Limits::default());
+        let mut bytes = Vec::new();
+        put_header(&mut bytes, 0, 1 << 30);
+        feed(&mut decoder, &bytes);
+        assert_eq!(decoder.next(), Ok(None));
+        let mut came = 0;
+        while came < 1 << 22 {
+            came += feed(&mut decoder, &[7; 100_000]);
+            assert_eq!(decoder.next(), Ok(None));
+            let held = decoder.large.as_ref().expect("it is large").body.capacity();
+            assert!(held <= (2 * came).max(LARGE_FRAME), "{held} for {came}");
+        }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_is_refused_at_its_header() {
+        let mut decoder = Decoder::new(Limits::default());
+        let mut bytes = Vec::new();
+        put_header(&mut bytes, 0, 1 << 46);
+        feed(&mut decoder, &bytes);
+        assert!(matches!(
+            decoder.next(),
+            Err(Error::MessageTooLong { announced, .. }) if announced == 1 << 46
+        ));
+        assert!(decoder.large.is_none());
+    }
+
+    #[test]
+    fn the_limit_counts_the_whole_message() {
+        let mut decoder = Decoder::new(Limits {
+            message_bytes: 10,
+            message_frames: 100,
+        });
+        feed(&mut decoder, b"\x01\x06abcdef\x00\x05ghijk");
+        assert!(matches!(
+            decoder.next(),
+            Err(Error::MessageTooLong { announced: 5, .. })
+        ));
+    }
+
+    #[test]
+    fn frames_are_counted() {
+        let mut decoder = Decoder::new(Limits {
+            message_bytes: 10,
+            message_frames: 3,
+        });
+        feed(&mut decoder, &[MORE, 0, MORE, 0, MORE, 0, 0, 0]);
+        assert_eq!(decoder.next(), Err(Error::TooManyFrames { limit: 3 }));
+    }
+
+    #[test]
+    fn a_large_frame_stands_in_its_own_buffer_and_what_follows_does_not() {
+        let mut stream = Vec::new();
+        put_header(&mut stream, MORE, LARGE_FRAME + 5);
+        stream.extend(vec![9; LARGE_FRAME + 5]);
+        stream.extend_from_slice(b"\x00\x02ok\x00\x01!");
+        let mut decoder = Decoder::new(Limits::default());
+        let mut messages = Vec::new();
+        let mut rest = &stream[..];
+        while !rest.is_empty() {
+            let n = feed(&mut decoder, rest);
+            rest = &rest[n..];
+            while let Some(incoming) = decoder.next().unwrap() {
+                messages.push(incoming);
+            }
+        }
+        assert_eq!(
+            messages,
+            [
+                Incoming::Message(vec![
+                    Bytes::from(vec![9; LARGE_FRAME + 5]),
+                    Bytes::from_static(b"ok")
+                ]),
+                Incoming::Message(vec![Bytes::from_static(b"!")]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_command_may_stand_between_the_frames_of_a_message() {
+        // libzmq sends its PING when the timer says so, also in the middle of a message.
+        let mut decoder = Decoder::new(Limits::default());
+        feed(&mut decoder, b"\x01\x01a\x04\x02\x01X\x00\x01b");
+        assert_eq!(
+            decoder.next(),
+            Ok(Some(Incoming::Command(Bytes::from_static(b"\x01X"))))
+        );
+        assert_eq!(
+            decoder.next(),
+            Ok(Some(Incoming::Message(vec![
+                Bytes::from_static(b"a"),
+                Bytes::from_static(b"b")
+            ])))
+        );
+    }
+}
