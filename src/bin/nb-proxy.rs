@@ -1,2 +1,10 @@
 //! `nb-proxy`: what a front end launches as if it were a kernel.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = nb::kernel::detach::entry() {
+        return code;
+    }
+    nb::proxy::main(std::env::args_os().skip(1))
+}

@@ -284,6 +284,11 @@ impl Bridge {
         self.probe(now);
     }
 
+    /// Takes the loss of the iopub subscription: requests wait until it is proven anew.
+    pub fn iopub_down(&mut self) {
+        self.proven = false;
+    }
+
     /// Takes a message of the kernel on one client's shell, control or stdin socket.
     pub fn kernel_message(
         &mut self,

@@ -256,17 +256,18 @@ impl World {
                 life,
                 client,
                 channel,
-            } if life == self.life && self.live => {
-                if self.links.contains(&(client.clone(), channel)) {
-                    self.ready.insert((client.clone(), channel));
-                    self.bridge.link_up(&client, channel);
-                    let queued = self
-                        .outboxes
-                        .get(&(client.clone(), channel))
-                        .map_or(0, VecDeque::len);
-                    for _ in 0..queued {
-                        self.write(client.clone(), channel);
-                    }
+            } if life == self.life
+                && self.live
+                && self.links.contains(&(client.clone(), channel)) =>
+            {
+                self.ready.insert((client.clone(), channel));
+                self.bridge.link_up(&client, channel);
+                let queued = self
+                    .outboxes
+                    .get(&(client.clone(), channel))
+                    .map_or(0, VecDeque::len);
+                for _ in 0..queued {
+                    self.write(client.clone(), channel);
                 }
             }
             Event::IopubUp { life } if life == self.life && self.live => {
@@ -483,7 +484,7 @@ impl World {
                     let content: Value = serde_json::from_slice(message.content()).expect("JSON");
                     match (&*header.msg_type, content["execution_state"].as_str()) {
                         ("error", _) => {
-                            assert!(self.errors.insert(parent), "seed {}: two errors", self.seed)
+                            assert!(self.errors.insert(parent), "seed {}: two errors", self.seed);
                         }
                         (_, Some("idle")) => *self.idle.entry(parent).or_default() += 1,
                         _ => {}

@@ -1,0 +1,38 @@
+//! Faults of peers: counted, told in the log a few times, never acted on.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::wire::Channel;
+
+/// What a peer did wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// The frames are no Jupyter message.
+    Malformed,
+    /// The signature does not fit.
+    BadSignature,
+    /// The signature was seen before.
+    Replayed,
+}
+
+/// How often each peer did what.
+#[derive(Debug, Default)]
+pub(super) struct Faults(RefCell<BTreeMap<(&'static str, Channel, Fault), u64>>);
+
+impl Faults {
+    /// Counts a fault and logs it: the first ten of its kind, then every thousandth.
+    pub(super) fn count(&self, from: &'static str, channel: Channel, fault: Fault, why: &str) {
+        let mut counts = self.0.borrow_mut();
+        let count = counts.entry((from, channel, fault)).or_default();
+        *count += 1;
+        if *count <= 10 || count.is_multiple_of(1000) {
+            tracing::warn!(%channel, count, "a message from the {from} was dropped: {why}");
+        }
+    }
+
+    /// Returns how many there were in all.
+    pub(super) fn total(&self) -> u64 {
+        self.0.borrow().values().sum()
+    }
+}

@@ -1,0 +1,266 @@
+//! The front end's side: the five ports of its connection file, bound by us.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::faults::Fault;
+use super::shell::Shell;
+use crate::route::ClientId;
+use crate::socket::{
+    Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, WhyUnsent,
+};
+use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
+
+/// The sockets that the front end dials.
+pub(super) struct Front {
+    key: SigningKey,
+    shell: Lane,
+    control: Lane,
+    stdin: Lane,
+    iopub: Publisher,
+    heartbeat: Router,
+}
+
+/// One ROUTER and who is connected to it.
+struct Lane {
+    router: Router,
+    peers: Rc<Peers>,
+}
+
+/// Which connection a client has on one channel.
+#[derive(Default)]
+struct Peers(RefCell<HashMap<ClientId, PeerId>>);
+
+/// What a ROUTER's events lead to.
+struct Incoming {
+    channel: Channel,
+    shell: Weak<Shell>,
+    peers: Rc<Peers>,
+    key: SigningKey,
+    replays: RefCell<Replays>,
+}
+
+/// The heartbeat's and iopub's events.
+struct Heartbeat(Weak<Shell>);
+struct Subscribers;
+
+impl Front {
+    /// Binds all five ports.
+    ///
+    /// # Errors
+    /// When one of them is taken: VS Code picks free ports without reserving them, so that two
+    /// windows can collide. The front end then tries others.
+    pub(super) fn bind(connection: &ConnectionInfo, shell: &Weak<Shell>) -> anyhow::Result<Self> {
+        let lane = |channel| -> anyhow::Result<Lane> {
+            let peers = Rc::new(Peers::default());
+            let incoming = Incoming {
+                channel,
+                shell: shell.clone(),
+                peers: Rc::clone(&peers),
+                key: connection.key.clone(),
+                replays: RefCell::default(),
+            };
+            let endpoint = connection.endpoint(channel);
+            let router = Router::bind(&endpoint, limits(), Rc::new(incoming))
+                .with_context(|| taken(channel, &endpoint))?;
+            Ok(Lane { router, peers })
+        };
+        let endpoint = connection.endpoint(Channel::Iopub);
+        let iopub = Publisher::bind(&endpoint, limits(), Rc::new(Subscribers))
+            .with_context(|| taken(Channel::Iopub, &endpoint))?;
+        let endpoint = connection.endpoint(Channel::Heartbeat);
+        let heartbeat = Router::bind(&endpoint, limits(), Rc::new(Heartbeat(shell.clone())))
+            .with_context(|| taken(Channel::Heartbeat, &endpoint))?;
+        Ok(Self {
+            key: connection.key.clone(),
+            shell: lane(Channel::Shell)?,
+            control: lane(Channel::Control)?,
+            stdin: lane(Channel::Stdin)?,
+            iopub,
+            heartbeat,
+        })
+    }
+
+    /// Sends a message to one client.
+    pub(super) fn send(&self, client: &ClientId, channel: Channel, message: Verified) {
+        let Some(lane) = self.lane(channel) else {
+            return;
+        };
+        let Some(peer) = lane.peers.0.borrow().get(client).cloned() else {
+            return tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
+        };
+        tracing::debug!(%client, %channel, ?message, "to the client");
+        if let Err(unsent) = lane.router.send(&peer, message.into_frames(&self.key)) {
+            match unsent.why {
+                WhyUnsent::Full => {
+                    tracing::warn!(%client, %channel, "the client does not read its replies: its connection is cut");
+                    lane.router
+                        .disconnect(&peer, "it does not read its replies");
+                }
+                WhyUnsent::NoSuchPeer => {
+                    tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
+                }
+            }
+        }
+    }
+
+    /// Sends a message to every subscriber.
+    pub(super) fn publish(&self, message: Verified) {
+        self.iopub.send(&message.into_frames(&self.key));
+    }
+
+    /// Sends a heartbeat's echo back to who asked.
+    pub(super) fn beat(&self, peer: &PeerId, frames: Message) {
+        // A heartbeat that cannot be delivered is one that was missed.
+        let _ = self.heartbeat.send(peer, frames);
+    }
+
+    /// Stops reading a client's connections, or goes on.
+    pub(super) fn set_paused(&self, client: &ClientId, paused: bool) {
+        for lane in [&self.shell, &self.control, &self.stdin] {
+            if let Some(peer) = lane.peers.0.borrow().get(client) {
+                if paused {
+                    lane.router.pause(peer);
+                } else {
+                    lane.router.resume(peer);
+                }
+            }
+        }
+    }
+
+    /// Returns how many subscribers iopub has.
+    pub(super) fn subscribers(&self) -> usize {
+        self.iopub.subscriber_count()
+    }
+
+    /// Writes what is queued, then closes; within a second at most.
+    ///
+    /// Returns for how many connections something was left.
+    pub(super) async fn close(&self) -> usize {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let (shell, control, stdin, iopub, _) = tokio::join!(
+            self.shell.router.close(deadline),
+            self.control.router.close(deadline),
+            self.stdin.router.close(deadline),
+            self.iopub.close(deadline),
+            self.heartbeat.close(deadline),
+        );
+        shell + control + stdin + iopub
+    }
+
+    fn lane(&self, channel: Channel) -> Option<&Lane> {
+        match channel {
+            Channel::Shell => Some(&self.shell),
+            Channel::Control => Some(&self.control),
+            Channel::Stdin => Some(&self.stdin),
+            Channel::Iopub | Channel::Heartbeat => None,
+        }
+    }
+}
+
+impl ServerHandler for Incoming {
+    fn joined(&self, peer: &PeerId, info: &PeerInfo) {
+        let client = ClientId::new(peer.bytes().clone());
+        tracing::debug!(%client, channel = %self.channel, connection = info.connection, "connected");
+        self.peers
+            .0
+            .borrow_mut()
+            .insert(client.clone(), peer.clone());
+        if let Some(shell) = self.shell.upgrade() {
+            shell.route(|bridge, _| bridge.client_joined(self.channel, &client));
+            shell.changed();
+        }
+    }
+
+    fn message(&self, peer: &PeerId, message: Message) {
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        let fault = |fault, why: &str| shell.faults.count("client", self.channel, fault, why);
+        let message = match Unverified::parse(message) {
+            Ok(message) => message,
+            Err(error) => return fault(Fault::Malformed, &error.to_string()),
+        };
+        let message = match self.key.verify(message) {
+            Ok(message) => message,
+            Err(error) => return fault(Fault::BadSignature, &error.to_string()),
+        };
+        if !self.replays.borrow_mut().is_new(&message) {
+            return fault(Fault::Replayed, "it was sent before");
+        }
+        let client = ClientId::new(peer.bytes().clone());
+        tracing::debug!(%client, channel = %self.channel, ?message, "from the client");
+        shell.route(|bridge, now| bridge.client_message(now, self.channel, &client, message));
+    }
+
+    fn left(&self, peer: &PeerId, why: &Left) {
+        let client = ClientId::new(peer.bytes().clone());
+        tracing::debug!(%client, channel = %self.channel, "disconnected: {why}");
+        if why.fault() == crate::socket::Fault::Peer {
+            tracing::warn!(%client, channel = %self.channel, "a client's connection was closed: {why}");
+        }
+        self.peers.0.borrow_mut().remove(&client);
+        if let Some(shell) = self.shell.upgrade() {
+            shell.route(|bridge, now| bridge.client_left(now, self.channel, &client));
+            shell.changed();
+        }
+    }
+
+    fn refused(&self, why: &Left) {
+        tracing::warn!(channel = %self.channel, "a connection was refused: {why}");
+    }
+}
+
+impl ServerHandler for Subscribers {
+    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
+
+    fn message(&self, _: &PeerId, _: Message) {}
+
+    fn left(&self, peer: &PeerId, why: &Left) {
+        if !matches!(why.fault(), crate::socket::Fault::Nobody) {
+            tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
+        }
+    }
+
+    fn refused(&self, why: &Left) {
+        tracing::warn!(channel = "iopub", "a connection was refused: {why}");
+    }
+}
+
+impl ServerHandler for Heartbeat {
+    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
+
+    fn message(&self, peer: &PeerId, message: Message) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.beat_kernel(peer, message);
+        }
+    }
+
+    fn left(&self, peer: &PeerId, _: &Left) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.heartbeat_left(peer);
+        }
+    }
+
+    fn refused(&self, why: &Left) {
+        tracing::warn!(channel = "heartbeat", "a connection was refused: {why}");
+    }
+}
+
+/// The bounds of every socket of a front end.
+fn limits() -> Limits {
+    Limits {
+        outbox_bytes: 256 << 20,
+        ..Limits::default()
+    }
+}
+
+fn taken(channel: Channel, endpoint: &crate::wire::Endpoint) -> String {
+    format!(
+        "cannot bind the front end's {channel} port {endpoint} (try again: it picks other ports)"
+    )
+}

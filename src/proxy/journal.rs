@@ -1,0 +1,71 @@
+//! Executions, written into the project's journal.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::project::Project;
+use crate::project::journal::{Entry, Journal};
+use crate::route::{Execution, Phase};
+
+/// The journal of the project, as this proxy writes it.
+pub(super) struct Log {
+    session: String,
+    by: String,
+    journal: Option<RefCell<Journal>>,
+    started: RefCell<HashMap<(u64, String), Instant>>,
+}
+
+impl Log {
+    /// Opens the journal. One that cannot be written is told once; work goes on without it.
+    pub(super) fn open(project: &Project, session: String, by: String) -> Self {
+        let journal = project
+            .journal()
+            .inspect_err(|error| tracing::warn!("the journal cannot be written: {error}"))
+            .ok()
+            .map(RefCell::new);
+        Self {
+            session,
+            by,
+            journal,
+            started: RefCell::default(),
+        }
+    }
+
+    /// Writes one step of an execution.
+    pub(super) fn write(&self, execution: Execution) {
+        let Some(journal) = &self.journal else { return };
+        let key = (execution.generation, execution.msg_id.clone());
+        let (event, status, took) = match execution.phase {
+            Phase::Asked => {
+                self.started.borrow_mut().insert(key, Instant::now());
+                ("asked", None, None)
+            }
+            Phase::Seen => ("seen", None, None),
+            Phase::Done(status) => {
+                let took = self
+                    .started
+                    .borrow_mut()
+                    .remove(&key)
+                    .map(|start| start.elapsed());
+                ("done", Some(status), took)
+            }
+        };
+        let mut entry = Entry::now(event, &self.session);
+        entry.generation = Some(execution.generation);
+        entry.msg_id = Some(execution.msg_id);
+        // Of others' executions only their own name for themselves is known.
+        entry.by = Some(if event == "seen" {
+            execution.username
+        } else {
+            self.by.clone()
+        });
+        entry.cell = execution.cell;
+        entry.code = execution.code;
+        entry.status = status;
+        entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        if let Err(error) = journal.borrow_mut().append(&entry) {
+            tracing::warn!("the journal cannot be written: {error}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The sockets to one life of the kernel.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::faults::Fault;
+use super::shell::Shell;
+use super::target::LiveKernel;
+use crate::route::ClientId;
+use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
+use crate::wire::{Channel, SigningKey, Unverified, Verified};
+
+/// All sockets to one life of the kernel: its iopub, and each client's own.
+///
+/// Dropping it closes them at once.
+pub(super) struct Links {
+    shell: Weak<Shell>,
+    kernel: LiveKernel,
+    iopub: Dialer,
+    own: RefCell<HashMap<(ClientId, Channel), Rc<Dialer>>>,
+    beats: RefCell<HashMap<PeerId, Dialer>>,
+    /// Identities for clients that announced none.
+    named: Cell<u64>,
+    id: String,
+}
+
+/// The events of one client's socket.
+struct Own {
+    shell: Weak<Shell>,
+    client: ClientId,
+    channel: Channel,
+    key: SigningKey,
+}
+
+/// The events of iopub.
+struct Iopub {
+    shell: Weak<Shell>,
+    key: SigningKey,
+    /// Whether the kernel's process is known: then its end is noticed there.
+    watched: bool,
+    refused_since: Cell<Option<Instant>>,
+}
+
+/// The echoes of one heartbeat.
+struct Echo {
+    shell: Weak<Shell>,
+    peer: PeerId,
+}
+
+/// A kernel of which only the sockets are known, and which refuses for this long, is gone.
+const UNREACHABLE: Duration = Duration::from_secs(3);
+
+/// How often a full queue towards the kernel is looked at.
+const DRAIN: Duration = Duration::from_millis(5);
+
+impl Links {
+    /// Begins to dial the kernel's iopub; the rest follows by [`Links::open`].
+    ///
+    /// iopub first and always read: a kernel's PUB drops what its reader does not take fast enough.
+    pub(super) fn connect(kernel: LiveKernel, id: String, shell: &Weak<Shell>) -> Self {
+        let handler = Iopub {
+            shell: shell.clone(),
+            key: kernel.connection.key.clone(),
+            watched: kernel.process.is_some(),
+            refused_since: Cell::new(None),
+        };
+        let sub = DialAs {
+            socket_type: DialRole::Sub,
+            identity: Bytes::new(),
+            subscribe: vec![Bytes::new()],
+        };
+        let iopub = Dialer::connect(
+            kernel.connection.endpoint(Channel::Iopub),
+            sub,
+            limits(),
+            Rc::new(handler),
+        );
+        Self {
+            shell: shell.clone(),
+            kernel,
+            iopub,
+            own: RefCell::default(),
+            beats: RefCell::default(),
+            named: Cell::new(0),
+            id,
+        }
+    }
+
+    /// Returns the kernel that these lead to.
+    pub(super) fn kernel(&self) -> &LiveKernel {
+        &self.kernel
+    }
+
+    /// Connects one client's own socket, under the client's identity.
+    pub(super) fn open(&self, client: &ClientId, channel: Channel) {
+        let identity = if client.is_anonymous() {
+            // An identity that begins with a zero byte cannot be announced.
+            self.named.set(self.named.get() + 1);
+            Bytes::from(format!("{}-{}", self.id, self.named.get()))
+        } else {
+            client.bytes().clone()
+        };
+        let handler = Own {
+            shell: self.shell.clone(),
+            client: client.clone(),
+            channel,
+            key: self.kernel.connection.key.clone(),
+        };
+        let dealer = DialAs {
+            socket_type: DialRole::Dealer,
+            identity,
+            subscribe: Vec::new(),
+        };
+        let dialer = Dialer::connect(
+            self.kernel.connection.endpoint(channel),
+            dealer,
+            limits(),
+            Rc::new(handler),
+        );
+        self.own
+            .borrow_mut()
+            .insert((client.clone(), channel), Rc::new(dialer));
+    }
+
+    /// Sends on one client's socket; what does not fit goes back to the bridge until it does.
+    pub(super) fn send(&self, client: &ClientId, channel: Channel, message: Verified) {
+        let dialer = self.own.borrow().get(&(client.clone(), channel)).cloned();
+        let Some(dialer) = dialer else {
+            return tracing::warn!(%client, %channel, "a message for the kernel was dropped: its socket is closed");
+        };
+        tracing::debug!(%client, %channel, ?message, "to the kernel");
+        let Err(Full(frames)) = dialer.send(message.into_frames(&self.kernel.connection.key))
+        else {
+            return;
+        };
+        tracing::info!(%client, %channel, "the kernel does not read: the client waits");
+        let (shell, client) = (self.shell.clone(), client.clone());
+        let unsent: Vec<_> = self.verified(frames).into_iter().collect();
+        tokio::task::spawn_local(async move {
+            let Some(strong) = shell.upgrade() else {
+                return;
+            };
+            strong.route(|bridge, _| bridge.link_down(&client, channel, unsent));
+            drop(strong);
+            while dialer.queued_bytes() > limits().outbox_bytes / 2 {
+                tokio::time::sleep(DRAIN).await;
+            }
+            let Some(strong) = shell.upgrade() else {
+                return;
+            };
+            if strong.has_link(&client, channel, &dialer) && dialer.is_up() {
+                strong.route(|bridge, _| bridge.link_up(&client, channel));
+            }
+        });
+    }
+
+    /// Returns whether this socket is still the client's.
+    pub(super) fn has(&self, client: &ClientId, channel: Channel, dialer: &Rc<Dialer>) -> bool {
+        self.own
+            .borrow()
+            .get(&(client.clone(), channel))
+            .is_some_and(|own| Rc::ptr_eq(own, dialer))
+    }
+
+    /// Closes a client's sockets, after what is queued in them.
+    pub(super) fn close(&self, client: &ClientId) {
+        for channel in [Channel::Shell, Channel::Control, Channel::Stdin] {
+            if let Some(dialer) = self.own.borrow_mut().remove(&(client.clone(), channel)) {
+                tokio::task::spawn_local(async move {
+                    dialer.close(Instant::now() + Duration::from_secs(5)).await;
+                });
+            }
+        }
+    }
+
+    /// Writes what is queued for the kernel and closes everything, at the deadline at the latest.
+    pub(super) async fn finish(&self, deadline: Instant) {
+        let dialers: Vec<_> = self
+            .own
+            .borrow_mut()
+            .drain()
+            .map(|(_, dialer)| dialer)
+            .collect();
+        for dialer in dialers {
+            dialer.close(deadline).await;
+        }
+        self.iopub.close(Instant::now()).await;
+    }
+
+    /// Takes what no kernel has got, in order for each socket.
+    pub(super) fn take_unsent(&self) -> Vec<(ClientId, Channel, Verified)> {
+        let mut unsent = Vec::new();
+        for ((client, channel), dialer) in self.own.borrow_mut().drain() {
+            for frames in dialer.take_unsent() {
+                unsent.extend(
+                    self.verified(frames)
+                        .map(|message| (client.clone(), channel, message)),
+                );
+            }
+        }
+        // What the proxy asked for itself is asked anew.
+        unsent.retain(|(client, _, _)| client.bytes() != self.id.as_bytes());
+        unsent
+    }
+
+    /// Passes a heartbeat on, under a socket of its own for each client.
+    pub(super) fn beat(&self, peer: &PeerId, frames: Message) {
+        let mut beats = self.beats.borrow_mut();
+        let dialer = beats.entry(peer.clone()).or_insert_with(|| {
+            let echo = Echo {
+                shell: self.shell.clone(),
+                peer: peer.clone(),
+            };
+            let dealer = DialAs {
+                socket_type: DialRole::Dealer,
+                identity: Bytes::new(),
+                subscribe: Vec::new(),
+            };
+            Dialer::connect(
+                self.kernel.connection.endpoint(Channel::Heartbeat),
+                dealer,
+                limits(),
+                Rc::new(echo),
+            )
+        });
+        // One that does not fit is one that was missed.
+        let _ = dialer.send(frames);
+    }
+
+    /// Forgets a client's heartbeat.
+    pub(super) fn stop_beat(&self, peer: &PeerId) {
+        self.beats.borrow_mut().remove(peer);
+    }
+
+    fn verified(&self, frames: Message) -> Option<Verified> {
+        verified(frames, &self.kernel.connection.key)
+    }
+}
+
+/// Reads back what was signed with the kernel's key.
+fn verified(frames: Message, key: &SigningKey) -> Option<Verified> {
+    key.verify(Unverified::parse(frames).ok()?).ok()
+}
+
+/// Checks a message of the kernel's; what does not hold is counted and dropped.
+fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
+    let message = match Unverified::parse(frames) {
+        Ok(message) => message,
+        Err(error) => {
+            shell
+                .faults
+                .count("kernel", channel, Fault::Malformed, &error.to_string());
+            return None;
+        }
+    };
+    key.verify(message)
+        .inspect_err(|error| {
+            shell
+                .faults
+                .count("kernel", channel, Fault::BadSignature, &error.to_string());
+        })
+        .ok()
+}
+
+impl DialHandler for Own {
+    fn up(&self) {
+        if let Some(shell) = self.shell.upgrade() {
+            shell.route(|bridge, _| bridge.link_up(&self.client, self.channel));
+        }
+    }
+
+    fn message(&self, message: Message) {
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        let Some(message) = check(&shell, self.channel, &self.key, message) else {
+            return;
+        };
+        tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
+        shell.route(|bridge, now| bridge.kernel_message(now, &self.client, self.channel, message));
+    }
+
+    fn down(&self, why: &Left, unsent: Vec<Message>) {
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        tracing::debug!(client = %self.client, channel = %self.channel, "the kernel's socket was lost: {why}");
+        let unsent = unsent
+            .into_iter()
+            .filter_map(|frames| verified(frames, &self.key))
+            .collect();
+        shell.route(|bridge, _| bridge.link_down(&self.client, self.channel, unsent));
+        shell.look_again();
+    }
+
+    fn refused(&self, error: &io::Error) {
+        tracing::debug!(client = %self.client, channel = %self.channel, "the kernel cannot be reached: {error}");
+    }
+}
+
+impl DialHandler for Iopub {
+    fn up(&self) {
+        self.refused_since.set(None);
+        if let Some(shell) = self.shell.upgrade() {
+            shell.reached();
+        }
+    }
+
+    fn message(&self, message: Message) {
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        let Some(message) = check(&shell, Channel::Iopub, &self.key, message) else {
+            return;
+        };
+        tracing::debug!(channel = "iopub", ?message, "from the kernel");
+        shell.route(|bridge, now| bridge.iopub_message(now, message));
+    }
+
+    fn down(&self, why: &Left, _: Vec<Message>) {
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        tracing::info!(channel = "iopub", "the kernel's socket was lost: {why}");
+        shell.route(|bridge, _| bridge.iopub_down());
+        shell.look_again();
+    }
+
+    fn refused(&self, error: &io::Error) {
+        let since = self.refused_since.get().unwrap_or_else(Instant::now);
+        self.refused_since.set(Some(since));
+        if !self.watched
+            && since.elapsed() > UNREACHABLE
+            && let Some(shell) = self.shell.upgrade()
+        {
+            shell.unreachable(error);
+        }
+    }
+}
+
+impl DialHandler for Echo {
+    fn up(&self) {}
+
+    fn message(&self, message: Message) {
+        if let Some(shell) = self.shell.upgrade() {
+            shell.beat_client(&self.peer, message);
+        }
+    }
+
+    fn down(&self, _: &Left, _: Vec<Message>) {}
+
+    fn refused(&self, _: &io::Error) {}
+}
+
+/// The bounds of every socket to the kernel.
+fn limits() -> Limits {
+    Limits {
+        outbox_bytes: 64 << 20,
+        ..Limits::default()
+    }
+}
