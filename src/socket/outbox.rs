@@ -168,3 +168,137 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a given number of bytes at a time, then says that it is full.
+    struct Slow {
+        step: usize,
+        open: bool,
+        got: Vec<u8>,
+        writes: usize,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            if !std::mem::replace(&mut self.open, false) {
+                return Poll::Pending;
+            }
+            self.writes += 1;
+            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            let taken = bytes.len().min(self.step);
+            self.got.extend(bytes.iter().take(taken));
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn slow(step: usize) -> Slow {
+        Slow {
+            step,
+            open: false,
+            got: Vec::new(),
+            writes: 0,
+        }
+    }
+
+    /// Lets one write through; returns whether all is written.
+    fn write(outbox: &mut Outbox, slow: &mut Slow) -> bool {
+        slow.open = true;
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match outbox.poll_write(slow, &mut cx) {
+            Poll::Ready(done) => {
+                done.expect("it never fails");
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    fn message(number: u8) -> Message {
+        vec![
+            Bytes::from(vec![number; 10]),
+            Bytes::from(vec![number; 1000]),
+        ]
+    }
+
+    fn push(outbox: &mut Outbox, numbers: std::ops::Range<u8>) {
+        for number in numbers {
+            outbox
+                .push(Item::Own(message(number)))
+                .expect("there is room");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wholly_written_comes_back_in_order() {
+        let whole = message_len(&message(0));
+        for step in [1, whole - 1, whole, whole + 1, 2 * whole + 5] {
+            let mut outbox = Outbox::new(1 << 20);
+            push(&mut outbox, 0..4);
+            let mut slow = slow(step);
+            write(&mut outbox, &mut slow);
+            let written = step / whole;
+            assert_eq!(outbox.is_amid_message(), step % whole > 0);
+            let unsent = outbox.take();
+            let wanted: Vec<_> = (0..4).skip(written).map(message).collect();
+            assert_eq!(unsent, wanted, "step {step}");
+            assert!(outbox.is_empty() && outbox.cost() == 0);
+            // And it begins anew.
+            push(&mut outbox, 7..8);
+            slow.got.clear();
+            slow.step = usize::MAX;
+            assert!(!write(&mut outbox, &mut slow) || slow.got.len() == whole);
+        }
+    }
+
+    #[test]
+    fn a_batch_is_one_write() {
+        let mut outbox = Outbox::new(1 << 20);
+        push(&mut outbox, 0..100);
+        let mut slow = slow(usize::MAX);
+        while !write(&mut outbox, &mut slow) {}
+        assert_eq!(slow.writes, 1);
+        assert_eq!(slow.got.len(), 100 * message_len(&message(0)));
+        assert_eq!(outbox.cost(), 0);
+    }
+
+    #[test]
+    fn the_budget_bounds_what_queues_up_not_the_first() {
+        let mut outbox = Outbox::new(2500);
+        outbox
+            .push(Item::Own(vec![Bytes::from(vec![0; 10_000])]))
+            .expect("an empty one takes any");
+        assert!(outbox.push(Item::Own(message(1))).is_err());
+        outbox.take();
+        push(&mut outbox, 0..2);
+        assert!(outbox.push(Item::Own(message(1))).is_err());
+        // Frames and messages without a byte have a price, too.
+        outbox.take();
+        let empty = (0..1000)
+            .take_while(|_| outbox.push(Item::Own(vec![Bytes::new()])).is_ok())
+            .count();
+        assert!(empty < 30, "{empty}");
+    }
+}

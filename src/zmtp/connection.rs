@@ -222,3 +222,206 @@ const PONGS_MAX: usize = 4 * 1024;
 fn own(topic: &Bytes) -> Bytes {
     Bytes::copy_from_slice(topic)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::zmtp::{Batch, LARGE_FRAME};
+
+    /// Feeds bytes in pieces of the given lengths, over and over; collects the events.
+    fn events(
+        connection: &mut Connection,
+        mut bytes: &[u8],
+        pieces: &[usize],
+    ) -> Result<Vec<Event>, Error> {
+        let mut events = Vec::new();
+        let mut pieces = pieces.iter().cycle();
+        while !bytes.is_empty() {
+            let piece = pieces.next().map_or(bytes.len(), |&n| n.min(bytes.len()));
+            let mut piece = &bytes[..piece];
+            bytes = &bytes[piece.len()..];
+            while !piece.is_empty() {
+                let taken = connection.handle_bytes(piece);
+                piece = &piece[taken..];
+                while let Some(event) = connection.poll_event()? {
+                    events.push(event);
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    fn connection(role: Role) -> Connection {
+        Connection::new(role, Bytes::new(), Limits::default())
+    }
+
+    /// What a peer sends until traffic begins.
+    fn opening(role: Role, identity: &[u8]) -> Vec<u8> {
+        let ready = command::ready_frame(role, identity);
+        [&greeting::ours()[..], &ready].concat()
+    }
+
+    fn written(messages: &[Message]) -> Vec<u8> {
+        let mut batch = Batch::default();
+        for message in messages {
+            batch.push(message);
+        }
+        let slices = batch.io_slices(usize::MAX);
+        slices.iter().flat_map(|slice| slice.to_vec()).collect()
+    }
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let len = prop_oneof![
+            8 => 0..300_usize,
+            1 => 400..1200_usize,
+            1 => LARGE_FRAME - 2..LARGE_FRAME * 3,
+        ];
+        let frame = (len, any::<u8>()).prop_map(|(len, byte)| Bytes::from(vec![byte; len]));
+        prop::collection::vec(frame, 1..8)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_split_gives_the_same_messages(
+            messages in prop::collection::vec(any_message(), 0..8),
+            pieces in prop::collection::vec(prop_oneof![1..20_usize, 1..100_000_usize], 1..10),
+        ) {
+            let stream = [opening(Role::Dealer, b"me"), written(&messages)].concat();
+            let mut router = connection(Role::Router);
+            let mut wanted = vec![Event::Ready(Peer {
+                socket_type: "DEALER".to_owned(),
+                identity: Bytes::from_static(b"me"),
+            })];
+            wanted.extend(messages.into_iter().map(Event::Message));
+            prop_assert_eq!(events(&mut router, &stream, &pieces), Ok(wanted));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            opened in any::<bool>(),
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            pieces in prop::collection::vec(1..50_usize, 1..5),
+        ) {
+            let mut router = connection(Role::Router);
+            let opening = if opened { opening(Role::Dealer, b"") } else { Vec::new() };
+            let _ = events(&mut router, &[opening, bytes].concat(), &pieces);
+        }
+
+        #[test]
+        fn nor_do_arbitrary_commands(
+            kind in prop::sample::select(vec!["READY", "ERROR", "PING", "PONG", "SUBSCRIBE", "X"]),
+            body in prop::collection::vec(any::<u8>(), 0..100),
+            early in any::<bool>(),
+        ) {
+            let mut publisher = connection(Role::Xpub);
+            let mut stream = if early { greeting::ours().to_vec() } else { opening(Role::Sub, b"") };
+            stream.extend([4, (1 + kind.len() + body.len()) as u8, kind.len() as u8]);
+            stream.extend_from_slice(kind.as_bytes());
+            stream.extend(body);
+            let _ = events(&mut publisher, &stream, &[1000]);
+        }
+    }
+
+    #[test]
+    fn two_of_ours_understand_each_other() {
+        let mut router = connection(Role::Router);
+        let mut dealer = Connection::new(Role::Dealer, Bytes::from_static(b"d"), Limits::default());
+        let mut seen = Vec::new();
+        while let Some(bytes) = dealer.poll_transmit() {
+            seen.extend(events(&mut router, &bytes, &[7]).unwrap());
+            let answer = router.poll_transmit().unwrap_or_default();
+            seen.extend(events(&mut dealer, &answer, &[7]).unwrap());
+        }
+        let ready = |socket_type: &str, identity| {
+            Event::Ready(Peer {
+                socket_type: socket_type.to_owned(),
+                identity: Bytes::from_static(identity),
+            })
+        };
+        assert_eq!(seen, [ready("ROUTER", b""), ready("DEALER", b"d")]);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_match_is_told() {
+        let mut router = connection(Role::Router);
+        router.poll_transmit();
+        let wanted = Error::Incompatible {
+            ours: Role::Router,
+            theirs: "SUB".to_owned(),
+        };
+        let stream = opening(Role::Sub, b"");
+        assert_eq!(events(&mut router, &stream, &[1000]), Err(wanted.clone()));
+        // It stays so.
+        assert_eq!(router.poll_event(), Err(wanted));
+        let told = router.poll_transmit().expect("READY and ERROR");
+        assert!(told.windows(6).any(|bytes| bytes == b"\x05ERROR"));
+    }
+
+    #[test]
+    fn subscriptions_come_in_both_forms() {
+        let mut publisher = connection(Role::Xpub);
+        let mut stream = opening(Role::Sub, b"");
+        for minor in [0, 1] {
+            for on in [true, false] {
+                stream.extend(command::subscription_frame(minor, on, b"topic"));
+            }
+        }
+        let topic = || Bytes::from_static(b"topic");
+        assert_eq!(
+            events(&mut publisher, &stream, &[3]).unwrap()[1..],
+            [
+                Event::Subscribe(topic()),
+                Event::Cancel(topic()),
+                Event::Subscribe(topic()),
+                Event::Cancel(topic()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_subscription_is_written_as_the_peer_understands_it() {
+        for (minor, wanted) in [(0, &b"\x00\x02\x01t"[..]), (1, b"\x04\x0b\x09SUBSCRIBEt")] {
+            let mut subscriber = connection(Role::Sub);
+            let mut stream = opening(Role::Xpub, b"");
+            stream[11] = minor;
+            events(&mut subscriber, &stream, &[1000]).unwrap();
+            assert_eq!(&subscriber.subscription(true, b"t")[..], wanted);
+        }
+    }
+
+    #[test]
+    fn pings_are_answered_up_to_a_bound() {
+        let mut router = connection(Role::Router);
+        events(&mut router, &opening(Role::Dealer, b""), &[1000]).unwrap();
+        router.poll_transmit();
+        let ping = b"\x04\x0a\x04PING\x00\x00ctx";
+        assert_eq!(events(&mut router, ping, &[4]), Ok(Vec::new()));
+        assert_eq!(&router.poll_transmit().unwrap()[..], b"\x04\x08\x04PONGctx");
+        events(&mut router, &ping.repeat(10_000), &[1000]).unwrap();
+        let pongs = router.poll_transmit().unwrap();
+        assert!((PONGS_MAX..PONGS_MAX + 100).contains(&pongs.len()));
+    }
+
+    #[test]
+    fn nothing_goes_before_ready() {
+        for (frame, wanted) in [
+            (&b"\x00\x01m"[..], Error::TooEarly("a message")),
+            (
+                b"\x04\x07\x04PING\x00\x00",
+                Error::TooEarly("another command"),
+            ),
+            (
+                b"\x04\x0a\x05ERROR\x03bad",
+                Error::Refused("bad".to_owned()),
+            ),
+        ] {
+            let stream = [&greeting::ours()[..], frame].concat();
+            let mut router = connection(Role::Router);
+            assert_eq!(events(&mut router, &stream, &[1000]), Err(wanted));
+        }
+    }
+}

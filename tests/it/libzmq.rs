@@ -2,38 +2,18 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
-    Router, ServerHandler, WhyUnsent,
-};
+use nb::socket::{DialAs, DialRole, Dialer, Limits, Message, PeerId, Publisher, Router, WhyUnsent};
 use nb::wire::Endpoint;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::python;
-
-/// Nothing here takes long; what has not come by then will not.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("build a runtime");
-    tokio::task::LocalSet::new().block_on(&runtime, test);
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
-        .await
-        .unwrap_or_else(|_| panic!("{what} did not happen"))
-}
+use crate::socket_events::{Teller, Told, any_port, dialer, message, publisher, router, run, soon};
 
 /// A process with libzmq sockets that does what it is told, one thing after the other.
 struct Libzmq {
@@ -108,138 +88,6 @@ impl Drop for Libzmq {
     }
 }
 
-/// What a handler was told.
-#[derive(Debug)]
-enum Told {
-    Joined(PeerId, PeerInfo),
-    Message(PeerId, Message),
-    Left(PeerId, String),
-    Refused(String),
-    Up,
-    Received(Message),
-    Down(String, Vec<Message>),
-    NotReached,
-}
-
-/// Passes everything on to the test.
-struct Teller(UnboundedSender<Told>);
-
-impl Teller {
-    fn new() -> (Rc<Self>, Events) {
-        let (sender, receiver) = unbounded_channel();
-        (Rc::new(Self(sender)), Events(receiver))
-    }
-
-    fn tell(&self, told: Told) {
-        let _ = self.0.send(told);
-    }
-}
-
-impl ServerHandler for Teller {
-    fn joined(&self, peer: &PeerId, info: &PeerInfo) {
-        self.tell(Told::Joined(peer.clone(), info.clone()));
-    }
-
-    fn message(&self, peer: &PeerId, message: Message) {
-        self.tell(Told::Message(peer.clone(), message));
-    }
-
-    fn left(&self, peer: &PeerId, why: &Left) {
-        self.tell(Told::Left(peer.clone(), why.to_string()));
-    }
-
-    fn refused(&self, why: &Left) {
-        self.tell(Told::Refused(why.to_string()));
-    }
-}
-
-impl DialHandler for Teller {
-    fn up(&self) {
-        self.tell(Told::Up);
-    }
-
-    fn message(&self, message: Message) {
-        self.tell(Told::Received(message));
-    }
-
-    fn down(&self, why: &Left, unsent: Vec<Message>) {
-        self.tell(Told::Down(why.to_string(), unsent));
-    }
-
-    fn refused(&self, _: &std::io::Error) {
-        self.tell(Told::NotReached);
-    }
-}
-
-struct Events(UnboundedReceiver<Told>);
-
-impl Events {
-    async fn next(&mut self) -> Told {
-        let told = soon("the next event", self.0.recv()).await;
-        told.expect("the handler lives")
-    }
-
-    async fn joined(&mut self) -> (PeerId, PeerInfo) {
-        match self.next().await {
-            Told::Joined(peer, info) => (peer, info),
-            other => panic!("{other:?} instead of a peer"),
-        }
-    }
-
-    async fn message(&mut self) -> (PeerId, Message) {
-        match self.next().await {
-            Told::Message(peer, message) => (peer, message),
-            other => panic!("{other:?} instead of a message"),
-        }
-    }
-
-    async fn left(&mut self) -> (PeerId, String) {
-        match self.next().await {
-            Told::Left(peer, why) => (peer, why),
-            other => panic!("{other:?} instead of a farewell"),
-        }
-    }
-
-    async fn refused(&mut self) -> String {
-        match self.next().await {
-            Told::Refused(why) => why,
-            other => panic!("{other:?} instead of a refusal"),
-        }
-    }
-
-    /// Waits for the connection; dials that fail before it do not count.
-    async fn up(&mut self) {
-        loop {
-            match self.next().await {
-                Told::Up => return,
-                Told::NotReached => {}
-                other => panic!("{other:?} instead of a connection"),
-            }
-        }
-    }
-
-    async fn received(&mut self) -> Message {
-        match self.next().await {
-            Told::Received(message) => message,
-            other => panic!("{other:?} instead of a message"),
-        }
-    }
-
-    async fn down(&mut self) -> (String, Vec<Message>) {
-        match self.next().await {
-            Told::Down(why, unsent) => (why, unsent),
-            other => panic!("{other:?} instead of a lost connection"),
-        }
-    }
-}
-
-fn message(frames: &[&[u8]]) -> Message {
-    frames
-        .iter()
-        .map(|frame| Bytes::copy_from_slice(frame))
-        .collect()
-}
-
 fn hex(frames: &[&[u8]]) -> Value {
     frames.iter().map(hex::encode).collect()
 }
@@ -247,36 +95,6 @@ fn hex(frames: &[&[u8]]) -> Value {
 /// Returns a long frame as python answers it.
 fn digest(frame: &[u8]) -> Value {
     json!([frame.len(), hex::encode(Sha256::digest(frame))])
-}
-
-fn any_port() -> Endpoint {
-    Endpoint::Tcp("127.0.0.1:0".parse().expect("an address"))
-}
-
-fn router(limits: Limits) -> (Router, Events) {
-    let (teller, events) = Teller::new();
-    let router = Router::bind(&any_port(), limits, teller).expect("bind");
-    (router, events)
-}
-
-fn publisher(limits: Limits) -> (Publisher, Events) {
-    let (teller, events) = Teller::new();
-    let publisher = Publisher::bind(&any_port(), limits, teller).expect("bind");
-    (publisher, events)
-}
-
-fn dialer(endpoint: Endpoint, socket_type: DialRole, topics: &[&str]) -> (Dialer, Events) {
-    let (teller, events) = Teller::new();
-    let as_ = DialAs {
-        socket_type,
-        identity: Bytes::from_static(b"dialer"),
-        subscribe: topics
-            .iter()
-            .map(|topic| Bytes::copy_from_slice(topic.as_bytes()))
-            .collect(),
-    };
-    let dialer = Dialer::connect(endpoint, as_, Limits::default(), teller);
-    (dialer, events)
 }
 
 #[test]
@@ -440,10 +258,17 @@ fn subscribers_get_what_they_asked_for() {
     });
 }
 
-async fn bind(zmq: &mut Libzmq, name: &str, kind: &str, endpoint: &Endpoint) -> Endpoint {
+async fn bind(
+    zmq: &mut Libzmq,
+    name: &str,
+    kind: &str,
+    endpoint: &Endpoint,
+    options: Value,
+) -> Endpoint {
     let bound = zmq
         .ask(json!({
-            "do": "open_socket", "name": name, "type": kind, "bind": endpoint.to_string(),
+            "do": "open_socket", "name": name, "type": kind, "options": options,
+            "bind": endpoint.to_string(),
         }))
         .await;
     let bound = bound.as_str().expect("an endpoint");
@@ -463,7 +288,7 @@ fn a_dialer_talks_with_a_router_of_libzmq() {
         let folder = tempfile::tempdir().expect("make a folder");
         let mut zmq = Libzmq::start().await;
         for at in [any_port(), unix_endpoint(&folder)] {
-            let at = bind(&mut zmq, "router", "ROUTER", &at).await;
+            let at = bind(&mut zmq, "router", "ROUTER", &at, json!({})).await;
             let (dialer, mut events) = dialer(at, DialRole::Dealer, &[]);
             // Queued while it is not connected.
             dialer
@@ -488,7 +313,7 @@ fn a_dialer_subscribes_again_when_the_peer_is_back() {
         let folder = tempfile::tempdir().expect("make a folder");
         let mut zmq = Libzmq::start().await;
         for at in [any_port(), unix_endpoint(&folder)] {
-            let at = bind(&mut zmq, "pub", "XPUB", &at).await;
+            let at = bind(&mut zmq, "pub", "XPUB", &at, json!({})).await;
             let (_dialer, mut events) = dialer(at.clone(), DialRole::Sub, &["a", "b"]);
             events.up().await;
             for round in 0..3 {
@@ -501,7 +326,7 @@ fn a_dialer_subscribes_again_when_the_peer_is_back() {
                 assert_eq!(events.received().await, message(&[b"b", b"yes"]));
                 zmq.ask(json!({"do": "close", "name": "pub"})).await;
                 events.down().await;
-                assert_eq!(bind(&mut zmq, "pub", "XPUB", &at).await, at);
+                assert_eq!(bind(&mut zmq, "pub", "XPUB", &at, json!({})).await, at);
                 events.up().await;
             }
             zmq.ask(json!({"do": "close", "name": "pub"})).await;
@@ -518,15 +343,21 @@ fn address(endpoint: &Endpoint) -> std::net::SocketAddr {
 
 /// Our own greeting as a peer would send it, and a READY.
 fn greeting(socket_type: &str) -> Vec<u8> {
+    greeting_of(socket_type, "")
+}
+
+fn greeting_of(socket_type: &str, identity: &str) -> Vec<u8> {
     let mut bytes = vec![0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0];
     bytes.extend_from_slice(b"NULL");
     bytes.resize(64, 0);
-    let body = [
-        b"\x05READY\x0bSocket-Type\x00\x00\x00",
-        &[u8::try_from(socket_type.len()).expect("a short name")][..],
-        socket_type.as_bytes(),
-    ]
-    .concat();
+    let mut body = b"\x05READY".to_vec();
+    for (name, value) in [("Socket-Type", socket_type), ("Identity", identity)] {
+        for (width, text) in [(1, name), (4, value)] {
+            body.resize(body.len() + width - 1, 0);
+            body.push(u8::try_from(text.len()).expect("a short text"));
+            body.extend_from_slice(text.as_bytes());
+        }
+    }
     bytes.extend([4, u8::try_from(body.len()).expect("a short command")]);
     bytes.extend(body);
     bytes
@@ -594,5 +425,549 @@ fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
             .send(&good, message(&[b"all is well"]))
             .expect("it is there");
         assert_eq!(zmq.recv("good").await, hex(&[b"all is well"]));
+    });
+}
+
+/// A peer that says who it is and then never reads.
+async fn stalled(endpoint: &Endpoint, socket_type: &str, identity: &str) -> tokio::net::TcpStream {
+    raw(endpoint, &greeting_of(socket_type, identity)).await
+}
+
+#[test]
+fn pings_of_libzmq_are_answered() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let mut zmq = Libzmq::start().await;
+        let beat = json!({"HEARTBEAT_IVL": 50, "HEARTBEAT_TIMEOUT": 200});
+        zmq.connect("good", "DEALER", router.local_endpoint(), beat.clone())
+            .await;
+        let (good, _) = events.joined().await;
+        let at = bind(&mut zmq, "beating", "ROUTER", &any_port(), beat.clone()).await;
+        let (dialer, mut dialed) = dialer(at, DialRole::Dealer, &[]);
+        dialed.up().await;
+
+        // The measure of time: a peer that does not answer is dropped by libzmq meanwhile.
+        let mute = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("bind");
+        let mute_at = Endpoint::Tcp(mute.local_addr().expect("it is bound"));
+        for _ in 0..2 {
+            zmq.connect("mute", "DEALER", &mute_at, beat.clone()).await;
+            let (mut stream, _) = soon("a connection", mute.accept()).await.expect("accept");
+            stream
+                .write_all(&greeting("ROUTER"))
+                .await
+                .expect("write the greeting");
+            is_closed(stream).await;
+            zmq.ask(json!({"do": "close", "name": "mute"})).await;
+        }
+
+        router
+            .send(&good, message(&[b"still"]))
+            .expect("it is there");
+        assert_eq!(zmq.recv("good").await, hex(&[b"still"]));
+        dialer.send(message(&[b"still"])).expect("there is room");
+        assert_eq!(zmq.recv("beating").await, hex(&[b"dialer", b"still"]));
+        events.none();
+        dialed.none();
+    });
+}
+
+#[test]
+fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
+    run(async {
+        let (publisher, mut events) = publisher(Limits {
+            outbox_bytes: 4 << 20,
+            ..Limits::default()
+        });
+        let mut zmq = Libzmq::start().await;
+        let stalled = stalled(publisher.local_endpoint(), "SUB", "").await;
+        let (idle, _) = events.joined().await;
+        let mut stalled_writer = stalled;
+        stalled_writer
+            .write_all(b"\x00\x01\x01")
+            .await
+            .expect("subscribe");
+        events.message().await;
+        let all = json!({"SUBSCRIBE": ""});
+        zmq.connect("quick", "SUB", publisher.local_endpoint(), all)
+            .await;
+        let (quick, _) = events.joined().await;
+        assert_eq!(events.message().await.0, quick);
+        let part = Bytes::from(vec![5; 100_000]);
+        let wanted = json!([digest(&part)]);
+        let mut sent = 0;
+        while publisher.send(&vec![part.clone()]) == 2 {
+            assert_eq!(zmq.recv("quick").await, wanted);
+            sent += part.len();
+            assert!(sent < 1 << 30, "it is never cut");
+        }
+        assert_eq!(zmq.recv("quick").await, wanted);
+        let (gone, why) = events.left().await;
+        assert_eq!(gone, idle);
+        assert!(why.contains("does not read"), "{why}");
+        assert_eq!(publisher.send(&vec![part]), 1);
+        assert_eq!(zmq.recv("quick").await, wanted);
+        is_closed(stalled_writer).await;
+    });
+}
+
+#[test]
+fn a_router_says_when_a_peer_is_full() {
+    run(async {
+        let (router, mut events) = router(Limits {
+            outbox_bytes: 1 << 20,
+            ..Limits::default()
+        });
+        let stream = stalled(router.local_endpoint(), "DEALER", "").await;
+        let (peer, _) = events.joined().await;
+        let part = Bytes::from(vec![5; 100_000]);
+        let unsent = loop {
+            match router.send(&peer, vec![part.clone()]) {
+                Ok(()) => tokio::task::yield_now().await,
+                Err(unsent) => break unsent,
+            }
+        };
+        assert_eq!(unsent.why, WhyUnsent::Full);
+        assert_eq!(unsent.message, [part]);
+        assert!((900_000..1 << 20).contains(&router.queued_bytes(&peer)));
+        router.disconnect(&peer, "it does not read its replies");
+        let (gone, why) = events.left().await;
+        assert_eq!(gone, peer);
+        assert_eq!(why, "it was disconnected: it does not read its replies");
+        is_closed(stream).await;
+    });
+}
+
+/// Messages that `count` in the Python script can check, and the one that ends them.
+fn counting(times: usize, len: usize) -> impl Iterator<Item = Message> {
+    (0..times)
+        .map(move |number| {
+            let mut content = format!("{number} ").into_bytes();
+            content.resize(len, b'.');
+            vec![content.into()]
+        })
+        .chain([message(&[b"end"])])
+}
+
+fn in_a_minute() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+#[test]
+fn closing_writes_what_is_queued() {
+    let count = |name: &str| json!({"do": "count", "name": name, "until": hex::encode("end")});
+    run(async {
+        let mut zmq = Libzmq::start().await;
+        for len in [1000, 5000] {
+            let (router, mut events) = router(Limits::default());
+            zmq.connect("dealer", "DEALER", router.local_endpoint(), json!({}))
+                .await;
+            let (peer, _) = events.joined().await;
+            for message in counting(10_000, len) {
+                router.send(&peer, message).expect("there is room");
+            }
+            assert_eq!(router.close(in_a_minute()).await, 0);
+            assert_eq!(zmq.ask(count("dealer")).await, 10_000);
+
+            let (publisher, mut events) = publisher(Limits::default());
+            let all = json!({"SUBSCRIBE": ""});
+            zmq.connect("sub", "SUB", publisher.local_endpoint(), all)
+                .await;
+            events.joined().await;
+            events.message().await;
+            for message in counting(10_000, len) {
+                assert_eq!(publisher.send(&message), 1);
+            }
+            assert_eq!(publisher.close(in_a_minute()).await, 0);
+            assert_eq!(zmq.ask(count("sub")).await, 10_000);
+
+            let at = bind(&mut zmq, "router", "ROUTER", &any_port(), json!({})).await;
+            let (dialer, mut events) = dialer(at, DialRole::Dealer, &[]);
+            events.up().await;
+            for message in counting(10_000, len) {
+                dialer.send(message).expect("there is room");
+            }
+            assert_eq!(dialer.close(in_a_minute()).await, Vec::<Message>::new());
+            assert_eq!(zmq.ask(count("router")).await, 10_000);
+            for name in ["dealer", "sub", "router"] {
+                zmq.ask(json!({"do": "close", "name": name})).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn closing_keeps_its_deadline_and_says_what_is_left() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            streams.push(stalled(router.local_endpoint(), "DEALER", "").await);
+        }
+        let (full, _) = events.joined().await;
+        events.joined().await;
+        router
+            .send(&full, vec![vec![0; 50_000_000].into()])
+            .expect("an empty outbox takes it");
+        let begin = Instant::now();
+        let deadline = begin + Duration::from_millis(400);
+        assert_eq!(router.close(deadline).await, 1);
+        assert!(Instant::now() >= deadline);
+
+        let at = Endpoint::Tcp("127.0.0.1:9".parse().expect("an address"));
+        let (dialer, _events) = dialer(at, DialRole::Dealer, &[]);
+        dialer.send(message(&[b"never"])).expect("there is room");
+        let unsent = dialer.close(in_a_minute()).await;
+        assert_eq!(unsent, [message(&[b"never"])]);
+    });
+}
+
+#[test]
+fn closing_without_anything_queued_is_quick_even_when_a_peer_is_stopped() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let _stopped = stalled(router.local_endpoint(), "DEALER", "").await;
+        events.joined().await;
+        let begin = Instant::now();
+        assert_eq!(router.close(in_a_minute()).await, 0);
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    });
+}
+
+#[test]
+fn a_paused_peer_has_to_wait_and_others_do_not() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let mut paused_stream = stalled(router.local_endpoint(), "DEALER", "").await;
+        let (paused, _) = events.joined().await;
+        router.pause(&paused);
+        let mut zmq = Libzmq::start().await;
+        zmq.connect("other", "DEALER", router.local_endpoint(), json!({}))
+            .await;
+        let (other, _) = events.joined().await;
+
+        // More than what the system buffers.
+        let writing = tokio::task::spawn_local(async move {
+            let part = [&b"\x02\0\0\0\0\0\x0f\x42\x40"[..], &[1; 1_000_000]].concat();
+            for _ in 0..100 {
+                paused_stream.write_all(&part).await.expect("write");
+            }
+            paused_stream
+        });
+        for _ in 0..20 {
+            zmq.ask(json!({"do": "send", "name": "other", "frames": hex(&[b"hi"])}))
+                .await;
+            let (from, came) = events.message().await;
+            assert_eq!(from, other);
+            router.send(&other, came).expect("there is room");
+            assert_eq!(zmq.recv("other").await, hex(&[b"hi"]));
+        }
+        assert!(!writing.is_finished());
+        router.resume(&paused);
+        for _ in 0..100 {
+            let (from, came) = events.message().await;
+            assert_eq!((from, came[0].len()), (paused.clone(), 1_000_000));
+        }
+        soon("the last write", writing).await.expect("it ends");
+    });
+}
+
+#[test]
+fn there_are_at_most_as_many_peers_as_allowed() {
+    run(async {
+        let (router, mut events) = router(Limits {
+            max_peers: 2,
+            ..Limits::default()
+        });
+        let mut zmq = Libzmq::start().await;
+        for name in ["a", "b"] {
+            zmq.connect(name, "DEALER", router.local_endpoint(), json!({}))
+                .await;
+            events.joined().await;
+        }
+        zmq.connect("c", "DEALER", router.local_endpoint(), json!({}))
+            .await;
+        assert_eq!(events.refused().await, "there are 2 peers already");
+        zmq.ask(json!({"do": "send", "name": "a", "frames": hex(&[b"here"])}))
+            .await;
+        loop {
+            match events.next().await {
+                Told::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
+                // It tries again.
+                Told::Refused(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        zmq.ask(json!({"do": "close", "name": "b"})).await;
+        let mut left = false;
+        loop {
+            match events.next().await {
+                Told::Left(..) => left = true,
+                Told::Joined(..) => break,
+                Told::Refused(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(left);
+    });
+}
+
+#[test]
+fn what_is_queued_is_handed_over_with_the_identity() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let _old = stalled(router.local_endpoint(), "DEALER", "anna").await;
+        let (anna, _) = events.joined().await;
+        let times = 300;
+        for message in counting(times, 100_000) {
+            router.send(&anna, message).expect("there is room");
+            tokio::task::yield_now().await;
+        }
+        let mut zmq = Libzmq::start().await;
+        let named = json!({"ROUTING_ID": hex::encode("anna")});
+        zmq.connect("new", "DEALER", router.local_endpoint(), named)
+            .await;
+        assert_eq!(events.joined().await.0, anna);
+        // The first is the one that the old connection had not got wholly.
+        let first = zmq.ask(json!({"do": "first_number", "name": "new"})).await;
+        let first = first.as_u64().expect("a number");
+        assert!(first > 0 && first < times as u64, "{first}");
+        let count = json!({
+            "do": "count", "name": "new", "until": hex::encode("end"), "first": first + 1,
+        });
+        assert_eq!(zmq.ask(count).await, times);
+        events.none();
+    });
+}
+
+#[test]
+fn a_lost_connection_gives_back_what_was_not_written_and_nothing_is_sent_twice() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("bind");
+        let at = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+        let (dialer, mut events) = dialer(at.clone(), DialRole::Dealer, &[]);
+        let (mut stream, _) = soon("a dial", listener.accept()).await.expect("accept");
+        stream
+            .write_all(&greeting("ROUTER"))
+            .await
+            .expect("write the greeting");
+        events.up().await;
+        let times = 300;
+        let messages: Vec<_> = counting(times, 100_000).collect();
+        for message in &messages {
+            dialer.send(message.clone()).expect("there is room");
+            tokio::task::yield_now().await;
+        }
+        drop((stream, listener));
+        let (_, unsent) = events.down().await;
+        assert!(!unsent.is_empty() && unsent.len() < messages.len());
+        assert!(messages.ends_with(&unsent));
+
+        dialer.send(message(&[b"new"])).expect("there is room");
+        let mut zmq = Libzmq::start().await;
+        bind(&mut zmq, "router", "ROUTER", &at, json!({})).await;
+        events.up().await;
+        assert_eq!(zmq.recv("router").await, hex(&[b"dialer", b"new"]));
+    });
+}
+
+#[test]
+fn what_waits_for_a_connection_can_be_taken_back() {
+    run(async {
+        let at = Endpoint::Tcp("127.0.0.1:9".parse().expect("an address"));
+        let (teller, _events) = Teller::new();
+        let as_ = DialAs {
+            socket_type: DialRole::Dealer,
+            identity: Bytes::new(),
+            subscribe: Vec::new(),
+        };
+        let limits = Limits {
+            outbox_bytes: 1000,
+            ..Limits::default()
+        };
+        let dialer = Dialer::connect(at, as_, limits, teller);
+        let part = message(&[&[0; 300]]);
+        dialer.send(part.clone()).expect("there is room");
+        dialer.send(part.clone()).expect("there is room");
+        assert_eq!(dialer.send(part.clone()).unwrap_err().0, part);
+        assert_eq!(dialer.take_unsent(), [part.clone(), part.clone()]);
+        dialer.send(part).expect("there is room again");
+    });
+}
+
+#[test]
+fn a_peer_that_never_greets_is_dialled_again() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("bind");
+        let at = Endpoint::Tcp(listener.local_addr().expect("it is bound"));
+        let (teller, mut events) = Teller::new();
+        let as_ = DialAs {
+            socket_type: DialRole::Sub,
+            identity: Bytes::new(),
+            subscribe: vec![Bytes::new()],
+        };
+        let limits = Limits {
+            handshake: Duration::from_millis(50),
+            ..Limits::default()
+        };
+        let _dialer = Dialer::connect(at, as_, limits, teller);
+        let (_mute, _) = soon("a dial", listener.accept()).await.expect("accept");
+        assert!(matches!(events.next().await, Told::NotReached));
+        let (mut stream, _) = soon("a dial", listener.accept()).await.expect("accept");
+        stream
+            .write_all(&greeting("PUB"))
+            .await
+            .expect("write the greeting");
+        events.up().await;
+    });
+}
+
+#[test]
+fn a_heartbeat_of_libzmq_answers_a_req_of_ours() {
+    run(async {
+        let mut zmq = Libzmq::start().await;
+        for kind in ["REP", "ROUTER"] {
+            let at = bind(&mut zmq, "hb", kind, &any_port(), json!({})).await;
+            let (dialer, mut events) = dialer(at, DialRole::Req, &[]);
+            events.up().await;
+            zmq.tell(&json!({"do": "echo", "name": "hb", "times": 3}));
+            for _ in 0..3 {
+                dialer
+                    .send(message(&[b"", b"ping"]))
+                    .expect("there is room");
+                assert_eq!(events.received().await, message(&[b"", b"ping"]));
+            }
+            zmq.answer().await;
+            zmq.ask(json!({"do": "close", "name": "hb"})).await;
+        }
+    });
+}
+
+#[test]
+fn unix_sockets_are_served_replaced_when_stale_and_removed() {
+    run(async {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let at = unix_endpoint(&folder);
+        let path = folder.path().join("socket");
+        let bind = || {
+            let (teller, events) = Teller::new();
+            Router::bind(&at, Limits::default(), teller).map(|router| (router, events))
+        };
+        // One that nobody listens on any more.
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+        assert!(path.exists());
+        let (router, mut events) = bind().expect("a stale file is replaced");
+        let error = bind().err().expect("it is alive").to_string();
+        assert!(error.contains("cannot listen on ipc://"), "{error}");
+        // It was asked whether it is alive.
+        events.refused().await;
+
+        let mut zmq = Libzmq::start().await;
+        zmq.connect("dealer", "DEALER", &at, json!({})).await;
+        let (peer, _) = events.joined().await;
+        router.send(&peer, message(&[b"hi"])).expect("it is there");
+        assert_eq!(zmq.recv("dealer").await, hex(&[b"hi"]));
+        drop(router);
+        assert!(!path.exists());
+        // The address is free at once.
+        let (router, _events) = bind().expect("the address is free");
+        // A successor's file is not ours to remove.
+        std::fs::remove_file(&path).expect("remove the file");
+        let successor = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+        drop(router);
+        assert!(path.exists());
+        drop(successor);
+        // And what is no socket is left alone.
+        std::fs::remove_file(&path).expect("remove the file");
+        std::fs::write(&path, "mine").expect("write a file");
+        assert!(bind().is_err());
+        assert_eq!(std::fs::read(&path).expect("read it"), b"mine");
+    });
+}
+
+#[test]
+fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
+    run(async {
+        let (first, _events) = publisher(Limits::default());
+        let at = first.local_endpoint().clone();
+        let (teller, _events) = Teller::new();
+        let again = Publisher::bind(&at, Limits::default(), teller.clone());
+        let error = again.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("cannot listen on {at}: "))
+        );
+        drop(first);
+        Publisher::bind(&at, Limits::default(), teller).expect("the port is free");
+    });
+}
+
+/// Runs `out_of_files` in a process whose limit it may lower.
+#[test]
+fn without_file_descriptors_accepting_rests_and_goes_on() {
+    let status = Command::new(std::env::current_exe().expect("this program's path"))
+        .args(["--exact", "libzmq::out_of_files", "--ignored"])
+        .stdout(Stdio::null())
+        .status()
+        .expect("start this program");
+    assert!(status.success());
+}
+
+#[test]
+#[ignore = "run by without_file_descriptors_accepting_rests_and_goes_on"]
+fn out_of_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let at = address(router.local_endpoint());
+        // The clients' ends belong to this process, too: they are there before the limit is.
+        let mut clients: Vec<_> = (0..20)
+            .map(|_| tokio::net::TcpSocket::new_v4().expect("make a socket"))
+            .collect();
+        let limit = Rlimit {
+            current: Some(clients.len() as u64 + 20),
+            ..getrlimit(Resource::Nofile)
+        };
+        setrlimit(Resource::Nofile, limit).expect("lower the limit");
+        let mut streams = Vec::new();
+        let begin = Instant::now();
+        for socket in clients.drain(..) {
+            let mut stream = socket.connect(at).await.expect("the system accepts");
+            let greeting = greeting("DEALER");
+            stream.write_all(&greeting).await.expect("write");
+            streams.push(stream);
+        }
+        let mut joined = 0;
+        let mut failed = 0;
+        // It rests instead of spinning: ten failures take their time.
+        while failed < 10 {
+            match events.next().await {
+                Told::Joined(..) => joined += 1,
+                Told::Refused(why) => {
+                    assert!(why.contains("cannot accept a connection"), "{why}");
+                    failed += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(begin.elapsed() > Duration::from_millis(300));
+        assert!((1..20).contains(&joined), "{joined}");
+        let waiting = streams.split_off(joined);
+        drop(streams);
+        let mut rest = 0;
+        while rest < waiting.len() {
+            match events.next().await {
+                Told::Joined(..) => rest += 1,
+                Told::Refused(_) | Told::Left(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     });
 }

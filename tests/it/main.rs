@@ -6,3 +6,5 @@ mod client;
 mod layers;
 mod libzmq;
 mod python;
+mod socket_events;
+mod zmq_rs;

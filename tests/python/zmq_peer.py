@@ -60,10 +60,14 @@ def recv(name):
     return [from_frame(frame) for frame in sockets[name].recv_multipart()]
 
 
-def count(name, until):
+def first_number(name):
+    return int(sockets[name].recv_multipart()[-1].split(b" ")[0])
+
+
+def count(name, until, first=0):
     """Receives until a message's last frame is `until`; checks that the others count up."""
     until = bytes.fromhex(until)
-    received = 0
+    received = first
     while True:
         frames = sockets[name].recv_multipart()
         if frames[-1] == until:
@@ -77,16 +81,13 @@ def echo(name, times):
         sockets[name].send_multipart(sockets[name].recv_multipart())
 
 
-def quiet(name):
-    """Whether nothing is there to be received."""
-    return not sockets[name].poll(0)
-
-
 def close(name):
     sockets.pop(name).close()
 
 
-COMMANDS = {f.__name__: f for f in (open_socket, option, send, recv, count, echo, quiet, close)}
+COMMANDS = {
+    f.__name__: f for f in (open_socket, option, send, recv, first_number, count, echo, close)
+}
 
 print(json.dumps({"ok": zmq.zmq_version()}), flush=True)
 for line in sys.stdin:

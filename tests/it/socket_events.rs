@@ -1,0 +1,206 @@
+//! What the socket tests have in common: handlers that pass everything on to the test.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nb::socket::{
+    DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
+    Router, ServerHandler,
+};
+use nb::wire::Endpoint;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Nothing here takes long; what has not come by then will not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("build a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
+
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
+/// What a handler was told.
+#[derive(Debug)]
+pub enum Told {
+    Joined(PeerId, PeerInfo),
+    Message(PeerId, Message),
+    Left(PeerId, String),
+    Refused(String),
+    Up,
+    Received(Message),
+    Down(String, Vec<Message>),
+    NotReached,
+}
+
+/// Passes everything on to the test.
+pub struct Teller(UnboundedSender<Told>);
+
+impl Teller {
+    pub fn new() -> (Rc<Self>, Events) {
+        let (sender, receiver) = unbounded_channel();
+        (Rc::new(Self(sender)), Events(receiver))
+    }
+
+    fn tell(&self, told: Told) {
+        let _ = self.0.send(told);
+    }
+}
+
+impl ServerHandler for Teller {
+    fn joined(&self, peer: &PeerId, info: &PeerInfo) {
+        self.tell(Told::Joined(peer.clone(), info.clone()));
+    }
+
+    fn message(&self, peer: &PeerId, message: Message) {
+        self.tell(Told::Message(peer.clone(), message));
+    }
+
+    fn left(&self, peer: &PeerId, why: &Left) {
+        self.tell(Told::Left(peer.clone(), why.to_string()));
+    }
+
+    fn refused(&self, why: &Left) {
+        self.tell(Told::Refused(why.to_string()));
+    }
+}
+
+impl DialHandler for Teller {
+    fn up(&self) {
+        self.tell(Told::Up);
+    }
+
+    fn message(&self, message: Message) {
+        self.tell(Told::Received(message));
+    }
+
+    fn down(&self, why: &Left, unsent: Vec<Message>) {
+        self.tell(Told::Down(why.to_string(), unsent));
+    }
+
+    fn refused(&self, _: &std::io::Error) {
+        self.tell(Told::NotReached);
+    }
+}
+
+pub struct Events(UnboundedReceiver<Told>);
+
+impl Events {
+    pub async fn next(&mut self) -> Told {
+        let told = soon("the next event", self.0.recv()).await;
+        told.expect("the handler lives")
+    }
+
+    /// Checks that nothing happened that was not asked for.
+    pub fn none(&mut self) {
+        if let Ok(told) = self.0.try_recv() {
+            panic!("{told:?} came unasked");
+        }
+    }
+
+    pub async fn joined(&mut self) -> (PeerId, PeerInfo) {
+        match self.next().await {
+            Told::Joined(peer, info) => (peer, info),
+            other => panic!("{other:?} instead of a peer"),
+        }
+    }
+
+    pub async fn message(&mut self) -> (PeerId, Message) {
+        match self.next().await {
+            Told::Message(peer, message) => (peer, message),
+            other => panic!("{other:?} instead of a message"),
+        }
+    }
+
+    pub async fn left(&mut self) -> (PeerId, String) {
+        match self.next().await {
+            Told::Left(peer, why) => (peer, why),
+            other => panic!("{other:?} instead of a farewell"),
+        }
+    }
+
+    pub async fn refused(&mut self) -> String {
+        match self.next().await {
+            Told::Refused(why) => why,
+            other => panic!("{other:?} instead of a refusal"),
+        }
+    }
+
+    /// Waits for the connection; dials that fail before it do not count.
+    pub async fn up(&mut self) {
+        loop {
+            match self.next().await {
+                Told::Up => return,
+                Told::NotReached => {}
+                other => panic!("{other:?} instead of a connection"),
+            }
+        }
+    }
+
+    pub async fn received(&mut self) -> Message {
+        match self.next().await {
+            Told::Received(message) => message,
+            other => panic!("{other:?} instead of a message"),
+        }
+    }
+
+    pub fn received_already(&mut self) -> Option<Message> {
+        match self.0.try_recv() {
+            Ok(Told::Received(message)) => Some(message),
+            Ok(other) => panic!("{other:?} instead of a message"),
+            Err(_) => None,
+        }
+    }
+
+    pub async fn down(&mut self) -> (String, Vec<Message>) {
+        match self.next().await {
+            Told::Down(why, unsent) => (why, unsent),
+            other => panic!("{other:?} instead of a lost connection"),
+        }
+    }
+}
+
+pub fn message(frames: &[&[u8]]) -> Message {
+    frames
+        .iter()
+        .map(|frame| Bytes::copy_from_slice(frame))
+        .collect()
+}
+
+pub fn any_port() -> Endpoint {
+    Endpoint::Tcp("127.0.0.1:0".parse().expect("an address"))
+}
+
+pub fn router(limits: Limits) -> (Router, Events) {
+    let (teller, events) = Teller::new();
+    let router = Router::bind(&any_port(), limits, teller).expect("bind");
+    (router, events)
+}
+
+pub fn publisher(limits: Limits) -> (Publisher, Events) {
+    let (teller, events) = Teller::new();
+    let publisher = Publisher::bind(&any_port(), limits, teller).expect("bind");
+    (publisher, events)
+}
+
+pub fn dialer(endpoint: Endpoint, socket_type: DialRole, topics: &[&str]) -> (Dialer, Events) {
+    let (teller, events) = Teller::new();
+    let as_ = DialAs {
+        socket_type,
+        identity: Bytes::from_static(b"dialer"),
+        subscribe: topics
+            .iter()
+            .map(|topic| Bytes::copy_from_slice(topic.as_bytes()))
+            .collect(),
+    };
+    let dialer = Dialer::connect(endpoint, as_, Limits::default(), teller);
+    (dialer, events)
+}
