@@ -68,7 +68,7 @@ pub struct Ran {
 }
 
 /// How it ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// The code ran to its end.
@@ -318,7 +318,7 @@ impl Running<'_> {
                 .push("the kernel never said that it was idle: outputs may be missing".to_owned());
         }
         if status != Status::StillRunning {
-            self.note_done(&msg_id, &status, sent.elapsed());
+            self.note_done(&msg_id, status, sent.elapsed());
         }
         Ok(status)
     }
@@ -358,7 +358,7 @@ impl Running<'_> {
         self.journal(&entry);
     }
 
-    fn note_done(&self, msg_id: &str, status: &Status, took: Duration) {
+    fn note_done(&self, msg_id: &str, status: Status, took: Duration) {
         let mut entry = self.entry("done", msg_id);
         entry.status = serde_json::to_value(status)
             .ok()

@@ -12,18 +12,18 @@ use nb::wire::{Channel, ConnectionInfo, Transport};
 use crate::python;
 
 /// Long enough for a kernel on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A kernel of its own, killed at the end.
-struct Kernel {
-    process: Child,
-    info: ConnectionInfo,
-    file: PathBuf,
+pub(crate) struct Kernel {
+    pub(crate) process: Child,
+    pub(crate) info: ConnectionInfo,
+    pub(crate) file: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Kernel {
-    fn start(transport: Transport) -> Self {
+    pub(crate) fn start(transport: Transport) -> Self {
         // A Unix socket's path is short: not under `target/`.
         let folder = tempfile::Builder::new()
             .prefix("nb")
@@ -69,7 +69,7 @@ impl Kernel {
         }
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         Client::connect_when_up(&self.info, "tests", PATIENCE)
             .await
             .unwrap_or_else(|error| panic!("{} does not come up: {error}", self.file.display()))
@@ -84,7 +84,7 @@ impl Drop for Kernel {
 }
 
 /// Runs a test's future; one that hangs fails.
-fn run<T>(test: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -6,5 +6,6 @@ mod client;
 mod layers;
 mod libzmq;
 mod python;
+mod run;
 mod socket_events;
 mod zmq_rs;

@@ -1,0 +1,304 @@
+//! `ops::run` against a real ipykernel: what came of scratch code, and what is left behind.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nb::client::{Event as ClientEvent, Execute};
+use nb::ops::run::{self, Audience, Event, Options, Output, Prompt, Ran, RunError, Status};
+use nb::project::{Project, Session};
+use nb::wire::{Channel, Transport};
+use tokio::sync::Notify;
+
+use crate::client::{Kernel, PATIENCE, run as block_on};
+
+/// Somebody who sees everything, answers from a list and interrupts when told.
+#[derive(Default)]
+struct Listener {
+    answers: RefCell<Vec<&'static str>>,
+    asked: RefCell<Vec<String>>,
+    /// Interrupt when this text is printed, or asked.
+    interrupts_at: Option<&'static str>,
+    interrupt: Notify,
+    seen: Notify,
+}
+
+impl Audience for Listener {
+    fn sees(&self, event: &Event) {
+        let text = match event {
+            Event::Output(Output::Stream(it)) => &it.text,
+            Event::Prompt(it) => &it.prompt,
+            _ => return,
+        };
+        self.seen.notify_one();
+        if self.interrupts_at.is_some_and(|at| text.contains(at)) {
+            self.interrupt.notify_one();
+        }
+    }
+
+    async fn answers(&self, prompt: Prompt) -> Option<String> {
+        self.asked.borrow_mut().push(prompt.prompt);
+        if self.interrupts_at.is_some() {
+            std::future::pending::<()>().await;
+        }
+        self.answers.borrow_mut().pop().map(str::to_owned)
+    }
+
+    async fn interrupts(&self) {
+        self.interrupt.notified().await;
+    }
+}
+
+/// A project whose notebook has a kernel.
+struct World {
+    kernel: Kernel,
+    project: Project,
+    session: Session,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let kernel = Kernel::start(Transport::Ipc);
+        // `run` speaks to a kernel that is up.
+        let mut first = kernel.client().await;
+        first
+            .kernel_info(Channel::Shell, PATIENCE)
+            .await
+            .expect("it comes up");
+        let folder = tempfile::tempdir().expect("make a folder");
+        let project =
+            Project::for_notebook(&folder.path().join("a.ipynb")).expect("make a project");
+        let session = serde_json::from_value(serde_json::json!({
+            "notebook": folder.path().join("a.ipynb"),
+            "connection_file": kernel.file,
+            "generation": 3,
+            "owned": false,
+        }))
+        .expect("a session");
+        Self {
+            kernel,
+            project,
+            session,
+            folder,
+        }
+    }
+
+    async fn run_with(&self, options: &Options, listener: &Listener) -> Result<Ran, RunError> {
+        run::run(&self.project, "a.ipynb", &self.session, options, listener).await
+    }
+
+    async fn run(&self, code: &str) -> Ran {
+        self.run_with(&options(code), &Listener::default())
+            .await
+            .expect("the kernel is there")
+    }
+
+    fn journal(&self) -> Vec<(String, Option<String>)> {
+        let entries = self.project.journal_entries().expect("a journal");
+        entries
+            .into_iter()
+            .map(|entry| (entry.event, entry.status))
+            .collect()
+    }
+}
+
+fn options(code: &str) -> Options {
+    Options {
+        code: code.to_owned(),
+        by: "tests".to_owned(),
+        wait: Some(PATIENCE),
+        asks: false,
+    }
+}
+
+/// All that was printed.
+fn printed(ran: &Ran) -> String {
+    ran.outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Stream(it) => Some(it.text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn what_came_of_it_is_told_and_journalled() {
+    block_on(async {
+        let world = World::new().await;
+        let ran = world
+            .run("for i in range(3): print(i, end='\\r')\nprint(); 6 * 7")
+            .await;
+        assert_eq!(ran.status, Status::Ok, "{ran:?}");
+        assert_eq!(printed(&ran), "2\n");
+        assert!(
+            matches!(ran.outputs.last(), Some(Output::Result(it)) if it.data["text/plain"] == "42")
+        );
+        assert_eq!((ran.execution_count, ran.kernel_generation), (Some(1), 3));
+
+        let ran = world.run("1 / 0").await;
+        assert_eq!(ran.status, Status::Error);
+        assert!(matches!(&ran.outputs[..], [Output::Error(it)] if it.ename == "ZeroDivisionError"));
+        let json = serde_json::to_value(&ran).expect("JSON");
+        assert_eq!(json["status"], "error");
+        assert_eq!(json["outputs"][0]["output_type"], "error");
+        assert_eq!(json["kernel_generation"], 3);
+
+        let done = |status: &str| ("done".to_owned(), Some(status.to_owned()));
+        let asked = || ("asked".to_owned(), None);
+        assert_eq!(
+            world.journal(),
+            [asked(), done("ok"), asked(), done("error")]
+        );
+    });
+}
+
+#[test]
+fn when_the_time_is_over_the_code_runs_on() {
+    block_on(async {
+        let world = World::new().await;
+        let mut short =
+            options("import time\nprint('here', flush=True)\ntime.sleep(4)\nx = 'done'");
+        short.wait = Some(Duration::from_secs(2));
+        let ran = world
+            .run_with(&short, &Listener::default())
+            .await
+            .expect("the kernel is there");
+        assert_eq!(ran.status, Status::StillRunning);
+        assert_eq!(printed(&ran), "here\n");
+        assert_eq!(world.journal().len(), 1, "it is not done");
+        assert_eq!(printed(&world.run("print(x)").await), "done\n");
+    });
+}
+
+#[test]
+fn behind_anothers_cell_nothing_is_sent() {
+    block_on(async {
+        let world = World::new().await;
+        let mut other = world.kernel.client().await;
+        let request = Execute::new("print('busy', flush=True)\nwhile True: pass");
+        let mut execution = other.start(&request).await.expect("it is there");
+        while !matches!(execution.next().await, Some(ClientEvent::Output(_))) {}
+        let mut short = options("y = 1");
+        short.wait = Some(Duration::from_secs(1));
+        let ran = world
+            .run_with(&short, &Listener::default())
+            .await
+            .expect("the kernel is there");
+        assert_eq!(ran.status, Status::Busy);
+        // The user's interrupt while waiting is not the other's business either.
+        let impatient = Listener::default();
+        impatient.interrupt.notify_one();
+        let ran = world
+            .run_with(&options("y = 1"), &impatient)
+            .await
+            .expect("the kernel is there");
+        assert_eq!(ran.status, Status::Interrupted);
+        assert_eq!(world.journal(), []);
+        assert!(execution.outcome().is_none());
+        execution.interrupt();
+        while execution.next().await.is_some() {}
+        assert_eq!(printed(&world.run("print('y' in dir())").await), "False\n");
+    });
+}
+
+#[test]
+fn a_question_is_put_to_the_audience() {
+    block_on(async {
+        let world = World::new().await;
+        let mut asking = options("print(input('name? ') + input('again? '))");
+        asking.asks = true;
+        let listener = Listener::default();
+        *listener.answers.borrow_mut() = vec!["second", "first "];
+        let ran = world
+            .run_with(&asking, &listener)
+            .await
+            .expect("the kernel is there");
+        assert_eq!(
+            (ran.status, printed(&ran).as_str()),
+            (Status::Ok, "first second\n")
+        );
+        assert_eq!(*listener.asked.borrow(), ["name? ", "again? "]);
+        assert_eq!(world.run("input()").await.status, Status::Error);
+    });
+}
+
+#[test]
+fn an_interrupt_ends_the_code_even_while_it_asks() {
+    block_on(async {
+        let world = World::new().await;
+        for (code, at) in [
+            (
+                "print('asleep', flush=True)\nimport time; time.sleep(600)",
+                "asleep",
+            ),
+            ("input('waiting? ')", "waiting"),
+        ] {
+            let mut asking = options(code);
+            asking.asks = true;
+            let listener = Listener {
+                interrupts_at: Some(at),
+                ..Listener::default()
+            };
+            let ran = world
+                .run_with(&asking, &listener)
+                .await
+                .expect("the kernel is there");
+            assert_eq!(ran.status, Status::Interrupted, "{code}: {ran:?}");
+        }
+        assert_eq!(printed(&world.run("print('alive')").await), "alive\n");
+    });
+}
+
+#[test]
+fn a_kernel_that_dies_is_told_apart_from_an_error() {
+    block_on(async {
+        let world = World::new().await;
+        let ran = world
+            .run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+            .await;
+        assert_eq!(ran.status, Status::KernelDied);
+        let after = world
+            .run_with(&options("1"), &Listener::default())
+            .await
+            .expect_err("it is dead");
+        assert!(!after.is_sandboxed(), "{after}");
+    });
+}
+
+#[test]
+fn a_missing_or_damaged_connection_file_is_named() {
+    block_on(async {
+        let mut world = World::new().await;
+        let file: PathBuf = world.folder.path().join("gone.json");
+        world.session.connection_file = file.clone();
+        for content in [None, Some("{"), Some("{}")] {
+            if let Some(content) = content {
+                std::fs::write(&file, content).expect("write the file");
+            }
+            let error = world
+                .run_with(&options("1"), &Listener::default())
+                .await
+                .expect_err("no kernel can be reached by it");
+            assert!(error.to_string().contains("gone.json"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_client_does_not_need_to_be_the_first_one() {
+    block_on(async {
+        let world = World::new().await;
+        let (one, two) = tokio::join!(world.run("print(1)"), world.run("print(2)"));
+        assert_eq!(
+            (printed(&one).as_str(), printed(&two).as_str()),
+            ("1\n", "2\n")
+        );
+        let counts = [one.execution_count, two.execution_count];
+        assert!(
+            counts == [Some(1), Some(2)] || counts == [Some(2), Some(1)],
+            "{counts:?}"
+        );
+    });
+}
