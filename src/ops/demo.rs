@@ -1,0 +1,366 @@
+//! A demonstration that is also a test: an agent and a person on one kernel, for real.
+//!
+//! Everything happens in a folder of its own, with its own Jupyter data folder and its own data
+//! folder of `nb`: the user's kernelspecs and settings are not touched. The agent's side is this
+//! very program, run as an agent runs it. The person's side launches the installed kernelspec as
+//! a front end does and speaks the protocol. Each step says what was done and what was seen, and
+//! must see what it should; whatever happens, nothing is left running.
+
+mod front_end;
+mod play;
+mod python;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::client::ClientError;
+use crate::kernel::detach;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::{Process, Signal};
+use crate::project::Project;
+pub use front_end::FrontEndError;
+pub use python::NoPython;
+
+/// How long one command of the agent may take.
+const COMMAND: Duration = Duration::from_secs(90);
+
+/// How long a kernel may take to end.
+const ENDS: Duration = Duration::from_secs(10);
+
+/// The notebook's name.
+pub const NOTEBOOK: &str = "demo.ipynb";
+
+/// What the demo is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Leave the project and its kernel in this folder.
+    pub keep: Option<PathBuf>,
+    /// The Python to use.
+    pub python: Option<PathBuf>,
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The demo itself.
+    Demo,
+    /// The agent, by `nb`.
+    Agent,
+    /// The person, by a front end.
+    Human,
+}
+
+/// One step of the transcript.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When it ended, since the demo began.
+    pub at: Duration,
+    /// Who did it.
+    pub who: Who,
+    /// What was done.
+    pub did: String,
+    /// What was seen, line by line.
+    pub saw: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Why the demo failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// No Python with ipykernel.
+    #[error(transparent)]
+    NoPython(#[from] NoPython),
+    /// The folder to keep is in use.
+    #[error("{0} is not empty")]
+    NotEmpty(PathBuf),
+    /// The folder could not be made.
+    #[error("cannot make the demo's folder")]
+    Folder(#[from] io::Error),
+    /// A command of the agent failed.
+    #[error("`{command}` ended with {status}:\n{said}")]
+    Command {
+        /// The command.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// What it said.
+        said: String,
+    },
+    /// The front end's side failed.
+    #[error(transparent)]
+    FrontEnd(#[from] FrontEndError),
+    /// The front end's kernel failed.
+    #[error("the front end lost its kernel")]
+    Client(#[from] ClientError),
+    /// A step saw something else than it should.
+    #[error("{step}: should have seen {wanted}, saw {saw}")]
+    Unexpected {
+        /// The step.
+        step: String,
+        /// What it should have seen.
+        wanted: String,
+        /// What it saw.
+        saw: String,
+    },
+    /// The kernel did not end.
+    #[error("the kernel (process {0}) is still running")]
+    LeftRunning(u32),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl DemoError {
+    /// Returns what mends it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPython(error) => Some(error.hint()),
+            Self::NotEmpty(_) => Some("name a folder that is empty or not there".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Finds the demo's Python, or makes one. Blocks; `progress` says what is going on.
+///
+/// # Errors
+/// [`NoPython`], with a hint.
+pub fn find_python(
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, DemoError> {
+    Ok(python::find(
+        options.python.as_deref(),
+        &ProcessVariables,
+        progress,
+    )?)
+}
+
+/// Plays the demo; `tell` gets each step when it is done, `stop` ends it early.
+///
+/// Returns the folder where one was to be kept. Afterwards nothing runs that was started here,
+/// the kept kernel aside, whatever the result is.
+///
+/// # Errors
+/// What went wrong first.
+pub async fn demo(
+    options: &Options,
+    python: &Path,
+    stop: impl Future<Output = ()>,
+    tell: &mut dyn FnMut(&Step),
+) -> Result<Option<PathBuf>, DemoError> {
+    let stage = Stage::set(options.keep.as_deref(), python)?;
+    let played = tokio::select! {
+        played = play::play(&stage, tell) => played,
+        () = stop => Err(DemoError::Interrupted),
+    };
+    match (played, stage.kept) {
+        (Ok(()), true) => Ok(Some(stage.root)),
+        (played, _) => {
+            let struck = stage.strike().await;
+            played.and(struck).map(|()| None)
+        }
+    }
+}
+
+/// The demo's folder and what runs in it.
+struct Stage {
+    root: PathBuf,
+    python: PathBuf,
+    program: OsString,
+    environment: Vec<(OsString, OsString)>,
+    kept: bool,
+    began: Instant,
+}
+
+impl Stage {
+    fn set(keep: Option<&Path>, python: &Path) -> Result<Self, DemoError> {
+        let root = match keep {
+            Some(folder) => {
+                std::fs::create_dir_all(folder)?;
+                if std::fs::read_dir(folder)?.next().is_some() {
+                    return Err(DemoError::NotEmpty(folder.to_owned()));
+                }
+                folder.canonicalize()?
+            }
+            // Removed by `strike`, which first ends what runs in it.
+            None => tempfile::Builder::new()
+                .prefix("nb-demo-")
+                .tempdir()?
+                .keep()
+                .canonicalize()?,
+        };
+        // Made first, so that no `.nb` further up is taken for this project's.
+        for folder in [".nb", "jupyter", "data", "front-end"] {
+            private_folder(&root.join(folder))?;
+        }
+        std::fs::write(root.join(NOTEBOOK), notebook())?;
+        let jupyter = root.join("jupyter");
+        // VS Code reads it in a workspace; JupyterLab is told on its command line.
+        std::fs::write(
+            root.join(".env"),
+            format!("JUPYTER_PATH={}\n", jupyter.display()),
+        )?;
+        let environment = [
+            ("JUPYTER_DATA_DIR", jupyter.clone()),
+            ("JUPYTER_RUNTIME_DIR", jupyter.join("runtime")),
+            ("XDG_DATA_HOME", root.join("data")),
+            ("XDG_STATE_HOME", root.join("data/state")),
+            ("IPYTHONDIR", root.join("data/ipython")),
+        ]
+        .map(|(name, path)| (name.into(), path.into()))
+        .to_vec();
+        Ok(Self {
+            root,
+            python: python.to_owned(),
+            program: detach::own_program()?,
+            environment,
+            kept: keep.is_some(),
+            began: Instant::now(),
+        })
+    }
+
+    /// Runs `nb` as an agent does.
+    async fn nb(&self, arguments: &[&str]) -> Result<Said, DemoError> {
+        let began = Instant::now();
+        let shown = format!("nb {}", shell_words(arguments));
+        let output = quiet(&self.program)
+            .args(arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("NB_AS", "agent")
+            .current_dir(&self.root)
+            .output();
+        let failed = |status: String, said: String| DemoError::Command {
+            command: shown.clone(),
+            status,
+            said,
+        };
+        let output = match tokio::time::timeout(COMMAND, output).await {
+            Ok(output) => {
+                output.map_err(|error| failed("no start".to_owned(), error.to_string()))?
+            }
+            Err(_) => return Err(failed(format!("no end after {COMMAND:?}"), String::new())),
+        };
+        let said = [output.stdout, output.stderr]
+            .map(|said| anstream::adapter::strip_str(&String::from_utf8_lossy(&said)).to_string());
+        if !output.status.success() {
+            return Err(failed(output.status.to_string(), said.concat()));
+        }
+        let [stdout, stderr] = said;
+        Ok(Said {
+            command: shown,
+            stdout,
+            stderr,
+            took: began.elapsed(),
+        })
+    }
+
+    /// Returns the processes of the kernels that the project knows.
+    fn kernels(&self) -> Vec<Process> {
+        Project::find(&self.root.join(NOTEBOOK))
+            .and_then(|project| project.state().ok())
+            .map(|state| {
+                state
+                    .sessions
+                    .values()
+                    .filter_map(Process::recorded)
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
+    /// Ends whatever runs here and removes the folder.
+    async fn strike(&self) -> Result<(), DemoError> {
+        // First as a user would; a kernel that is only just starting is ended so as well.
+        let _ = self.nb(&["shutdown", "--force"]).await;
+        let mut left = None;
+        for kernel in self.kernels() {
+            if kernel.ended_within(Duration::from_secs(1)).await {
+                continue;
+            }
+            let _ = kernel.signal_group(Signal::KILL);
+            if !kernel.ended_within(ENDS).await {
+                left = Some(kernel.pid);
+            }
+        }
+        std::fs::remove_dir_all(&self.root)?;
+        match left {
+            Some(pid) => Err(DemoError::LeftRunning(pid)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a command of the agent said.
+struct Said {
+    command: String,
+    stdout: String,
+    stderr: String,
+    took: Duration,
+}
+
+/// Returns a command that knows nothing of the shell that the demo was started in: no setting of
+/// `nb`, no marks of a kernel or a front end, and no share in its Ctrl-C.
+fn quiet(program: &OsString) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["NB_", "JPY_", "JUPYTER_"]
+            .iter()
+            .any(|it| text.starts_with(it))
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .stdin(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true);
+    command
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// A small notebook, as Jupyter writes one.
+fn notebook() -> String {
+    let cells = json!([
+        { "cell_type": "markdown", "id": "intro", "metadata": {},
+          "source": ["# One kernel, many hands"] },
+        { "cell_type": "code", "execution_count": null, "id": "numbers", "metadata": {},
+          "outputs": [], "source": ["sum(numbers)"] },
+    ]);
+    let notebook = json!({
+        "cells": cells,
+        "metadata": { "kernelspec": {
+            "display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"
+        } },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    });
+    format!("{notebook:#}\n")
+}
+
+/// Returns arguments as one would type them.
+fn shell_words(arguments: &[&str]) -> String {
+    let quoted = |word: &&str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            (*word).to_owned()
+        } else if word.contains('\'') {
+            format!("\"{word}\"")
+        } else {
+            format!("'{word}'")
+        }
+    };
+    arguments.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
