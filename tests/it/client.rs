@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,28 +29,7 @@ impl Kernel {
             .prefix("nb")
             .tempdir_in("/tmp")
             .expect("make a folder");
-        let (name, ip, ports) = match transport {
-            Transport::Tcp => {
-                let free: [TcpListener; 5] = std::array::from_fn(|_| {
-                    TcpListener::bind("127.0.0.1:0").expect("find a free port")
-                });
-                let ports = free.map(|it| it.local_addr().expect("it is bound").port());
-                ("tcp", "127.0.0.1".to_owned(), ports)
-            }
-            Transport::Ipc => {
-                let path = folder.path().join("k");
-                ("ipc", path.display().to_string(), [1, 2, 3, 4, 5])
-            }
-        };
-        let [shell, iopub, stdin, control, hb] = ports;
-        let file = folder.path().join("kernel.json");
-        let json = serde_json::json!({
-            "transport": name, "ip": ip, "key": "a secret of this test",
-            "signature_scheme": "hmac-sha256", "shell_port": shell, "iopub_port": iopub,
-            "stdin_port": stdin, "control_port": control, "hb_port": hb,
-        });
-        std::fs::write(&file, json.to_string()).expect("write the connection file");
-        let info = ConnectionInfo::parse(json.to_string().as_bytes()).expect("it is whole");
+        let (file, info) = connection(transport, folder.path());
         let process = Command::new(python::interpreter())
             .args(["-m", "ipykernel_launcher", "-f"])
             .arg(&file)
@@ -81,6 +60,33 @@ impl Drop for Kernel {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Writes a connection file into `folder`; over TCP with ports that are free now.
+fn connection(transport: Transport, folder: &Path) -> (PathBuf, ConnectionInfo) {
+    let (name, ip, ports) = match transport {
+        Transport::Tcp => {
+            let free: [TcpListener; 5] = std::array::from_fn(|_| {
+                TcpListener::bind("127.0.0.1:0").expect("find a free port")
+            });
+            let ports = free.map(|it| it.local_addr().expect("it is bound").port());
+            ("tcp", "127.0.0.1".to_owned(), ports)
+        }
+        Transport::Ipc => {
+            let path = folder.join("k");
+            ("ipc", path.display().to_string(), [1, 2, 3, 4, 5])
+        }
+    };
+    let [shell, iopub, stdin, control, hb] = ports;
+    let file = folder.join(format!("{name}.json"));
+    let json = serde_json::json!({
+        "transport": name, "ip": ip, "key": "a secret of this test",
+        "signature_scheme": "hmac-sha256", "shell_port": shell, "iopub_port": iopub,
+        "stdin_port": stdin, "control_port": control, "hb_port": hb,
+    });
+    std::fs::write(&file, json.to_string()).expect("write the connection file");
+    let info = ConnectionInfo::parse(json.to_string().as_bytes()).expect("it is whole");
+    (file, info)
 }
 
 /// Runs a test's future; one that hangs fails.
@@ -383,5 +389,61 @@ fn shutdown_ends_the_kernel() {
         let mut client = kernel.client().await;
         client.shutdown(false, PATIENCE).await.expect("it agrees");
         kernel.process.wait().expect("it ends by itself");
+    });
+}
+
+#[test]
+fn through_nb_proxy_everything_is_as_it_is_directly() {
+    run(async {
+        let kernel = Kernel::start(Transport::Ipc);
+        let mut direct = kernel.client().await;
+        execute(&mut direct, "import time; x = 'the agent'").await;
+        let folder = tempfile::tempdir().expect("make a folder");
+        std::fs::create_dir(folder.path().join(".nb")).expect("make a project");
+        let state = serde_json::json!({
+            "notebook": folder.path().join("a.ipynb"), "connection_file": kernel.file,
+            "kernel_pid": kernel.process.id(),
+        });
+        std::fs::write(folder.path().join(".nb/state.json"), state.to_string())
+            .expect("write the state");
+        let (file, info) = connection(Transport::Tcp, folder.path());
+        let mut proxy = Command::new(env!("CARGO_BIN_EXE_nb-proxy"))
+            .arg("-f")
+            .arg(&file)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("start nb-proxy");
+        let mut client = Client::connect_when_up(&info, "tests", PATIENCE)
+            .await
+            .expect("the proxy comes up");
+        let (outputs, outcome) = execute(&mut client, "print(x)\nx = 'the person'").await;
+        assert_eq!(
+            (outcome.end, text(&outputs, "stdout")),
+            (End::Ok, "the agent\n".to_owned())
+        );
+        let (outputs, _) = execute(&mut direct, "print(x)").await;
+        assert_eq!(text(&outputs, "stdout"), "the person\n");
+
+        let mut request = Execute::new("input('name? ')");
+        request.allow_stdin = true;
+        let outcome = client.execute(&request, |_| Some("Ada".to_owned())).await;
+        assert!(outcome.is_ok_and(|it| it.end == End::Ok));
+
+        let request = Execute::new("print('asleep', flush=True); time.sleep(600)");
+        let mut execution = client.start(&request).await.expect("it is there");
+        while let Some(event) = execution.next().await {
+            if matches!(event, Event::Output(Output::Stream(_))) {
+                execution.interrupt();
+            }
+        }
+        assert!(matches!(
+            execution.outcome().map(|it| &it.end),
+            Some(End::Raised(it)) if it.ename == "KeyboardInterrupt"
+        ));
+        assert_eq!(client.refused(), 0);
+        client.close().await;
+        proxy.kill().expect("end the proxy");
+        proxy.wait().expect("it ends");
     });
 }
