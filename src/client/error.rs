@@ -48,6 +48,19 @@ impl ClientError {
         }
     }
 
+    /// Returns whether the shell that this runs in may use no sockets at all (`socket: Operation
+    /// not permitted`): whether the kernel lives is then unknown.
+    pub fn is_sandboxed(&self) -> bool {
+        let not_permitted = rustix::io::Errno::PERM.raw_os_error();
+        match self {
+            // EACCES says something else: that this socket is another user's.
+            Self::Unreachable { source, .. } | Self::Thread(source) => {
+                source.raw_os_error() == Some(not_permitted)
+            }
+            Self::Handshake { .. } | Self::NoAnswer { .. } | Self::KernelGone(_) => false,
+        }
+    }
+
     /// Returns whether a kernel that is starting looks like that.
     pub fn may_come_up(&self) -> bool {
         match self {

@@ -120,11 +120,7 @@ impl RunError {
     /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
     /// lives is unknown then.
     pub fn is_sandboxed(&self) -> bool {
-        matches!(
-            self,
-            Self::Client(ClientError::Unreachable { source, .. })
-                if source.kind() == io::ErrorKind::PermissionDenied
-        )
+        matches!(self, Self::Client(error) if error.is_sandboxed())
     }
 }
 
