@@ -65,6 +65,12 @@ pub trait DialHandler {
     /// A message came.
     fn message(&self, message: Message);
 
+    /// A message that was longer than [`Limits::max_message`] was thrown away, `bytes` in all;
+    /// `begun` are the frames before the one that was too long. The connection stays.
+    fn oversized(&self, begun: Message, bytes: u64) {
+        let _ = (begun, bytes);
+    }
+
     /// The connection is lost, with every message that is not wholly written, in order. What is
     /// sent from within goes to the next connection.
     fn down(&self, why: &Left, unsent: Vec<Message>);
@@ -207,10 +213,11 @@ async fn dial(shared: Rc<Shared>) {
                 let handler = &shared.handler;
                 let left = shared
                     .link
-                    .run(connection, reader, writer, |event| {
-                        if let Event::Message(message) = event {
-                            handler.message(message);
-                        }
+                    .run(connection, reader, writer, |event| match event {
+                        Event::Message(message) => handler.message(message),
+                        Event::Drained { begun, bytes } => handler.oversized(begun, bytes),
+                        // Nobody subscribes to a dialer.
+                        Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => {}
                     })
                     .await;
                 shared.is_up.set(false);
@@ -240,7 +247,7 @@ impl Shared {
         let (mut reader, mut writer) = connecting.await??;
         let identity = self.identity.clone();
         let greeted =
-            link::handshake(self.role, identity, &self.limits, &mut reader, &mut writer).await;
+            link::handshake(self.role, identity, self.limits, &mut reader, &mut writer).await;
         let (connection, _) = greeted.map_err(Left::into_io)?;
         let topics: Vec<u8> = self
             .subscribe

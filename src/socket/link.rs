@@ -37,6 +37,9 @@ const TURN_BYTES: usize = 64 * 1024;
 /// How long a closed connection without anything to flush waits for the peer to close too.
 const IDLE_GRACE: Duration = Duration::from_millis(100);
 
+/// How many times longer than allowed a message may be that a dialer reads and throws away.
+const DRAINED_FACTOR: u64 = 64;
+
 impl Link {
     pub(super) fn new(outbox_bytes: usize) -> Self {
         Self {
@@ -58,6 +61,11 @@ impl Link {
     /// Returns what is queued, in bytes.
     pub(super) fn queued_bytes(&self) -> usize {
         self.outbox.borrow().cost()
+    }
+
+    /// Returns whether a message is not wholly written.
+    pub(super) fn has_messages(&self) -> bool {
+        self.outbox.borrow().has_messages()
     }
 
     /// Takes out every message that is not wholly written.
@@ -184,7 +192,9 @@ impl Link {
 
     /// Queues what the protocol itself has to say.
     fn answer(&self, connection: &mut Connection) {
-        if let Some(bytes) = connection.poll_transmit() {
+        if let Some(bytes) = connection.poll_transmit()
+            && !self.finishing.get()
+        {
             // Full: what is queued ahead is as much a sign of life as a PONG.
             let _ = self.push(Item::Raw(bytes));
         }
@@ -226,11 +236,22 @@ impl Link {
 pub(super) async fn handshake(
     role: Role,
     identity: Bytes,
-    limits: &super::Limits,
+    limits: super::Limits,
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> Result<(Connection, Peer), Left> {
-    let mut connection = Connection::new(role, identity, limits.zmtp());
+    let limits_zmtp = crate::zmtp::Limits {
+        message_bytes: limits.max_message,
+        // A server's peers are strangers; what a dialer reached is what it wants to keep.
+        drained_bytes: match role {
+            Role::Router | Role::Xpub => 0,
+            Role::Dealer | Role::Sub | Role::Req => {
+                (limits.max_message as u64).saturating_mul(DRAINED_FACTOR)
+            }
+        },
+        ..crate::zmtp::Limits::default()
+    };
+    let mut connection = Connection::new(role, identity, limits_zmtp);
     let peer = tokio::time::timeout(limits.handshake, async {
         loop {
             let event = connection.poll_event();

@@ -12,7 +12,8 @@
 //! | towards a [`Router`]'s peer | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
 //! | towards a [`Publisher`]'s subscriber | [`Limits::outbox_bytes`] | that subscriber alone is cut, and `left` says so |
 //! | from a [`Dialer`] | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
-//! | from a peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` or `down` says why |
+//! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
+//! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |
 //! | answers to PING | 4 KiB | further PINGs go unanswered until the peer reads |
@@ -68,15 +69,6 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             outbox_bytes: 64 << 20,
             max_peers: 1024,
-        }
-    }
-}
-
-impl Limits {
-    fn zmtp(&self) -> crate::zmtp::Limits {
-        crate::zmtp::Limits {
-            message_bytes: self.max_message,
-            ..crate::zmtp::Limits::default()
         }
     }
 }

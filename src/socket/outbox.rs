@@ -40,6 +40,8 @@ pub(super) enum Item {
     Own(Message),
     /// One message for many subscribers.
     Shared(Rc<Message>),
+    /// The same, short enough to be encoded once.
+    Encoded(Bytes),
     /// Whole frames of the protocol itself.
     Raw(Bytes),
 }
@@ -83,7 +85,7 @@ impl Outbox {
         let (wire_len, frames) = match &item {
             Item::Own(message) => (message_len(message), message.len()),
             Item::Shared(message) => (message_len(message), message.len()),
-            Item::Raw(bytes) => (bytes.len(), 0),
+            Item::Encoded(bytes) | Item::Raw(bytes) => (bytes.len(), 0),
         };
         let cost = wire_len + MESSAGE_OVERHEAD + FRAME_OVERHEAD * frames;
         if !self.queue.is_empty() && self.cost + cost > self.budget {
@@ -98,7 +100,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes out every message that is not wholly written, in order, and forgets the rest.
+    /// Returns whether a message is not wholly written.
+    pub(super) fn has_messages(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|queued| !matches!(queued.item, Item::Raw(_)))
+    }
+
+    /// Takes out every message that is not wholly written, in order, and forgets the rest:
+    /// what was meant for many, and what the protocol itself had to say.
     pub(super) fn take(&mut self) -> Vec<Message> {
         self.batch.clear();
         self.batched = 0;
@@ -108,8 +117,7 @@ impl Outbox {
             .into_iter()
             .filter_map(|queued| match queued.item {
                 Item::Own(message) => Some(message),
-                Item::Shared(message) => Some(Rc::unwrap_or_clone(message)),
-                Item::Raw(_) => None,
+                Item::Shared(_) | Item::Encoded(_) | Item::Raw(_) => None,
             })
             .collect()
     }
@@ -145,7 +153,7 @@ impl Outbox {
             match &queued.item {
                 Item::Own(message) => self.batch.push(message),
                 Item::Shared(message) => self.batch.push(message),
-                Item::Raw(bytes) => self.batch.push_raw(bytes),
+                Item::Encoded(bytes) | Item::Raw(bytes) => self.batch.push_raw(bytes),
             }
             self.batched += 1;
         }

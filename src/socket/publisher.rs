@@ -5,12 +5,14 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use super::left::Left;
 use super::outbox::Item;
 use super::server::Server;
 use super::{Limits, Message, ServerHandler};
 use crate::wire::Endpoint;
-use crate::zmtp::Role;
+use crate::zmtp::{Role, encoded};
 
 /// An XPUB: takes SUB and XSUB peers and sends each message to those that want it.
 ///
@@ -57,8 +59,15 @@ impl Publisher {
             if !seat.topics.borrow().want(first) {
                 return;
             }
-            let shared = shared.get_or_insert_with(|| Rc::new(message.clone()));
-            match seat.link.push(Item::Shared(Rc::clone(shared))) {
+            let shared = shared.get_or_insert_with(|| match encoded(message) {
+                Some(bytes) => Shared::Encoded(bytes),
+                None => Shared::Message(Rc::new(message.clone())),
+            });
+            let item = match shared {
+                Shared::Encoded(bytes) => Item::Encoded(bytes.clone()),
+                Shared::Message(message) => Item::Shared(Rc::clone(message)),
+            };
+            match seat.link.push(item) {
                 Ok(()) => taken += 1,
                 Err(_) => seat.link.cut(Left::Full {
                     queued_bytes: seat.link.queued_bytes(),
@@ -95,6 +104,12 @@ impl Publisher {
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }
+}
+
+/// A message in the form that every subscriber's outbox takes.
+enum Shared {
+    Encoded(Bytes),
+    Message(Rc<Message>),
 }
 
 impl fmt::Debug for Publisher {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::left::Left;
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     connections: Cell<usize>,
     /// The owner is gone, or closes: no handler is called any more.
     silent: Cell<bool>,
+    /// Told to those that are in their handshake then.
+    stopped: Notify,
 }
 
 /// A peer's place, as long as its connection lasts.
@@ -68,6 +71,7 @@ impl Server {
             seats: RefCell::default(),
             connections: Cell::new(0),
             silent: Cell::new(false),
+            stopped: Notify::new(),
         });
         let task = tokio::task::spawn_local(accept(Rc::clone(&shared)));
         Ok(Self {
@@ -111,14 +115,15 @@ impl Server {
             let _ = tokio::time::timeout_at(deadline.into(), task).await;
         }
         self.abort.abort();
-        let unwritten = |seat: &&Rc<Seat>| !seat.link.take_unsent().is_empty();
-        seats.iter().filter(unwritten).count()
+        let unwritten = seats.iter().filter(|seat| seat.link.has_messages());
+        unwritten.count()
     }
 
     fn stop(&self) {
         self.shared.silent.set(true);
         self.shared.listener.take();
         self.shared.listener_gone.wake();
+        self.shared.stopped.notify_waiters();
     }
 }
 
@@ -176,16 +181,16 @@ impl Drop for Counted {
 
 async fn serve(counted: Counted, mut reader: Reader, mut writer: Writer) {
     let shared = &counted.0;
-    let limits = &shared.limits;
-    let greeted =
-        link::handshake(shared.role, Bytes::new(), limits, &mut reader, &mut writer).await;
+    let (role, limits) = (shared.role, shared.limits);
+    let greeted = tokio::select! {
+        greeted = link::handshake(role, Bytes::new(), limits, &mut reader, &mut writer) => greeted,
+        () = shared.stopped.notified() => return,
+    };
     let (connection, peer) = match greeted {
+        Ok(_) if shared.silent.get() => return,
         Ok(greeted) => greeted,
         Err(why) => return shared.refused(&why),
     };
-    if shared.silent.get() {
-        return;
-    }
     let taken = shared.join(&peer);
     let Taken { id, seat, .. } = &taken;
     let left = seat
@@ -298,7 +303,7 @@ impl Shared {
                 }
             }
             // A subscriber has nothing else to say.
-            Event::Message(_) | Event::Ready(_) => {}
+            Event::Message(_) | Event::Drained { .. } | Event::Ready(_) => {}
         }
     }
 

@@ -51,6 +51,10 @@ impl Topics {
     /// The greatest topic that is not greater than `frame` is either such a prefix, or every
     /// prefix that is a topic is also one of what the two have in common.
     pub(super) fn want(&self, frame: &[u8]) -> bool {
+        // Most subscribe to everything.
+        if self.topics.first().is_some_and(Bytes::is_empty) {
+            return true;
+        }
         let mut key = frame;
         loop {
             let upto = (Bound::Unbounded, Bound::Included(key));

@@ -46,6 +46,13 @@ pub enum Event {
     Ready(Peer),
     /// A message.
     Message(Message),
+    /// A message was too long and was thrown away; see [`Limits::drained_bytes`].
+    Drained {
+        /// The frames before the one that was too long.
+        begun: Message,
+        /// The length of all its frames.
+        bytes: u64,
+    },
     /// The peer wants messages whose first frame begins with these bytes. Only as [`Role::Xpub`].
     Subscribe(Bytes),
     /// The peer no longer wants them. Only as [`Role::Xpub`].
@@ -135,7 +142,9 @@ impl Connection {
             };
             return match self.decoder.next()? {
                 None => Ok(None),
-                Some(Incoming::Message(_)) => Err(Error::TooEarly("a message")),
+                Some(Incoming::Message(_) | Incoming::Drained { .. }) => {
+                    Err(Error::TooEarly("a message"))
+                }
                 Some(Incoming::Command(body)) => match Command::parse(body)? {
                     Command::Ready {
                         socket_type,
@@ -172,6 +181,9 @@ impl Connection {
         Ok(match self.decoder.next()? {
             None => Step::Wait,
             Some(Incoming::Message(message)) => Step::Event(self.message(message)),
+            Some(Incoming::Drained { begun, bytes }) => {
+                Step::Event(Event::Drained { begun, bytes })
+            }
             Some(Incoming::Command(body)) => match Command::parse(body)? {
                 Command::Subscribe(topic) if self.role == Role::Xpub => {
                     Step::Event(Event::Subscribe(own(&topic)))

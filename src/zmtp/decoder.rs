@@ -26,14 +26,18 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The most frames in a message. Empty ones cost memory, too.
     pub message_frames: usize,
+    /// A message that is too long, but no longer than this, is read and thrown away, and the
+    /// connection stays; a longer one is an error.
+    pub drained_bytes: u64,
 }
 
 impl Default for Limits {
-    /// Returns 1 GiB and 65,536 frames.
+    /// Returns 1 GiB and 65,536 frames; nothing is drained.
     fn default() -> Self {
         Self {
             message_bytes: 1 << 30,
             message_frames: 1 << 16,
+            drained_bytes: 0,
         }
     }
 }
@@ -43,6 +47,13 @@ impl Default for Limits {
 pub(super) enum Incoming {
     Message(Message),
     Command(Bytes),
+    /// A message that was too long and was thrown away.
+    Drained {
+        /// The frames before the one that was too long.
+        begun: Message,
+        /// The length of all its frames.
+        bytes: u64,
+    },
 }
 
 /// The incremental reader: the read buffer, the frame and the message under way.
@@ -53,6 +64,7 @@ pub(super) struct Decoder {
     pub(super) read: BytesMut,
     room: usize,
     large: Option<Large>,
+    drained: Option<Drained>,
     frames: Message,
     frames_bytes: usize,
     /// The frames of the last message: most have as many as the one before.
@@ -64,6 +76,16 @@ pub(super) struct Decoder {
 struct Large {
     body: BytesMut,
     len: usize,
+    more: bool,
+}
+
+/// A message that is being thrown away.
+#[derive(Debug)]
+struct Drained {
+    begun: Message,
+    bytes: u64,
+    /// What is still to come of the frame under way.
+    missing: u64,
     more: bool,
 }
 
@@ -80,6 +102,7 @@ impl Decoder {
             read: BytesMut::new(),
             room: ROOM_MIN,
             large: None,
+            drained: None,
             frames: Vec::new(),
             frames_bytes: 0,
             frames_hint: 0,
@@ -123,10 +146,29 @@ impl Decoder {
                 }
                 continue;
             }
+            if let Some(drained) = &mut self.drained {
+                let here = drained.missing.min(self.read.len() as u64);
+                self.read
+                    .advance(usize::try_from(here).expect("no more than a length"));
+                drained.missing -= here;
+                if drained.missing > 0 {
+                    return Ok(None);
+                }
+                if !drained.more {
+                    let Drained { begun, bytes, .. } = self.drained.take().expect("it is there");
+                    return Ok(Some(Incoming::Drained { begun, bytes }));
+                }
+            }
             let Some(header) = Header::parse(&self.read)? else {
                 return Ok(None);
             };
-            let body = self.check(&header)?;
+            let body = match self.check(&header) {
+                Err(error @ Error::MessageTooLong { .. }) => {
+                    self.drain(&header).ok_or(error)?;
+                    continue;
+                }
+                checked => checked?,
+            };
             if body > LARGE_FRAME {
                 self.read.advance(header.len);
                 let here = self.read.len().min(body);
@@ -164,7 +206,7 @@ impl Decoder {
                 .filter(|&body| body <= COMMAND_MAX)
                 .ok_or(Error::CommandTooLong(header.body));
         }
-        if self.frames.len() >= self.limits.message_frames {
+        if self.drained.is_none() && self.frames.len() >= self.limits.message_frames {
             return Err(Error::TooManyFrames {
                 limit: self.limits.message_frames,
             });
@@ -172,10 +214,36 @@ impl Decoder {
         usize::try_from(header.body)
             .ok()
             .filter(|&body| body <= self.limits.message_bytes - self.frames_bytes)
+            .filter(|_| self.drained.is_none())
             .ok_or(Error::MessageTooLong {
                 announced: header.body,
                 limit: self.limits.message_bytes,
             })
+    }
+
+    /// Begins, or goes on, to throw a message away; `None` when it is too long even for that.
+    fn drain(&mut self, header: &Header) -> Option<()> {
+        let before = match &self.drained {
+            Some(drained) => drained.bytes,
+            None => self.frames_bytes as u64,
+        };
+        let bytes = before.checked_add(header.body)?;
+        if bytes > self.limits.drained_bytes {
+            return None;
+        }
+        self.read.advance(header.len);
+        let begun = match self.drained.take() {
+            Some(drained) => drained.begun,
+            None => std::mem::take(&mut self.frames),
+        };
+        self.frames_bytes = 0;
+        self.drained = Some(Drained {
+            begun,
+            bytes,
+            missing: header.body,
+            more: header.more,
+        });
+        Some(())
     }
 
     /// Adds a frame to the message under way; returns it when that was its last.
@@ -241,7 +309,7 @@ mod tests {
     fn the_limit_counts_the_whole_message() {
         let mut decoder = Decoder::new(Limits {
             message_bytes: 10,
-            message_frames: 100,
+            ..Limits::default()
         });
         feed(&mut decoder, b"\x01\x06abcdef\x00\x05ghijk");
         assert!(matches!(
@@ -253,8 +321,8 @@ mod tests {
     #[test]
     fn frames_are_counted() {
         let mut decoder = Decoder::new(Limits {
-            message_bytes: 10,
             message_frames: 3,
+            ..Limits::default()
         });
         feed(&mut decoder, &[MORE, 0, MORE, 0, MORE, 0, 0, 0]);
         assert_eq!(decoder.next(), Err(Error::TooManyFrames { limit: 3 }));
@@ -286,6 +354,46 @@ mod tests {
                 Incoming::Message(vec![Bytes::from_static(b"!")]),
             ]
         );
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_can_be_thrown_away() {
+        let limits = Limits {
+            message_bytes: 10,
+            drained_bytes: 300_000,
+            ..Limits::default()
+        };
+        let mut stream = b"\x01\x04head\x01\x08tooolong\x04\x02\x01X".to_vec();
+        put_header(&mut stream, MORE, 200_000);
+        stream.extend(vec![0; 200_000]);
+        stream.extend_from_slice(b"\x01\x00\x00\x01e\x00\x02ok");
+        let wanted = [
+            Incoming::Command(Bytes::from_static(b"\x01X")),
+            Incoming::Drained {
+                begun: vec![Bytes::from_static(b"head")],
+                bytes: 4 + 8 + 200_000 + 1,
+            },
+            Incoming::Message(vec![Bytes::from_static(b"ok")]),
+        ];
+        for step in [1, 3, 1000, usize::MAX] {
+            let mut decoder = Decoder::new(limits);
+            let mut seen = Vec::new();
+            let mut rest = &stream[..];
+            while !rest.is_empty() {
+                let n = feed(&mut decoder, &rest[..step.min(rest.len())]);
+                rest = &rest[n..];
+                while let Some(incoming) = decoder.next().unwrap() {
+                    seen.push(incoming);
+                }
+                assert!(decoder.read.capacity() <= ROOM_MAX);
+            }
+            assert_eq!(seen, wanted, "step {step}");
+        }
+        let mut decoder = Decoder::new(limits);
+        let mut header = Vec::new();
+        put_header(&mut header, 0, 1 << 46);
+        feed(&mut decoder, &header);
+        assert!(matches!(decoder.next(), Err(Error::MessageTooLong { .. })));
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod frame;
 mod greeting;
 mod role;
 
-pub use batch::{Batch, message_len};
+pub use batch::{Batch, encoded, message_len};
 pub use connection::{Connection, Event, Peer};
 pub use decoder::{LARGE_FRAME, Limits};
 pub use error::Error;

@@ -627,11 +627,13 @@ fn closing_keeps_its_deadline_and_says_what_is_left() {
 fn closing_without_anything_queued_is_quick_even_when_a_peer_is_stopped() {
     run(async {
         let (router, mut events) = router(Limits::default());
+        let _half = raw(router.local_endpoint(), &greeting("DEALER")[..30]).await;
         let _stopped = stalled(router.local_endpoint(), "DEALER", "").await;
         events.joined().await;
         let begin = Instant::now();
         assert_eq!(router.close(in_a_minute()).await, 0);
-        assert!(begin.elapsed() < Duration::from_secs(30));
+        // Not even for as long as a handshake may take.
+        assert!(begin.elapsed() < Limits::default().handshake);
     });
 }
 
@@ -795,6 +797,45 @@ fn what_waits_for_a_connection_can_be_taken_back() {
         assert_eq!(dialer.send(part.clone()).unwrap_err().0, part);
         assert_eq!(dialer.take_unsent(), [part.clone(), part.clone()]);
         dialer.send(part).expect("there is room again");
+    });
+}
+
+#[test]
+fn an_oversized_message_is_thrown_away_and_the_connection_stays() {
+    run(async {
+        let mut zmq = Libzmq::start().await;
+        let at = bind(&mut zmq, "pub", "XPUB", &any_port(), json!({})).await;
+        let (teller, mut events) = Teller::new();
+        let as_ = DialAs {
+            socket_type: DialRole::Sub,
+            identity: Bytes::new(),
+            subscribe: vec![Bytes::new()],
+        };
+        let limits = Limits {
+            max_message: 1000,
+            ..Limits::default()
+        };
+        let _dialer = Dialer::connect(at, as_, limits, teller);
+        events.up().await;
+        zmq.recv("pub").await;
+        for frames in [
+            json!(["aa", [30_000, 7], "bb", [20_000, 8]]),
+            json!(["cc"]),
+            // Beyond what is worth reading.
+            json!([[100_000, 9]]),
+        ] {
+            zmq.ask(json!({"do": "send", "name": "pub", "frames": frames}))
+                .await;
+        }
+        match events.next().await {
+            Told::Oversized(begun, bytes) => {
+                assert_eq!((begun, bytes), (message(&[b"\xaa"]), 50_002));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(events.received().await, message(&[b"\xcc"]));
+        let (why, _) = events.down().await;
+        assert!(why.contains("a frame of 100000 bytes"), "{why}");
     });
 }
 

@@ -8,4 +8,5 @@ mod libzmq;
 mod python;
 mod run;
 mod socket_events;
+mod sockets;
 mod zmq_rs;

@@ -37,6 +37,7 @@ pub enum Told {
     Refused(String),
     Up,
     Received(Message),
+    Oversized(Message, u64),
     Down(String, Vec<Message>),
     NotReached,
 }
@@ -80,6 +81,10 @@ impl DialHandler for Teller {
 
     fn message(&self, message: Message) {
         self.tell(Told::Received(message));
+    }
+
+    fn oversized(&self, begun: Message, bytes: u64) {
+        self.tell(Told::Oversized(begun, bytes));
     }
 
     fn down(&self, why: &Left, unsent: Vec<Message>) {
@@ -158,6 +163,20 @@ impl Events {
             Ok(other) => panic!("{other:?} instead of a message"),
             Err(_) => None,
         }
+    }
+
+    /// Waits for the end; the last message before it may have got lost, others may not.
+    pub async fn down_after(&mut self, wanted: &[&[u8]]) {
+        let mut received = Vec::new();
+        loop {
+            match self.next().await {
+                Told::Received(message) => received.extend(message),
+                Told::Down(..) => break,
+                other => panic!("{other:?} instead of a lost connection"),
+            }
+        }
+        assert!(received.len() <= wanted.len(), "{received:?}");
+        assert!(received.iter().zip(wanted).all(|(a, b)| a == b));
     }
 
     pub async fn down(&mut self) -> (String, Vec<Message>) {
