@@ -13,7 +13,7 @@ use super::shell::Shell;
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
-use crate::wire::{Channel, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, DELIMITER, SigningKey, Unverified, Verified};
 
 /// All sockets to one life of the kernel: its iopub, and each client's own.
 ///
@@ -98,8 +98,9 @@ impl Links {
 
     /// Connects one client's own socket, under the client's identity.
     pub(super) fn open(&self, client: &ClientId, channel: Channel) {
-        let identity = if client.is_anonymous() {
-            // An identity that begins with a zero byte cannot be announced.
+        let identity = if client.is_anonymous() || client.bytes() == DELIMITER {
+            // An identity that begins with a zero byte cannot be announced, and ipykernel takes
+            // one that equals the delimiter for the delimiter.
             self.named.set(self.named.get() + 1);
             Bytes::from(format!("{}-{}", self.id, self.named.get()))
         } else {
@@ -258,13 +259,26 @@ fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> 
             return None;
         }
     };
-    key.verify(message)
-        .inspect_err(|error| {
+    let message = match key.verify(message) {
+        Ok(message) => message,
+        Err(error) => {
             shell
                 .faults
                 .count("kernel", channel, Fault::BadSignature, &error.to_string());
-        })
-        .ok()
+            return None;
+        }
+    };
+    if !message.is_well_formed() {
+        // Passed on, it would end VS Code's reader of this channel for good.
+        shell.faults.count(
+            "kernel",
+            channel,
+            Fault::Malformed,
+            "its header, parent header or metadata is no JSON object",
+        );
+        return None;
+    }
+    Some(message)
 }
 
 impl DialHandler for Own {

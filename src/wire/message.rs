@@ -122,6 +122,16 @@ impl Verified {
         Header::parse(self.0.part(PARENT))
     }
 
+    /// Returns whether header, parent header and metadata are JSON objects.
+    ///
+    /// One that is not ends the reader of a whole channel in VS Code. The content is left to its
+    /// reader: it may be as long as it likes.
+    pub fn is_well_formed(&self) -> bool {
+        [HEADER, PARENT, METADATA]
+            .into_iter()
+            .all(|part| is_object(self.0.part(part)))
+    }
+
     /// Returns the header as it came.
     pub fn header_bytes(&self) -> &Bytes {
         self.0.part(HEADER)
@@ -193,6 +203,12 @@ impl Verified {
         }
         frames
     }
+}
+
+/// Reads to the end without taking anything; strings that are no Unicode are still JSON.
+fn is_object(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'{')
+        && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
 impl fmt::Debug for Verified {
@@ -337,6 +353,25 @@ mod tests {
             Unverified::parse(frames(&["id", "<IDS|MSG>", "", "{}", "{}", "{}"])).err(),
             Some(Malformed::TooShort(5))
         );
+    }
+
+    #[test]
+    fn a_message_whose_small_parts_are_no_objects_is_malformed() {
+        let message = |header, parent, metadata| {
+            let sent = frames(&["<IDS|MSG>", "", header, parent, metadata, "anything"]);
+            SigningKey::new(b"")
+                .verify(Unverified::parse(sent).expect("whole"))
+                .expect("no key")
+        };
+        assert!(message("{\"username\":\"\\ud800\"}", "{}", " {}").is_well_formed());
+        for (header, parent, metadata) in [
+            ("", "{}", "{}"),
+            ("{}", "[]", "{}"),
+            ("{}", "{}", "{\"a\":1"),
+            ("{}x", "{}", "{}"),
+        ] {
+            assert!(!message(header, parent, metadata).is_well_formed());
+        }
     }
 
     proptest::proptest! {
