@@ -308,6 +308,7 @@ impl Bridge {
             });
             return self.deliver(id, channel, message);
         };
+        let other_session = self.other_session(&header.session);
         if channel == Channel::Stdin && header.msg_type == "input_request" {
             let prompt = message.header_bytes().clone();
             if let Some(client) = self.clients.get_mut(id) {
@@ -319,7 +320,7 @@ impl Bridge {
         {
             self.replied(now, &key, &header, &message);
         }
-        self.keep_session(&mut message);
+        keep_session(&mut message, other_session.as_deref());
         self.deliver(id, channel, message);
     }
 
@@ -333,6 +334,7 @@ impl Bridge {
             });
             return self.actions.push_back(Action::Publish(message));
         };
+        let other_session = self.other_session(&header.session);
         let mut status = None;
         match &*header.msg_type {
             "status" => {
@@ -353,7 +355,7 @@ impl Bridge {
         {
             self.status(now, &key, &state);
         }
-        self.keep_session(&mut message);
+        keep_session(&mut message, other_session.as_deref());
         self.actions.push_back(Action::Publish(message));
     }
 
@@ -644,19 +646,13 @@ impl Bridge {
         }
     }
 
-    /// Gives every message the one session that clients know.
-    fn keep_session(&mut self, message: &mut Verified) {
-        let Ok(header) = message.header() else { return };
-        if header.session.is_empty() {
-            return;
+    /// Returns the session to put in the place of this one, if clients know another.
+    fn other_session(&mut self, session: &str) -> Option<String> {
+        if session.is_empty() {
+            return None;
         }
-        let known = self.voice.session(Some(&header.session));
-        if header.session != known {
-            let known = known.to_owned();
-            message
-                .set_session(&known)
-                .expect("the header was read just now and has a session");
-        }
+        let known = self.voice.session(Some(session));
+        (known != session).then(|| known.to_owned())
     }
 
     fn replied(&mut self, now: Now, key: &Key, header: &Header<'_>, message: &Verified) {
@@ -984,6 +980,15 @@ impl Bridge {
 
     fn log(&mut self, note: Note) {
         self.actions.push_back(Action::Log(note));
+    }
+}
+
+/// Gives a message the one session that clients know.
+fn keep_session(message: &mut Verified, other: Option<&str>) {
+    if let Some(session) = other {
+        message
+            .set_session(session)
+            .expect("the header was read just now and has a session");
     }
 }
 
