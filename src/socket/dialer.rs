@@ -156,6 +156,11 @@ impl Dialer {
         self.shared.link.queued_bytes()
     }
 
+    /// Waits until no more than half of the budget is used; for callers that [`Full`] stopped.
+    pub async fn room(&self) {
+        self.shared.link.room().await;
+    }
+
     /// Takes back every message that is not wholly written, in order.
     ///
     /// When one of them is half written, its connection is lost by that, and

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use super::left::Left;
@@ -23,6 +24,8 @@ use crate::zmtp::{Connection, Event, Message, Peer, Role};
 pub(super) struct Link {
     outbox: RefCell<Outbox>,
     signal: Signal,
+    /// Told to those who wait for room in the outbox.
+    room: Notify,
     paused: Cell<bool>,
     /// Why it has to end at once.
     cut: RefCell<Option<Left>>,
@@ -35,7 +38,7 @@ const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
 
 /// How long a closed connection without anything to flush waits for the peer to close too.
-const IDLE_GRACE: Duration = Duration::from_millis(100);
+const IDLE_GRACE: Duration = Duration::from_millis(50);
 
 /// How many times longer than allowed a message may be that a dialer reads and throws away.
 const DRAINED_FACTOR: u64 = 64;
@@ -45,6 +48,7 @@ impl Link {
         Self {
             outbox: RefCell::new(Outbox::new(outbox_bytes)),
             signal: Signal::default(),
+            room: Notify::new(),
             paused: Cell::new(false),
             cut: RefCell::new(None),
             finishing: Cell::new(false),
@@ -63,6 +67,17 @@ impl Link {
         self.outbox.borrow().cost()
     }
 
+    /// Waits until no more than half of the budget is used.
+    pub(super) async fn room(&self) {
+        loop {
+            let told = self.room.notified();
+            if self.outbox.borrow().has_room() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Returns whether a message is not wholly written.
     pub(super) fn has_messages(&self) -> bool {
         self.outbox.borrow().has_messages()
@@ -78,7 +93,9 @@ impl Link {
                 "a half-written message was withdrawn".into(),
             ));
         }
-        outbox.take()
+        let unsent = outbox.take();
+        self.room.notify_waiters();
+        unsent
     }
 
     /// Stops or goes on reading.
@@ -206,7 +223,11 @@ impl Link {
             let finishing = self.finishing.get();
             let mut outbox = self.outbox.borrow_mut();
             flushing |= finishing && !outbox.is_empty();
-            ready!(outbox.poll_write(writer, cx))?;
+            let written = outbox.poll_write(writer, cx);
+            if outbox.has_room() {
+                self.room.notify_waiters();
+            }
+            ready!(written)?;
             if finishing {
                 Poll::Ready(Ok(()))
             } else {

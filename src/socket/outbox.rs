@@ -70,6 +70,11 @@ impl Outbox {
         self.cost
     }
 
+    /// Returns whether no more than half of the budget is used.
+    pub(super) fn has_room(&self) -> bool {
+        self.cost <= self.budget / 2
+    }
+
     /// Returns whether all is written.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -75,16 +75,23 @@ pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<(Reader, Writer)>
     match endpoint {
         Endpoint::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
-            // Dialling a free port of this machine over and over may be given that very port
-            // to dial from, and TCP then connects the socket with itself.
-            if stream.local_addr()? == stream.peer_addr()? {
-                stream.set_zero_linger()?;
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            }
-            tcp_halves(stream)
+            tcp_halves(not_itself(stream)?)
         }
         Endpoint::Unix(path) => Ok(unix_halves(UnixStream::connect(path).await?)),
     }
+}
+
+/// Refuses a socket that is connected with itself.
+///
+/// Whoever dials a free port of this machine over and over is given that very port to dial from
+/// at some time, and TCP then connects the socket with itself.
+fn not_itself(stream: TcpStream) -> io::Result<TcpStream> {
+    if stream.local_addr()? == stream.peer_addr()? {
+        // Reset, so that the port is free at once: somebody is about to listen on it.
+        stream.set_zero_linger()?;
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
 }
 
 fn tcp_halves(stream: TcpStream) -> io::Result<(Reader, Writer)> {
@@ -135,5 +142,23 @@ impl Drop for SocketFile {
         if there.ok() == self.id && self.id.is_some() {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_reached_itself_has_reached_nobody() {
+        let socket = tokio::net::TcpSocket::new_v4().expect("make a socket");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        socket.bind(any).expect("bind");
+        let itself = socket.local_addr().expect("it is bound");
+        let stream = socket.connect(itself).await.expect("it reaches itself");
+        let error = not_itself(stream).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        // And the port is free.
+        std::net::TcpListener::bind(itself).expect("bind");
     }
 }

@@ -1,0 +1,197 @@
+//! Peers that misbehave, and more of them than there is room for.
+
+use super::*;
+
+#[test]
+fn bad_peers_are_refused_with_a_reason_and_others_are_not_disturbed() {
+    run(async {
+        let (router, mut events) = router(Limits {
+            handshake: Duration::from_millis(300),
+            ..Limits::default()
+        });
+        let mut zmq = Libzmq::start().await;
+        let at = router.local_endpoint();
+        zmq.connect("good", "DEALER", at, json!({})).await;
+        let (good, _) = events.joined().await;
+
+        let mut old = greeting("DEALER");
+        old[10] = 1;
+        let mut plain = greeting("DEALER");
+        plain[12..17].copy_from_slice(b"PLAIN");
+        for (bytes, wanted) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "does not speak ZMTP"),
+            (&old, "speaks ZMTP 2.0"),
+            (&plain, "\"PLAIN\""),
+            (&greeting("SUB"), "cannot talk with our ROUTER"),
+            (&greeting("DEALER")[..30], "within 300ms"),
+            (b"", "within 300ms"),
+        ] {
+            let stream = raw(at, bytes).await;
+            let why = events.refused().await;
+            assert!(why.contains(wanted), "{why:?} instead of {wanted:?}");
+            is_closed(stream).await;
+        }
+
+        let endless = [&[2][..], &(1_u64 << 46).to_be_bytes()].concat();
+        for (bytes, wanted) in [
+            (&endless[..], "70368744177664 bytes"),
+            (b"\xf0\x00", "reserved flags"),
+            (b"\x04\x01\x09", "malformed"),
+            (&[0xff; 100], "reserved flags"),
+        ] {
+            let stream = raw(at, &[&greeting("DEALER"), bytes].concat()).await;
+            let (peer, _) = events.joined().await;
+            let (gone, why) = events.left().await;
+            assert_eq!(gone, peer);
+            assert!(why.contains(wanted), "{why:?} instead of {wanted:?}");
+            is_closed(stream).await;
+        }
+        router
+            .send(&good, message(&[b"all is well"]))
+            .expect("it is there");
+        assert_eq!(zmq.recv("good").await, hex(&[b"all is well"]));
+    });
+}
+
+#[test]
+fn pings_of_libzmq_are_answered() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let mut zmq = Libzmq::start().await;
+        let beat = json!({"HEARTBEAT_IVL": 50, "HEARTBEAT_TIMEOUT": 200});
+        zmq.connect("good", "DEALER", router.local_endpoint(), beat.clone())
+            .await;
+        let (good, _) = events.joined().await;
+        let at = bind(&mut zmq, "beating", "ROUTER", &any_port(), beat.clone()).await;
+        let (dialer, mut dialed) = dialer(at, DialRole::Dealer, &[]);
+        dialed.up().await;
+
+        // The measure of time: a peer that does not answer is dropped by libzmq meanwhile.
+        let mute = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("bind");
+        let mute_at = Endpoint::Tcp(mute.local_addr().expect("it is bound"));
+        for _ in 0..2 {
+            zmq.connect("mute", "DEALER", &mute_at, beat.clone()).await;
+            let (mut stream, _) = soon("a connection", mute.accept()).await.expect("accept");
+            stream
+                .write_all(&greeting("ROUTER"))
+                .await
+                .expect("write the greeting");
+            is_closed(stream).await;
+            zmq.ask(json!({"do": "close", "name": "mute"})).await;
+        }
+
+        router
+            .send(&good, message(&[b"still"]))
+            .expect("it is there");
+        assert_eq!(zmq.recv("good").await, hex(&[b"still"]));
+        dialer.send(message(&[b"still"])).expect("there is room");
+        assert_eq!(zmq.recv("beating").await, hex(&[b"dialer", b"still"]));
+        events.none();
+        dialed.none();
+    });
+}
+
+#[test]
+fn there_are_at_most_as_many_peers_as_allowed() {
+    run(async {
+        let (router, mut events) = router(Limits {
+            max_peers: 2,
+            ..Limits::default()
+        });
+        let mut zmq = Libzmq::start().await;
+        for name in ["a", "b"] {
+            zmq.connect(name, "DEALER", router.local_endpoint(), json!({}))
+                .await;
+            events.joined().await;
+        }
+        zmq.connect("c", "DEALER", router.local_endpoint(), json!({}))
+            .await;
+        assert_eq!(events.refused().await, "there are 2 peers already");
+        zmq.ask(json!({"do": "send", "name": "a", "frames": hex(&[b"here"])}))
+            .await;
+        loop {
+            match events.next().await {
+                Told::Message(_, came) => break assert_eq!(came, message(&[b"here"])),
+                // It tries again.
+                Told::Refused(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        zmq.ask(json!({"do": "close", "name": "b"})).await;
+        let mut left = false;
+        loop {
+            match events.next().await {
+                Told::Left(..) => left = true,
+                Told::Joined(..) => break,
+                Told::Refused(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(left);
+    });
+}
+
+/// Runs `out_of_files` in a process whose limit it may lower.
+#[test]
+fn without_file_descriptors_accepting_rests_and_goes_on() {
+    let status = Command::new(std::env::current_exe().expect("this program's path"))
+        .args(["--exact", "libzmq::bad_peers::out_of_files", "--ignored"])
+        .stdout(Stdio::null())
+        .status()
+        .expect("start this program");
+    assert!(status.success());
+}
+
+#[test]
+#[ignore = "run by without_file_descriptors_accepting_rests_and_goes_on"]
+fn out_of_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let at = address(router.local_endpoint());
+        // The clients' ends belong to this process, too: they are there before the limit is.
+        let mut clients: Vec<_> = (0..20)
+            .map(|_| tokio::net::TcpSocket::new_v4().expect("make a socket"))
+            .collect();
+        let limit = Rlimit {
+            current: Some(clients.len() as u64 + 20),
+            ..getrlimit(Resource::Nofile)
+        };
+        setrlimit(Resource::Nofile, limit).expect("lower the limit");
+        let mut streams = Vec::new();
+        let begin = Instant::now();
+        for socket in clients.drain(..) {
+            let mut stream = socket.connect(at).await.expect("the system accepts");
+            let greeting = greeting("DEALER");
+            stream.write_all(&greeting).await.expect("write");
+            streams.push(stream);
+        }
+        let mut joined = 0;
+        let mut failed = 0;
+        // It rests instead of spinning: ten failures take their time.
+        while failed < 10 {
+            match events.next().await {
+                Told::Joined(..) => joined += 1,
+                Told::Refused(why) => {
+                    assert!(why.contains("cannot accept a connection"), "{why}");
+                    failed += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(begin.elapsed() > Duration::from_millis(300));
+        assert!((1..20).contains(&joined), "{joined}");
+        let waiting = streams.split_off(joined);
+        drop(streams);
+        let mut rest = 0;
+        while rest < waiting.len() {
+            match events.next().await {
+                Told::Joined(..) => rest += 1,
+                Told::Refused(_) | Told::Left(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}

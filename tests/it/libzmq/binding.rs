@@ -1,0 +1,64 @@
+//! Addresses: taken, stale, free again.
+
+use super::*;
+
+#[test]
+fn unix_sockets_are_served_replaced_when_stale_and_removed() {
+    run(async {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let at = unix_endpoint(&folder);
+        let path = folder.path().join("socket");
+        let bind = || {
+            let (teller, events) = Teller::new();
+            Router::bind(&at, Limits::default(), teller).map(|router| (router, events))
+        };
+        // One that nobody listens on any more.
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+        assert!(path.exists());
+        let (router, mut events) = bind().expect("a stale file is replaced");
+        let error = bind().err().expect("it is alive").to_string();
+        assert!(error.contains("cannot listen on ipc://"), "{error}");
+        // It was asked whether it is alive.
+        events.refused().await;
+
+        let mut zmq = Libzmq::start().await;
+        zmq.connect("dealer", "DEALER", &at, json!({})).await;
+        let (peer, _) = events.joined().await;
+        router.send(&peer, message(&[b"hi"])).expect("it is there");
+        assert_eq!(zmq.recv("dealer").await, hex(&[b"hi"]));
+        drop(router);
+        assert!(!path.exists());
+        // The address is free at once.
+        let (router, _events) = bind().expect("the address is free");
+        // A successor's file is not ours to remove.
+        std::fs::remove_file(&path).expect("remove the file");
+        let successor = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+        drop(router);
+        assert!(path.exists());
+        drop(successor);
+        // And what is no socket is left alone.
+        std::fs::remove_file(&path).expect("remove the file");
+        std::fs::write(&path, "mine").expect("write a file");
+        assert!(bind().is_err());
+        assert_eq!(std::fs::read(&path).expect("read it"), b"mine");
+    });
+}
+
+#[test]
+fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
+    run(async {
+        let (first, _events) = publisher(Limits::default());
+        let at = first.local_endpoint().clone();
+        let (teller, _events) = Teller::new();
+        let again = Publisher::bind(&at, Limits::default(), teller.clone());
+        let error = again.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("cannot listen on {at}: "))
+        );
+        drop(first);
+        Publisher::bind(&at, Limits::default(), teller).expect("the port is free");
+    });
+}
