@@ -18,7 +18,7 @@ const SLICES_MAX: usize = 1024;
 const BATCH_BYTES: usize = 256 * 1024;
 
 /// What a message and a frame take besides their own bytes, roughly.
-const MESSAGE_OVERHEAD: usize = 64;
+const MESSAGE_OVERHEAD: usize = 128;
 const FRAME_OVERHEAD: usize = 32;
 
 /// The queue towards one peer, with a budget.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn in_a_minute() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + PATIENCE
 }
 
 #[test]

@@ -239,3 +239,27 @@ fn whoever_was_stopped_by_a_full_outbox_is_told_when_there_is_room() {
         soon("the end", reading).await.expect("it ends");
     });
 }
+
+#[test]
+fn an_identity_that_dials_again_reaches_a_busy_router_that_hands_over() {
+    run(async {
+        let mut zmq = Libzmq::start().await;
+        // As ipykernel does. Without it libzmq completes the handshake and then ignores the second
+        // connection for good, until the first one's messages have been received.
+        let handover = json!({"ROUTER_HANDOVER": 1});
+        let at = bind(&mut zmq, "busy", "ROUTER", &any_port(), handover).await;
+        for word in [b"one", b"two"] {
+            let (dialer, mut events) = dialer(at.clone(), DialRole::Dealer, &[]);
+            events.up().await;
+            dialer.send(message(&[word])).expect("there is room");
+            let unsent = dialer.close(Instant::now() + PATIENCE).await;
+            assert_eq!(unsent, Vec::<Message>::new());
+        }
+        let mut received = Vec::new();
+        for _ in 0..2 {
+            received.push(zmq.recv("busy").await[1].take());
+        }
+        assert!(received.contains(&json!(hex::encode("one"))));
+        assert!(received.contains(&json!(hex::encode("two"))));
+    });
+}

@@ -20,7 +20,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::python;
-use crate::socket_events::{Teller, Told, any_port, dialer, message, publisher, router, run, soon};
+use crate::socket_events::{
+    PATIENCE, Teller, Told, any_port, dialer, message, publisher, router, run, soon,
+};
 
 /// A process with libzmq sockets that does what it is told, one thing after the other.
 struct Libzmq {
