@@ -327,9 +327,16 @@ fn expect(step: &str, wanted: &str, saw: &str, is_so: bool) -> Result<(), DemoEr
     })
 }
 
+/// Returns code as one line that is still Python.
 fn one_line(code: &str) -> String {
-    let lines: Vec<_> = code.lines().map(str::trim).collect();
-    lines.join(" ")
+    code.lines()
+        .map(str::trim)
+        .fold(String::new(), |mut all, line| {
+            if !all.is_empty() {
+                all.push_str(if all.ends_with(':') { " " } else { "; " });
+            }
+            all + line
+        })
 }
 
 fn millis(took: Duration) -> String {

@@ -225,7 +225,8 @@ fn last_words(said: &[u8]) -> String {
     let lines: Vec<_> = said
         .lines()
         .map(str::trim)
-        .filter(|line| !line.is_empty())
+        // pip's retries say the same as its last error, at length.
+        .filter(|line| !line.is_empty() && !line.starts_with("WARNING"))
         .collect();
     let from = lines.len().saturating_sub(LAST_WORDS);
     lines.get(from..).unwrap_or_default().join("; ")
