@@ -9,6 +9,7 @@
     reason = "a bench has no outside, and shares the tests' Python"
 )]
 
+mod byte_pump;
 mod client;
 mod fake_kernel;
 mod process;
@@ -25,6 +26,13 @@ fn main() {
     if args.peek().map(String::as_str) == Some("--fake-kernel") {
         let file = args.nth(1).expect("--fake-kernel FILE");
         return runtime().block_on(fake_kernel::serve(file.as_ref()));
+    }
+    if args.peek().map(String::as_str) == Some("--byte-pump") {
+        let files: Vec<_> = args.skip(1).collect();
+        let [front, kernel] = &files[..] else {
+            panic!("--byte-pump FRONT KERNEL")
+        };
+        return runtime().block_on(byte_pump::pump(front.as_ref(), kernel.as_ref()));
     }
     if args.peek().map(String::as_str) == Some("--list") {
         return; // asked by test runners

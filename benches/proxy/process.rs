@@ -66,6 +66,7 @@ impl Drop for Started {
 /// A project folder with one kernel in it, as `state.json` names it.
 pub struct World {
     pub folder: tempfile::TempDir,
+    pub kernel_file: PathBuf,
     pub kernel: ConnectionInfo,
     pub process: Started,
 }
@@ -77,7 +78,35 @@ pub enum KernelKind {
     Ipykernel,
 }
 
+/// How the client reaches the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Direct,
+    Pump,
+    Proxy,
+}
+
+impl Way {
+    /// All three, in the table's order.
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Pump, Self::Proxy];
+}
+
 impl World {
+    /// Prepares one way for one turn: what stands between is there for that turn alone, since a
+    /// proxy reads its kernel's iopub whether or not somebody listens.
+    pub async fn go(&self, way: Way) -> (Option<Started>, ConnectionInfo) {
+        let (between, info) = match way {
+            Way::Direct => return (None, self.kernel.clone()),
+            Way::Pump => self.pump(),
+            Way::Proxy => {
+                let (proxy, front, _) = self.launch();
+                (proxy, front)
+            }
+        };
+        wait_for_port(&info).await;
+        (Some(between), info)
+    }
+
     /// Starts a kernel over TCP and writes the three keys that are enough for the proxy.
     pub async fn start(kind: KernelKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -112,9 +141,34 @@ impl World {
         wait_for_port(&kernel).await;
         Self {
             folder,
+            kernel_file: file,
             kernel,
             process,
         }
+    }
+
+    /// Starts a byte pump in the proxy's place: the floor.
+    pub fn pump(&self) -> (Started, ConnectionInfo) {
+        let front = free_tcp();
+        let file = self.folder.path().join("pump.json");
+        std::fs::write(
+            &file,
+            ConnectionInfo {
+                key: self.kernel.key.clone(),
+                ..front.clone()
+            }
+            .to_json(),
+        )
+        .expect("write");
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.arg("--byte-pump").arg(&file).arg(&self.kernel_file);
+        (
+            Started::start(&mut command),
+            ConnectionInfo {
+                key: self.kernel.key.clone(),
+                ..front
+            },
+        )
     }
 
     /// Launches the proxy as a front end does, with a connection file of its own.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Flooder};
-use super::process::{KernelKind, Started, World, wait_for_port};
+use super::process::{KernelKind, Started, Way, World, wait_for_port};
 use super::table::{self, median, p99, show};
 
 /// How many turns each side of a pair takes.
@@ -28,103 +28,75 @@ pub async fn run(filters: &[String]) {
 
 async fn kernel_rows(name: &str, kind: KernelKind, flooder: Flooder, trips: usize) {
     let world = World::start(kind).await;
-    let (proxy, front, _) = world.launch();
-    wait_for_port(&front).await;
-    let mut direct = Client::connect(&world.kernel).await;
-    let mut through = Client::connect(&front).await;
-    round_trips(name, &proxy, &mut direct, &mut through, trips).await;
+    round_trips(name, &world, trips).await;
     let sizes: &[(usize, usize)] = match kind {
         KernelKind::Fake => &[(20_000, 100), (5_000, 10_000), (50, 1_000_000)],
         KernelKind::Ipykernel => &[(20_000, 100)],
     };
     for (messages, bytes) in sizes {
-        flood(
-            name,
-            flooder,
-            &proxy,
-            (&mut direct, &mut through),
-            *messages,
-            *bytes,
-        )
-        .await;
+        flood(name, flooder, &world, *messages, *bytes).await;
     }
-    table::alone(
-        &format!("{name}: memory afterwards"),
-        &format!("{:.1} MB", proxy.memory_kib("VmRSS") as f64 / 1024.0),
-        &format!("peak {:.1} MB", proxy.memory_kib("VmHWM") as f64 / 1024.0),
-    );
-    drop(world.process);
 }
 
-async fn round_trips(
-    name: &str,
-    proxy: &Started,
-    direct: &mut Client,
-    through: &mut Client,
-    trips: usize,
-) {
+async fn round_trips(name: &str, world: &World, trips: usize) {
     let msg_type = "kernel_info_request";
-    direct.round_trips(msg_type, trips).await;
-    through.round_trips(msg_type, trips).await;
-    let (mut straight, mut proxied, mut all) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
-    let cpu = proxy.cpu();
+    let mut medians = [(); 3].map(|()| Vec::new());
+    let mut all = [(); 3].map(|()| Vec::new());
+    let mut cpu = [Duration::ZERO; 3];
     for _ in 0..TURNS {
-        let times = direct.round_trips(msg_type, trips).await;
-        all.0.extend(times.iter().copied());
-        straight.push(median(times));
-        let times = through.round_trips(msg_type, trips).await;
-        all.1.extend(times.iter().copied());
-        proxied.push(median(times));
+        for (side, way) in Way::ALL.into_iter().enumerate() {
+            let (between, info) = world.go(way).await;
+            let mut client = Client::connect(&info).await;
+            client.round_trips(msg_type, trips / 10).await;
+            let before = between.as_ref().map(Started::cpu);
+            let times = client.round_trips(msg_type, trips).await;
+            cpu[side] +=
+                between.as_ref().map(Started::cpu).unwrap_or_default() - before.unwrap_or_default();
+            all[side].extend(times.iter().copied());
+            medians[side].push(median(times));
+        }
     }
-    let cpu = (proxy.cpu() - cpu) / u32::try_from(TURNS * trips).expect("a small number");
-    let note = format!("proxy's CPU {} a round trip", show(cpu));
-    table::pair(
-        &format!("{name}: round trip, 1 KB, p50"),
-        median(straight),
-        median(proxied),
+    let each = cpu.map(|cpu| show(cpu / u32::try_from(TURNS * trips).expect("a small number")));
+    let note = format!("CPU a round trip: pump {}, nb-proxy {}", each[1], each[2]);
+    table::sides(
+        &format!("{name}: round trip 1 KB, p50"),
+        medians.map(median),
         &note,
     );
-    table::pair(
-        &format!("{name}: round trip, 1 KB, p99"),
-        p99(all.0),
-        p99(all.1),
-        "",
-    );
+    table::sides(&format!("{name}: round trip 1 KB, p99"), all.map(p99), "");
 }
 
-async fn flood(
-    name: &str,
-    flooder: Flooder,
-    proxy: &Started,
-    clients: (&mut Client, &mut Client),
-    messages: usize,
-    bytes: usize,
-) {
-    let (direct, through) = clients;
+async fn flood(name: &str, flooder: Flooder, world: &World, messages: usize, bytes: usize) {
     let turns = 5;
-    let (mut straight, mut proxied, mut lost) = (Vec::new(), Vec::new(), (0, 0));
-    let mut cpu = Duration::ZERO;
+    let mut times = [(); 3].map(|()| Vec::new());
+    let mut lost = [0; 3];
+    let mut cpu = [Duration::ZERO; 3];
+    let mut peak = 0;
     for _ in 0..turns {
-        let (came, took) = direct.flood(flooder, messages, bytes).await;
-        lost.0 += messages - came;
-        straight.push(took);
-        let before = proxy.cpu();
-        let (came, took) = through.flood(flooder, messages, bytes).await;
-        cpu += proxy.cpu() - before;
-        lost.1 += messages - came;
-        proxied.push(took);
+        for (side, way) in Way::ALL.into_iter().enumerate() {
+            let (between, info) = world.go(way).await;
+            let mut client = Client::connect(&info).await;
+            let before = between.as_ref().map(Started::cpu);
+            let (came, took) = client.flood(flooder, messages, bytes).await;
+            cpu[side] +=
+                between.as_ref().map(Started::cpu).unwrap_or_default() - before.unwrap_or_default();
+            lost[side] += messages - came;
+            times[side].push(took);
+            if way == Way::Proxy {
+                peak = peak.max(between.map_or(0, |proxy| proxy.memory_kib("VmHWM")));
+            }
+        }
     }
-    let each = cpu / u32::try_from(turns * messages).expect("a small number");
+    let each = cpu.map(|cpu| show(cpu / u32::try_from(turns * messages).expect("a small number")));
     let note = format!(
-        "lost {} direct, {} through; proxy's CPU {} a message",
-        lost.0,
-        lost.1,
-        show(each)
+        "CPU a message: pump {}, nb-proxy {}; its peak {:.0} MB; lost {lost:?}",
+        each[1],
+        each[2],
+        peak as f64 / 1024.0
     );
-    table::pair(
-        &format!("{name}: iopub, {messages} × {bytes} B"),
-        median(straight),
-        median(proxied),
+    table::sides(
+        &format!("{name}: iopub {messages} × {bytes} B"),
+        times.map(median),
         &note,
     );
 }

@@ -5,24 +5,30 @@ use std::time::Duration;
 /// Prints the head.
 pub fn head() {
     println!(
-        "{:<44} {:>12} {:>12} {:>9}  note",
-        "", "direct", "nb-proxy", "ratio"
+        "{:<36} {:>11} {:>11} {:>11} {:>8} {:>8}  note",
+        "", "direct", "byte pump", "nb-proxy", "/direct", "/pump"
     );
 }
 
-/// Prints one row that has both sides.
-pub fn pair(name: &str, direct: Duration, through: Duration, note: &str) {
-    let ratio = through.as_secs_f64() / direct.as_secs_f64();
+/// Prints one row that has all sides: direct, the byte pump, the proxy.
+pub fn sides(name: &str, [direct, pump, proxy]: [Duration; 3], note: &str) {
+    let ratio = |to: Duration| proxy.as_secs_f64() / to.as_secs_f64();
     println!(
-        "{name:<44} {:>12} {:>12} {ratio:>8.2}×  {note}",
+        "{name:<36} {:>11} {:>11} {:>11} {:>7.2}× {:>7.2}×  {note}",
         show(direct),
-        show(through)
+        show(pump),
+        show(proxy),
+        ratio(direct),
+        ratio(pump)
     );
 }
 
 /// Prints one row that concerns the proxy alone.
 pub fn alone(name: &str, value: &str, note: &str) {
-    println!("{name:<44} {:>12} {value:>12} {:>9}  {note}", "–", "–");
+    println!(
+        "{name:<36} {:>11} {:>11} {value:>11} {:>8} {:>8}  {note}",
+        "–", "–", "–", "–"
+    );
 }
 
 /// Shows a time with three digits that matter.
