@@ -55,9 +55,6 @@ struct Echo {
 /// A kernel of which only the sockets are known, and which refuses for this long, is gone.
 const UNREACHABLE: Duration = Duration::from_secs(3);
 
-/// How often a full queue towards the kernel is looked at.
-const DRAIN: Duration = Duration::from_millis(5);
-
 impl Links {
     /// Begins to dial the kernel's iopub; the rest follows by [`Links::open`].
     ///
@@ -148,9 +145,7 @@ impl Links {
             };
             strong.route(|bridge, _| bridge.link_down(&client, channel, unsent));
             drop(strong);
-            while dialer.queued_bytes() > limits().outbox_bytes / 2 {
-                tokio::time::sleep(DRAIN).await;
-            }
+            dialer.room().await;
             let Some(strong) = shell.upgrade() else {
                 return;
             };
@@ -281,6 +276,20 @@ fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> 
     Some(message)
 }
 
+/// Tells of a message that was too long to take. Its content is gone, so its signature cannot be
+/// checked: of its beginning only the parent is read, and only to find a request that is known.
+fn oversized(shell: &Weak<Shell>, channel: Channel, begun: &Message, bytes: u64) {
+    let Some(shell) = shell.upgrade() else { return };
+    tracing::warn!(%channel, bytes, "a message of the kernel was too long to be passed on");
+    let parent = begun
+        .iter()
+        .skip_while(|frame| *frame != DELIMITER)
+        .nth(3)
+        .cloned()
+        .unwrap_or_default();
+    shell.route(|bridge, now| bridge.oversized(now, channel, &parent, bytes));
+}
+
 impl DialHandler for Own {
     fn up(&self) {
         if let Some(shell) = self.shell.upgrade() {
@@ -297,6 +306,10 @@ impl DialHandler for Own {
         };
         tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
         shell.route(|bridge, now| bridge.kernel_message(now, &self.client, self.channel, message));
+    }
+
+    fn oversized(&self, begun: Message, bytes: u64) {
+        oversized(&self.shell, self.channel, &begun, bytes);
     }
 
     fn down(&self, why: &Left, unsent: Vec<Message>) {
@@ -334,6 +347,10 @@ impl DialHandler for Iopub {
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");
         shell.route(|bridge, now| bridge.iopub_message(now, message));
+    }
+
+    fn oversized(&self, begun: Message, bytes: u64) {
+        oversized(&self.shell, Channel::Iopub, &begun, bytes);
     }
 
     fn down(&self, why: &Left, _: Vec<Message>) {

@@ -359,6 +359,41 @@ impl Bridge {
         self.actions.push_back(Action::Publish(message));
     }
 
+    /// Takes the news that a message of the kernel was too long to be received.
+    ///
+    /// `parent` is its unverified parent header: it only chooses among the requests that are known.
+    /// On iopub the asker reads what is missing, as a stderr stream; a reply that is missing is
+    /// replaced by an error.
+    pub fn oversized(&mut self, now: Now, channel: Channel, parent: &[u8], bytes: u64) {
+        let Some(key) = Header::parse(parent)
+            .ok()
+            .and_then(|header| Key::of(&header))
+        else {
+            return;
+        };
+        let Some(request) = self.requests.get_mut(&key) else {
+            return;
+        };
+        let text = format!(
+            "{bytes} bytes from the kernel were more than one message may have, and were not passed on"
+        );
+        if channel == Channel::Iopub {
+            let parent = request.header.clone();
+            let content = json!({ "name": "stderr", "text": format!("[nb-proxy] {text}\n") });
+            let stream = self.voice.publish(now, "stream", parent, &content);
+            self.actions.push_back(Action::Publish(stream));
+        } else {
+            self.fail_one(
+                now,
+                &Ending {
+                    name: "MessageTooLong",
+                    text,
+                },
+                &key,
+            );
+        }
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.due(now.instant) {

@@ -1004,3 +1004,27 @@ fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
         "0x00010a"
     );
 }
+
+#[test]
+fn what_was_too_long_to_receive_is_told_to_its_asker() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    actions(&mut bridge);
+    bridge.oversized(now, Channel::Iopub, b"{\"msg_id\":\"unknown\"}", 1 << 40);
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+    bridge.oversized(now, Channel::Iopub, &parent, 1 << 40);
+    assert_eq!(actions(&mut bridge), ["iopub stream"]);
+    bridge.oversized(now, Channel::Shell, &parent, 1 << 40);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "journal Done(\"error\") None",
+            "iopub busy",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+}
