@@ -1,5 +1,17 @@
 //! The use cases, each once. Every adapter calls these.
 
+pub mod asker;
+pub mod background;
 pub mod demo;
 pub mod fold;
+pub mod interrupt;
+pub mod life;
+pub mod open;
+mod ready;
+pub mod restart;
 pub mod run;
+pub mod serve;
+pub mod shutdown;
+mod start;
+pub mod status;
+pub mod target;

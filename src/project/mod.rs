@@ -20,8 +20,8 @@ mod session;
 mod state;
 
 pub use folder::{Project, ProjectError};
-pub use lock::Lock;
-pub use place::{Place, boot_id};
+pub use lock::{Lock, lock_notebook};
+pub use place::{Place, Relation, boot_id};
 pub use root::real_path;
 pub use session::{Ended, InterruptMode, RealSpec, Session, Status, Transport};
 pub use state::{State, StateError};

@@ -51,8 +51,10 @@ impl Place {
     }
 
     fn relation_to(&self, here: &Self) -> Relation {
-        if self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace {
-            // A laptop's host name changes with its network; boot and namespace do not.
+        let same = self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace;
+        // A laptop's host name changes with its network; boot and namespace do not. A record that
+        // tells nothing was written by another program, which is assumed to run here.
+        if same || *self == Self::default() {
             Relation::Here
         } else if self.host == here.host && self.boot_id != here.boot_id {
             Relation::EarlierBoot
@@ -131,6 +133,7 @@ mod tests {
             place("other", "b1", "pid:[1]").relation_to(&here),
             Relation::Elsewhere
         );
+        assert_eq!(Place::default().relation_to(&here), Relation::Here);
     }
 
     #[test]

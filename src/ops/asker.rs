@@ -1,0 +1,55 @@
+//! Who is asking.
+
+use crate::kernel::paths::Variables;
+
+/// What agents leave in the environment of the commands that they run.
+const MARKS: [(&str, &str); 5] = [
+    ("CLAUDECODE", "claude"),
+    ("CODEX_SANDBOX", "codex"),
+    ("CURSOR_AGENT", "cursor"),
+    ("GEMINI_CLI", "gemini"),
+    ("OPENCODE", "opencode"),
+];
+
+/// Returns the name under which a command acts: what was given (`--as`), `NB_AS`, an agent's
+/// mark, else `human` on a terminal and `agent` off it.
+pub fn who(given: Option<&str>, variables: &dyn Variables, on_terminal: bool) -> String {
+    let given = given
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned);
+    let set = || {
+        variables
+            .get("NB_AS")
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let marked = || {
+        let (_, name) = MARKS
+            .iter()
+            .find(|(mark, _)| variables.get(mark).is_some())?;
+        Some((*name).to_owned())
+    };
+    let otherwise = if on_terminal { "human" } else { "agent" };
+    given
+        .or_else(set)
+        .or_else(marked)
+        .unwrap_or_else(|| otherwise.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn a_given_name_wins_over_the_environment() {
+        let marked = HashMap::from([("CLAUDECODE", "1")]);
+        let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "ada")]);
+        assert_eq!(who(Some("bob"), &named, true), "bob");
+        assert_eq!(who(Some(" "), &named, true), "ada");
+        assert_eq!(who(None, &marked, true), "claude");
+        assert_eq!(who(None, &HashMap::new(), true), "human");
+        assert_eq!(who(None, &HashMap::new(), false), "agent");
+    }
+}

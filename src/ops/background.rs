@@ -1,0 +1,147 @@
+//! Operations that a process of their own does, which outlives whoever asked.
+//!
+//! The program starts itself again, detached, with the job as its argument; the job's report
+//! comes by a file, which the one who waits removes.
+
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::open::OpenError;
+use super::restart::{self, Report};
+use crate::kernel::detach::{self, Plan};
+use crate::kernel::process::Process;
+use crate::project::{Project, save};
+
+const WORD: &str = "nb:job";
+
+/// What is to be done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Job {
+    /// Restart a session's kernel.
+    Restart {
+        state_file: PathBuf,
+        key: String,
+        by: String,
+        patience_ms: u64,
+    },
+}
+
+/// Runs this process's job, if that is what it was started for. Called first in every `main`.
+pub fn entry() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != OsStr::new(WORD) {
+        return None;
+    }
+    let (Some(job), Some(report)) = (arguments.next(), arguments.next()) else {
+        return Some(ExitCode::from(2));
+    };
+    Some(perform(&job, Path::new(&report)))
+}
+
+fn perform(job: &OsStr, report: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let (
+        Ok(Job::Restart {
+            state_file,
+            key,
+            by,
+            patience_ms,
+        }),
+        Ok(runtime),
+    ) = (serde_json::from_slice(job.as_encoded_bytes()), runtime)
+    else {
+        return ExitCode::FAILURE;
+    };
+    let done = runtime.block_on(async {
+        let project = Project::of_state_file(&state_file)
+            .map_err(|error| OpenError::Internal(error.to_string()))?;
+        restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+    });
+    let (answer, code) = match done {
+        Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
+        Err(error) => (failed(&error), ExitCode::FAILURE),
+    };
+    // Nobody may be waiting; then the state says what became of it.
+    let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
+    code
+}
+
+fn failed(error: &OpenError) -> Report {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        message = format!("{message}: {source}");
+        cause = source.source();
+    }
+    let lines = match error {
+        OpenError::Died { lines, .. } => lines.clone(),
+        _ => Vec::new(),
+    };
+    Report::Failed {
+        message,
+        lines,
+        slow: matches!(error, OpenError::Slow { .. }),
+    }
+}
+
+/// A job that was begun.
+pub(super) struct Begun {
+    process: Process,
+    report: PathBuf,
+}
+
+/// Begins a job in a process of its own.
+pub(super) async fn begin(project: &Project, job: &Job) -> Result<Begun, OpenError> {
+    let internal = |error: std::io::Error| OpenError::Internal(error.to_string());
+    let folder = project
+        .make_folder("jobs")
+        .map_err(|source| OpenError::Lock {
+            dir: project.dir().to_owned(),
+            source,
+        })?;
+    let name = uuid::Uuid::new_v4().simple().to_string();
+    let report = folder.join(format!("{name}.report"));
+    let text = serde_json::to_string(job).map_err(|error| internal(error.into()))?;
+    let plan = Plan {
+        argv: vec![
+            detach::own_program().map_err(internal)?,
+            OsString::from(WORD),
+            text.into(),
+            report.clone().into_os_string(),
+        ],
+        set: Vec::new(),
+        remove: Vec::new(),
+        folder: project.root().to_owned(),
+        log: project.dir().join("nb.log"),
+        pid_file: folder.join(format!("{name}.pid")),
+    };
+    let pid_file = plan.pid_file.clone();
+    let started = tokio::task::spawn_blocking(move || detach::start(&plan));
+    let process = started
+        .await
+        .map_err(|error| OpenError::Internal(error.to_string()))??;
+    // The job needs no finding: its effect is in the state, under the session's lock.
+    let _ = std::fs::remove_file(pid_file);
+    Ok(Begun { process, report })
+}
+
+/// Does a job in a process of its own and returns its report.
+pub(super) async fn run(project: &Project, job: &Job) -> Result<Report, OpenError> {
+    let begun = begin(project, job).await?;
+    begun.process.death().await;
+    let report = std::fs::read(&begun.report);
+    let _ = std::fs::remove_file(&begun.report);
+    report
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .ok_or_else(|| {
+            OpenError::Internal("the restart ended without a word; see nb status".to_owned())
+        })
+}

@@ -1,0 +1,61 @@
+//! Interrupting what a kernel runs.
+
+use std::time::Duration;
+
+use super::life::{Life, life};
+use super::open::{OpenError, journal};
+use crate::client::{Client, ClientError};
+use crate::kernel::connection;
+use crate::kernel::process::{Signal, SignalError};
+use crate::project::{InterruptMode, Project, Session};
+
+/// How long a kernel may take to answer an `interrupt_request`.
+const REPLY: Duration = Duration::from_secs(5);
+
+/// Why a kernel was not interrupted.
+#[derive(Debug, thiserror::Error)]
+pub enum InterruptError {
+    /// There is no kernel, or it is not to be reached.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The signal was not sent.
+    #[error("cannot interrupt the kernel")]
+    Signal(#[from] SignalError),
+    /// The message was not answered.
+    #[error("cannot interrupt the kernel")]
+    Client(#[from] ClientError),
+}
+
+/// Interrupts the kernel in its own way: by SIGINT to its process group or by message.
+pub async fn interrupt(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    by: &str,
+) -> Result<InterruptMode, InterruptError> {
+    let life = life(session).await;
+    let mode = session.interrupt_mode();
+    match (&life, mode) {
+        (Life::Own(process), InterruptMode::Signal) => process.signal_group(Signal::INT)?,
+        (Life::Own(_) | Life::Foreign, _) => {
+            let info = connection::read(&session.connection_file).map_err(OpenError::from)?;
+            let mut client = Client::connect(&info, by).await?;
+            client.interrupt(REPLY).await?;
+        }
+        (Life::Gone, _) => {
+            return Err(OpenError::NoKernel {
+                notebook: session.notebook.clone(),
+            }
+            .into());
+        }
+        (Life::Elsewhere, _) => {
+            return Err(OpenError::Elsewhere {
+                notebook: session.notebook.clone(),
+                host: session.place.host.clone(),
+            }
+            .into());
+        }
+    }
+    journal(project, key, session, "interrupted", by);
+    Ok(mode)
+}

@@ -1,0 +1,442 @@
+//! Opening a notebook: its kernel runs when this is done.
+//!
+//! Two that open the same notebook at the same moment: one starts the kernel, the other attaches
+//! to it. What an earlier call left half done, because it was killed, is finished or undone first.
+
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::life::{Life, life};
+use super::start::Held;
+use crate::client::ClientError;
+use crate::kernel::choose::{self, Choice, ChooseError, Wish};
+use crate::kernel::connection::{ConnectionError, KernelFiles};
+use crate::kernel::detach::DetachError;
+use crate::kernel::paths::ProcessVariables;
+use crate::notebook::{self, Named, NotANotebook};
+use crate::project::journal::Entry;
+use crate::project::{
+    Lock, Project, ProjectError, Session, StateError, Status, Transport, lock_notebook,
+};
+
+/// How a notebook is to be opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The kernelspec to start, by name.
+    pub kernel: Option<String>,
+    /// The Python to start.
+    pub python: Option<PathBuf>,
+    /// How the kernel is to be reached; the session's or Unix sockets where it is not said.
+    pub transport: Option<Transport>,
+    /// How long to wait for the kernel.
+    pub patience: Duration,
+    /// Who asks.
+    pub by: String,
+    /// Start a kernel here although the record says that one lives elsewhere.
+    pub force: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            kernel: None,
+            python: None,
+            transport: None,
+            patience: Duration::from_secs(60),
+            by: "nb".to_owned(),
+            force: false,
+        }
+    }
+}
+
+/// What opening did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It started a kernel.
+    Started,
+    /// The kernel was running.
+    Attached,
+    /// It finished a start that another call had left half done.
+    Finished,
+}
+
+/// An opened notebook.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Its project.
+    pub project: Project,
+    /// Its key in `state.json`.
+    pub key: String,
+    /// Its session, live.
+    pub session: Session,
+    /// How it came to be.
+    pub how: How,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Why a notebook's kernel does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The project's folder is unusable.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+    /// The project's memory is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// No kernel to start.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// The connection file is unusable.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The process could not be started.
+    #[error(transparent)]
+    Detach(#[from] DetachError),
+    /// The notebook could not be read or made.
+    #[error("cannot {what} the notebook {}", path.display())]
+    Notebook {
+        /// `read` or `create`.
+        what: &'static str,
+        /// The notebook.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no notebook.
+    #[error("cannot open {}", path.display())]
+    NotANotebook {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: NotANotebook,
+    },
+    /// A file in the project's folder could not be made.
+    #[error("cannot write in {}", dir.display())]
+    Lock {
+        /// The folder.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process holds the session's lock.
+    #[error("another nb is starting or ending this notebook's kernel, still after {after:?}")]
+    Busy {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The kernel ended before it was ready.
+    #[error("the kernel ended while it was starting: {}", argv.join(" "))]
+    Died {
+        /// Its command.
+        argv: Vec<String>,
+        /// Its log.
+        log: PathBuf,
+        /// The last lines that it wrote.
+        lines: Vec<String>,
+    },
+    /// The kernel runs but has not answered.
+    #[error("the kernel (pid {pid}) is still starting after {after:?}")]
+    Slow {
+        /// Its process.
+        pid: u32,
+        /// How long was waited.
+        after: Duration,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// The kernel runs but cannot be reached from here.
+    #[error("the kernel (pid {pid}) cannot be reached from this process")]
+    Unreachable {
+        /// Its process.
+        pid: u32,
+        /// Why.
+        source: ClientError,
+    },
+    /// Nothing that is started here outlives the call.
+    #[error("this shell is sandboxed: a kernel started here would die with the call")]
+    Sandboxed {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The record says that the kernel runs on another host or in another container.
+    #[error("the kernel of {} was started on {host} and cannot be seen from here", notebook.display())]
+    Elsewhere {
+        /// The notebook.
+        notebook: PathBuf,
+        /// Where its kernel is.
+        host: String,
+    },
+    /// The kernel was started by another program.
+    #[error("the kernel of {} was not started by nb and is not ended or restarted by it", notebook.display())]
+    NotOwned {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+    /// The session has no kernel.
+    #[error("{} has no running kernel", notebook.display())]
+    NoKernel {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+    /// A fault of this program.
+    #[error("nb failed: {0}")]
+    Internal(String),
+}
+
+/// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
+///
+/// `notebook` must exist or be made first, see [`create_notebook`]; its project too. May be
+/// dropped at any await: the next call finishes what this one began.
+pub async fn ensure_kernel(
+    project: &Project,
+    notebook: &Path,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let began = Instant::now();
+    let key = project.key(notebook);
+    let held = Held::wait(project, &key, options.patience).await?;
+    let notebook = project.notebook(&key);
+    let before = held.session()?;
+    sweep(project)?;
+    let mut notes: Vec<String> = project.notice().into_iter().collect();
+    let (session, how) = match before {
+        Some(session) => reopen(&held, &notebook, session, options, &mut notes).await?,
+        None => {
+            let session = start(&held, &notebook, None, options, &mut notes).await?;
+            (session, How::Started)
+        }
+    };
+    if how != How::Attached {
+        journal(project, &key, &session, "opened", &options.by);
+    }
+    // The last opened one is what readers without a notebook get.
+    project.update(|state| state.mirror(&session))?;
+    Ok(Opened {
+        project: project.clone(),
+        key,
+        session,
+        how,
+        notes,
+        took: began.elapsed(),
+    })
+}
+
+async fn reopen(
+    held: &Held<'_>,
+    notebook: &Path,
+    session: Session,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Session, How), OpenError> {
+    let started = |session| (session, How::Started);
+    match life(&session).await {
+        Life::Elsewhere if !options.force => Err(OpenError::Elsewhere {
+            notebook: notebook.to_owned(),
+            host: session.place.host,
+        }),
+        Life::Foreign => Ok((session, How::Attached)),
+        Life::Own(process) if session.status == Status::Stopped => {
+            // Whoever shut it down was killed before it was gone.
+            held.end(&process, Duration::ZERO).await;
+            start(held, notebook, Some(session), options, notes)
+                .await
+                .map(started)
+        }
+        Life::Own(process) => {
+            if let Some(note) = differs(&session, options) {
+                notes.push(note);
+            }
+            let recorded = crate::kernel::process::Process::recorded(&session);
+            if session.status == Status::Live && recorded.as_ref() == Some(&process) {
+                return Ok((session, How::Attached));
+            }
+            let files = KernelFiles::of(&session.connection_file);
+            match held.settle(&files, &process, options.patience).await {
+                Ok(session) => Ok((session, How::Finished)),
+                Err(OpenError::Died { .. }) => start(held, notebook, Some(session), options, notes)
+                    .await
+                    .map(started),
+                Err(OpenError::Connection(_)) => {
+                    // Without its connection file nobody can ever reach it.
+                    held.end(&process, Duration::ZERO).await;
+                    start(held, notebook, Some(session), options, notes)
+                        .await
+                        .map(started)
+                }
+                Err(error) => Err(error),
+            }
+        }
+        Life::Gone | Life::Elsewhere => start(held, notebook, Some(session), options, notes)
+            .await
+            .map(started),
+    }
+}
+
+async fn start(
+    held: &Held<'_>,
+    notebook: &Path,
+    before: Option<Session>,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<Session, OpenError> {
+    let named = read_named(notebook)?;
+    let recorded = before.as_ref().filter(|before| before.owned);
+    let recorded = recorded.and_then(|before| before.kernelspec.clone());
+    let (wanted, folder) = (
+        options.clone(),
+        notebook.parent().unwrap_or(notebook).to_owned(),
+    );
+    let choosing = tokio::task::spawn_blocking(move || {
+        let wish = Wish {
+            kernel: wanted.kernel.as_deref(),
+            python: wanted.python.as_deref(),
+            recorded: recorded.as_ref(),
+            named: named.kernelspec.as_deref(),
+            language: named.language.as_deref(),
+        };
+        choose::choose(wish, &folder, &ProcessVariables)
+    });
+    let choice = choosing
+        .await
+        .map_err(|error| OpenError::Internal(error.to_string()))??;
+    notes.extend(choice.notes);
+    let transport = options
+        .transport
+        .or(before.as_ref().map(|before| before.transport));
+    held.start(
+        notebook,
+        before,
+        choice.spec,
+        transport.unwrap_or_default(),
+        options.patience,
+    )
+    .await
+}
+
+/// Returns what is said when the kernel that runs is not the one that was asked for.
+fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
+    let spec = session.kernelspec.as_ref()?;
+    let other_name = options
+        .kernel
+        .as_ref()
+        .is_some_and(|name| *name != spec.name);
+    let other_python = options.python.as_ref().is_some_and(|python| {
+        let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        spec.argv
+            .first()
+            .is_some_and(|program| real(Path::new(program)) != real(python))
+    });
+    let other_transport = options
+        .transport
+        .is_some_and(|transport| transport != session.transport);
+    (other_name || other_python || other_transport).then(|| {
+        format!(
+            "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
+            spec.argv.first().map_or("?", String::as_str),
+            session.transport.as_str()
+        )
+    })
+}
+
+/// Makes a new notebook that names the kernel it will get; an existing one is left alone.
+///
+/// Returns whether it was made.
+pub fn create_notebook(notebook: &Path, options: &OpenOptions) -> Result<bool, OpenError> {
+    if notebook.exists() {
+        return Ok(false);
+    }
+    let cannot = |source| OpenError::Notebook {
+        what: "create",
+        path: notebook.to_owned(),
+        source,
+    };
+    let folder = notebook
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let real = folder.canonicalize().map_err(cannot)?;
+    let wish = Wish {
+        kernel: options.kernel.as_deref(),
+        python: options.python.as_deref(),
+        ..Wish::default()
+    };
+    let (name, display, language) = match choose::choose(wish, &real, &ProcessVariables) {
+        Ok(Choice { spec, .. }) => (spec.name, spec.display_name, spec.language),
+        Err(error) => return Err(error.into()),
+    };
+    let text = notebook::new_notebook(&name, &display, &language);
+    // Where the lock cannot be had, not replacing an existing file is protection enough.
+    let _lock: Option<Lock> = lock_notebook(notebook).ok();
+    let mut file = tempfile::Builder::new()
+        .prefix(".nb-")
+        // As any new file of this user: the umask decides.
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(&real)
+        .map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)?;
+    file.as_file().sync_all().map_err(cannot)?;
+    match file.persist_noclobber(notebook) {
+        Ok(_) => Ok(true),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(cannot(error.error)),
+    }
+}
+
+fn read_named(notebook: &Path) -> Result<Named, OpenError> {
+    let bytes = match std::fs::read(notebook) {
+        Ok(bytes) => bytes,
+        // A front end may open a kernel for a notebook that it has not saved yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => {
+            return Err(OpenError::Notebook {
+                what: "read",
+                path: notebook.to_owned(),
+                source,
+            });
+        }
+    };
+    Named::read(&bytes).map_err(|source| OpenError::NotANotebook {
+        path: notebook.to_owned(),
+        source,
+    })
+}
+
+/// Removes what no session knows any more and no kernel uses.
+fn sweep(project: &Project) -> Result<(), OpenError> {
+    let state = project.state()?;
+    let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
+        return Ok(());
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let files = KernelFiles::of(&path.with_extension("json"));
+        let known = state
+            .sessions
+            .values()
+            .any(|session| session.connection_file == files.connection_file());
+        let used = files.process().is_some_and(|process| process.is_alive());
+        if !known && !used {
+            files.remove(&ProcessVariables);
+        }
+    }
+    Ok(())
+}
+
+/// Notes in the journal what was done to a kernel. That it cannot be noted stops nothing.
+pub(super) fn journal(project: &Project, key: &str, session: &Session, event: &str, by: &str) {
+    let entry = Entry {
+        generation: Some(session.generation),
+        by: Some(by.to_owned()),
+        ..Entry::now(event, key)
+    };
+    if let Err(error) = project
+        .journal()
+        .and_then(|mut journal| journal.append(&entry))
+    {
+        tracing::warn!(%error, event, "cannot write the journal");
+    }
+}

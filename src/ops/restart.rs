@@ -1,0 +1,138 @@
+//! Replacing a notebook's kernel by a new one on the same sockets.
+//!
+//! The deed is done by a detached process: whoever asks for it may be killed by it, as a front
+//! end's proxy is, and a kernel must not stay away because its user's window went.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::background::{self, Job};
+use super::life::{Life, life};
+use super::open::{OpenError, journal};
+use super::shutdown::{GRACE, ask, ended};
+use super::start::Held;
+use crate::kernel::connection::{self, KernelFiles, remove_sockets};
+use crate::project::{Project, Session, Status, Transport};
+
+/// What a restart did, or why it failed, as the detached process reports it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// The new kernel is ready.
+    Done(Box<Session>),
+    /// It is not.
+    Failed {
+        /// What went wrong, with its causes.
+        message: String,
+        /// What the kernel wrote last.
+        lines: Vec<String>,
+        /// Whether the kernel is still starting.
+        slow: bool,
+    },
+}
+
+/// Starts the restart in a process of its own and waits for its end.
+///
+/// Dropping the future, or killing this process, does not stop the restart.
+pub async fn restart(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Report, OpenError> {
+    check(project, key).await?;
+    let job = Job::Restart {
+        state_file: project.state_file(),
+        key: key.to_owned(),
+        by: by.to_owned(),
+        patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+    };
+    background::run(project, &job).await
+}
+
+/// Starts the restart in a process of its own and does not wait for it.
+pub async fn begin_restart(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<(), OpenError> {
+    let job = Job::Restart {
+        state_file: project.state_file(),
+        key: key.to_owned(),
+        by: by.to_owned(),
+        patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+    };
+    background::begin(project, &job).await.map(drop)
+}
+
+/// Says beforehand what will not work.
+async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
+    let notebook = project.notebook(key);
+    let session = project.state()?.sessions.get(key).cloned();
+    let session = session.ok_or(OpenError::NoKernel {
+        notebook: notebook.clone(),
+    })?;
+    if !session.owned {
+        return Err(OpenError::NotOwned { notebook });
+    }
+    if session.status == Status::Stopped {
+        return Err(OpenError::NoKernel { notebook });
+    }
+    match life(&session).await {
+        Life::Elsewhere => Err(OpenError::Elsewhere {
+            notebook,
+            host: session.place.host,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Does it, in the detached process.
+pub(super) async fn perform(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Session, OpenError> {
+    let held = Held::wait(project, key, patience).await?;
+    let notebook: PathBuf = project.notebook(key);
+    let no_kernel = || OpenError::NoKernel {
+        notebook: notebook.clone(),
+    };
+    // Looked at again under the lock: it may have been shut down meanwhile.
+    let session = held
+        .session()?
+        .filter(|session| session.owned)
+        .ok_or_else(no_kernel)?;
+    let Some(spec) = session
+        .kernelspec
+        .clone()
+        .filter(|_| session.status != Status::Stopped)
+    else {
+        return Err(no_kernel());
+    };
+    held.record(|session| {
+        session.status = Status::Restarting;
+        session.ended = Some(ended(session, "restarted", Some(by)));
+    })?;
+    if let Life::Own(process) = life(&session).await {
+        let asked = ask(&session, &process, true).await;
+        held.end(&process, if asked { GRACE } else { Duration::ZERO })
+            .await;
+    }
+    let files = KernelFiles::of(&session.connection_file);
+    match connection::read(files.connection_file()) {
+        // Not every kernel takes the place of a socket that a killed one left.
+        Ok(info) if session.transport == Transport::Ipc => remove_sockets(&info),
+        Ok(_) => {}
+        Err(_) => {
+            files.remove(&held.variables);
+            files.create(session.transport, &spec.name, &held.variables)?;
+        }
+    }
+    let session = held.run(&files, &spec, session.transport, patience).await?;
+    journal(project, key, &session, "restarted", by);
+    Ok(session)
+}

@@ -1,0 +1,104 @@
+//! Ending a notebook's kernel for good.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::life::{Life, life};
+use super::open::{OpenError, journal};
+use super::start::Held;
+use crate::client::Client;
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::process::Process;
+use crate::project::{Ended, Project, Session, Status};
+
+/// How long a kernel may take to answer that it will end.
+const REPLY: Duration = Duration::from_secs(1);
+
+/// How long a kernel that was asked may take to end by itself.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// What shutting down did.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The session, stopped.
+    pub session: Session,
+    /// Whether a kernel was running.
+    pub was_running: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Ends the kernel: asks it, then SIGTERM, then SIGKILL to its process group.
+///
+/// Nothing but `nb open` brings the session back. A kernel that another program started is only
+/// let go.
+pub async fn shutdown(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Stopped, OpenError> {
+    let began = Instant::now();
+    let held = Held::wait(project, key, patience).await?;
+    let notebook = project.notebook(key);
+    let session = held.session()?.ok_or(OpenError::NoKernel { notebook })?;
+    let life = life(&session).await;
+    if life == Life::Elsewhere {
+        return Err(OpenError::Elsewhere {
+            notebook: session.notebook,
+            host: session.place.host,
+        });
+    }
+    let was_running = matches!(life, Life::Own(_));
+    if session.status != Status::Stopped {
+        held.record(|session| {
+            session.status = Status::Stopped;
+            session.ended = Some(ended(session, "shut down", Some(by)));
+        })?;
+        journal(project, key, &session, "stopped", by);
+    }
+    if let Life::Own(process) = &life {
+        let asked = ask(&session, process, false).await;
+        held.end(process, if asked { GRACE } else { Duration::ZERO })
+            .await;
+    }
+    if session.owned {
+        KernelFiles::of(&session.connection_file).remove(&held.variables);
+    }
+    let session = held.session()?.unwrap_or(session);
+    Ok(Stopped {
+        session,
+        was_running,
+        took: began.elapsed(),
+    })
+}
+
+/// Asks a kernel to end; says whether it was reached.
+pub(super) async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
+    let Ok(info) = connection::read(&session.connection_file) else {
+        return false;
+    };
+    let asked = async {
+        let mut client = Client::connect(&info, "nb").await.ok()?;
+        client.shutdown(restart, REPLY).await.ok()?;
+        Some(())
+    };
+    tokio::select! {
+        asked = tokio::time::timeout(REPLY * 2, asked) => matches!(asked, Ok(Some(()))),
+        () = process.death() => true,
+    }
+}
+
+/// Returns the record of an end of this session's kernel, now.
+pub(super) fn ended(session: &Session, reason: &str, by: Option<&str>) -> Ended {
+    Ended {
+        at: Timestamp::now(),
+        reason: reason.to_owned(),
+        generation: session.generation,
+        cell: None,
+        job: None,
+        by: by.map(str::to_owned),
+        other: serde_json::Map::new(),
+    }
+}

@@ -1,0 +1,145 @@
+//! Which notebook a command means.
+
+use std::path::{Path, PathBuf};
+
+use crate::kernel::paths::Variables;
+use crate::kernel::python::quote;
+use crate::project::{Project, ProjectError, Session, State, StateError};
+
+use super::life;
+
+/// The notebook that a command means, and what its project remembers of it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its project.
+    pub project: Project,
+    /// Its key in `state.json`.
+    pub key: String,
+    /// Its session.
+    pub session: Session,
+}
+
+/// Why no notebook is meant.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The notebook is in no project.
+    #[error("{} has no kernel", notebook.display())]
+    NotOpen {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+    /// Nothing is open here.
+    #[error("no notebook is open in {}", folder.display())]
+    NoneOpen {
+        /// Where was looked.
+        folder: PathBuf,
+    },
+    /// Several are open and none was named.
+    #[error("several notebooks are open; name one")]
+    Several {
+        /// Their paths.
+        notebooks: Vec<PathBuf>,
+    },
+    /// The project's memory is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The project's folder is unusable.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+}
+
+impl TargetError {
+    /// Returns what mends it; `words` is the command as it was typed, without a notebook.
+    pub fn hint(&self, words: &str) -> Option<String> {
+        match self {
+            Self::NotOpen { notebook } => Some(format!("run: nb open {}", quote(notebook))),
+            Self::NoneOpen { .. } => Some("run: nb open NOTEBOOK.ipynb".to_owned()),
+            Self::Several { notebooks } => Some(
+                notebooks
+                    .iter()
+                    .map(|notebook| format!("run: {words} -n {}", quote(notebook)))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+            Self::State(_) | Self::Project(_) => None,
+        }
+    }
+}
+
+/// Returns the notebook that was named: on the command line, else by `NB_NOTEBOOK`.
+pub fn named(given: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
+    given
+        .map(Path::to_owned)
+        .or_else(|| variables.path("NB_NOTEBOOK"))
+}
+
+/// Returns the session that a command means: the named notebook's, else the only live one of the
+/// project at or above `folder`.
+///
+/// A named notebook's session may be of any status; whoever uses it says what it needs.
+pub async fn resolve(
+    given: Option<&Path>,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> Result<Target, TargetError> {
+    match named(given, variables) {
+        Some(notebook) => of_notebook(&notebook),
+        None => only_live(folder).await,
+    }
+}
+
+fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
+    let not_open = || TargetError::NotOpen {
+        notebook: notebook.to_owned(),
+    };
+    let project = Project::find(notebook).ok_or_else(not_open)?;
+    let key = project.key(notebook);
+    let state = project.state()?;
+    let session = find(&state, &project, &key).ok_or_else(not_open)?;
+    Ok(Target {
+        project,
+        key,
+        session,
+    })
+}
+
+/// Returns a notebook's session, also where only the top-level fields tell of it.
+fn find(state: &State, project: &Project, key: &str) -> Option<Session> {
+    state.sessions.get(key).cloned().or_else(|| {
+        let last = state.last_opened()?;
+        (project.key(&last.notebook) == key).then_some(last)
+    })
+}
+
+async fn only_live(folder: &Path) -> Result<Target, TargetError> {
+    let none = || TargetError::NoneOpen {
+        folder: folder.to_owned(),
+    };
+    let project = Project::find(folder).ok_or_else(none)?;
+    let mut live = Vec::new();
+    let mut others = Vec::new();
+    for (key, session) in project.state()?.all() {
+        let target = Target {
+            project: project.clone(),
+            key,
+            session,
+        };
+        if life::is_live(&target.session).await {
+            live.push(target);
+        } else {
+            others.push(target);
+        }
+    }
+    // With nothing live, the only notebook there is can still be told about or opened again.
+    let mut meant = if live.is_empty() { others } else { live };
+    match meant.len() {
+        0 => Err(none()),
+        1 => Ok(meant.remove(0)),
+        _ => Err(TargetError::Several {
+            notebooks: meant
+                .into_iter()
+                .map(|target| target.session.notebook)
+                .collect(),
+        }),
+    }
+}
