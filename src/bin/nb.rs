@@ -1,2 +1,21 @@
 //! `nb`: the command line.
-fn main() {}
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = nb::kernel::detach::entry().or_else(nb::ops::background::entry) {
+        return code;
+    }
+    // One executable is enough: `nb serve` installs a copy of this one under the other's name.
+    let mut args = std::env::args_os();
+    let program = args.next();
+    if program
+        .as_deref()
+        .and_then(|path| Path::new(path).file_stem())
+        == Some("nb-proxy".as_ref())
+    {
+        return nb::proxy::main(args);
+    }
+    nb::cmd::main()
+}

@@ -1,1 +1,173 @@
-//! The `nb` command line.
+//! The `nb` command line, one file a command; printing lives only here.
+//!
+//! Arguments are read twice: as typed (clap's structs) and as meant ([`Context`], and what each
+//! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
+//! a [`fault::Fault`]: what was being done, why it failed, what mends it, and the exit code.
+
+mod demo;
+mod fault;
+mod interrupt;
+mod kernel_log;
+mod open;
+mod outputs;
+mod print;
+mod restart;
+mod run;
+mod serve;
+mod shutdown;
+mod status;
+mod terminal;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::kernel::paths::ProcessVariables;
+use crate::ops::asker;
+use crate::ops::target::{self, Target};
+use fault::Fault;
+
+/// People and AI agents on one live Jupyter kernel and one notebook
+///
+/// `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the
+/// command line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
+#[derive(Debug, Parser)]
+#[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    /// The notebook that the command means; without it, the only open one
+    #[arg(short = 'n', long, global = true, value_name = "NOTEBOOK")]
+    notebook: Option<PathBuf>,
+    /// Act under this name [env: NB_AS]
+    #[arg(long = "as", global = true, value_name = "NAME")]
+    name: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
+5 conflict or refused · 6 no kernel, or it died · 130 interrupted
+
+A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
+that is open in the project at or above the working directory.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Open(open::Open),
+    Run(run::Run),
+    Status(status::Status),
+    Interrupt(interrupt::Interrupt),
+    Restart(restart::Restart),
+    Shutdown(shutdown::Shutdown),
+    Serve(serve::Serve),
+    Unserve(serve::Unserve),
+    Log(kernel_log::Log),
+    Demo(demo::Demo),
+    /// Print a completion script for a shell
+    ///
+    /// For bash: nb completions bash > ~/.local/share/bash-completion/completions/nb
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What every command is told beside its own arguments.
+#[derive(Debug)]
+struct Context {
+    /// Named with `-n`.
+    notebook: Option<PathBuf>,
+    /// Who asks.
+    by: String,
+    /// The working directory.
+    here: PathBuf,
+}
+
+impl Context {
+    /// Returns the session that a command means.
+    async fn target(&self, positional: Option<PathBuf>, command: &str) -> Result<Target, Fault> {
+        let given = positional.or_else(|| self.notebook.clone());
+        target::resolve(given.as_deref(), &self.here, &ProcessVariables)
+            .await
+            .map_err(|error| Fault::of_target(&error, command))
+    }
+}
+
+/// Runs `nb` with this process's arguments.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = match context(cli.notebook, cli.name.as_deref()) {
+        Ok(context) => context,
+        Err(fault) => return fault.report(false),
+    };
+    let json = cli.command.json();
+    let done = match cli.command {
+        // They make their own runtime, or need none.
+        Command::Demo(demo) => return demo.main(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "nb", &mut std::io::stdout());
+            return ExitCode::SUCCESS;
+        }
+        command => runtime().and_then(|runtime| runtime.block_on(command.run(&context))),
+    };
+    done.unwrap_or_else(|fault| fault.report(json))
+}
+
+impl Command {
+    async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        match self {
+            Self::Open(open) => open.run(context).await,
+            Self::Run(run) => run.run(context).await,
+            Self::Status(status) => status.run(context).await,
+            Self::Interrupt(interrupt) => interrupt.run(context).await,
+            Self::Restart(restart) => restart.run(context).await,
+            Self::Shutdown(shutdown) => shutdown.run(context).await,
+            Self::Serve(serve) => serve.run(),
+            Self::Unserve(unserve) => unserve.run(),
+            Self::Log(log) => log.run(context).await,
+            Self::Demo(_) | Self::Completions { .. } => unreachable!("main has run them"),
+        }
+    }
+
+    /// Returns whether the answer, and so a fault too, is to be JSON.
+    fn json(&self) -> bool {
+        match self {
+            Self::Open(open) => open.json,
+            Self::Run(run) => run.json,
+            Self::Status(status) => status.json,
+            Self::Interrupt(interrupt) => interrupt.json,
+            Self::Restart(restart) => restart.json,
+            Self::Shutdown(shutdown) => shutdown.json,
+            Self::Serve(serve) => serve.json,
+            Self::Unserve(unserve) => unserve.json,
+            Self::Log(_) | Self::Demo(_) | Self::Completions { .. } => false,
+        }
+    }
+}
+
+fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fault> {
+    let here = std::env::current_dir().map_err(|error| {
+        Fault::failed("tell the working directory", &error).hint("cd to a folder that exists")
+    })?;
+    let by = asker::who(name, &ProcessVariables, std::io::stdout().is_terminal());
+    Ok(Context { notebook, by, here })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Fault::failed("start", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_hold_together() {
+        Cli::command().debug_assert();
+    }
+}

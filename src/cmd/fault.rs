@@ -1,0 +1,209 @@
+//! What went wrong, as a person and a program read it.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::print;
+use crate::ops::interrupt::InterruptError;
+use crate::ops::open::OpenError;
+use crate::ops::run::RunError;
+use crate::ops::serve::ServeError;
+use crate::ops::target::TargetError;
+use crate::project::StateError;
+
+/// A command that did not do what it should.
+#[derive(Debug)]
+pub(super) struct Fault {
+    kind: Kind,
+    message: String,
+    /// What the kernel or another program wrote about it.
+    lines: Vec<String>,
+    hints: Vec<String>,
+}
+
+/// Whose fault it was; it picks the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Failed,
+    Usage,
+    StillRunning,
+    Refused,
+    NoKernel,
+}
+
+impl Kind {
+    fn code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::StillRunning => 4,
+            Self::Refused => 5,
+            Self::NoKernel => 6,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::StillRunning => "still-running",
+            Self::Refused => "refused",
+            Self::NoKernel => "no-kernel",
+        }
+    }
+}
+
+impl Fault {
+    /// Makes a fault from a message.
+    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            lines: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Makes a fault from what could not be done and why.
+    pub(super) fn failed(what: &str, error: &dyn Error) -> Self {
+        Self::new(Kind::Failed, format!("cannot {what}: {}", causes(error)))
+    }
+
+    /// Adds what mends it.
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds what was written about it.
+    pub(super) fn lines(mut self, lines: &[String]) -> Self {
+        self.lines = lines.to_vec();
+        self
+    }
+
+    /// Makes a fault of a command that means no notebook; `command` is what was typed.
+    pub(super) fn of_target(error: &TargetError, command: &str) -> Self {
+        let kind = match error {
+            TargetError::NotOpen { .. } | TargetError::NoneOpen { .. } => Kind::NoKernel,
+            TargetError::Several { .. } => Kind::Usage,
+            TargetError::State(_) | TargetError::Project(_) => Kind::Failed,
+        };
+        let mut fault = Self::new(kind, causes(error));
+        let hint = error.hint(command).unwrap_or_default();
+        fault.hints.extend(
+            hint.lines()
+                .map(|line| line.trim_start_matches("run: ").to_owned()),
+        );
+        fault
+    }
+
+    /// Tells it, and returns the exit code.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            let value = json!({
+                "error": { "kind": self.kind.name(), "message": self.message, "lines": self.lines, "hints": self.hints }
+            });
+            let _ = print::json(&value);
+        } else {
+            eprintln!("nb: {}", self.message);
+            self.lines.iter().for_each(|line| eprintln!("  | {line}"));
+            self.hints.iter().for_each(|hint| eprintln!("hint: {hint}"));
+        }
+        ExitCode::from(self.kind.code())
+    }
+}
+
+/// Returns an error's message with those of its causes that it does not say itself.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let said = source.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = source.source();
+    }
+    text
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Self {
+        let fault = |kind| Self::new(kind, causes(&error));
+        match &error {
+            OpenError::Choose(choose) => match choose.hint() {
+                Some(hint) => fault(Kind::Failed).hint(hint),
+                None => fault(Kind::Failed),
+            },
+            OpenError::Died { log, lines, .. } => fault(Kind::NoKernel)
+                .lines(lines)
+                .hint(format!("its whole log: {}", log.display())),
+            OpenError::Slow { .. } => {
+                fault(Kind::StillRunning).hint("nb status tells when it is ready; nb log --kernel")
+            }
+            OpenError::Unreachable { .. } => fault(Kind::NoKernel)
+                .hint("if this shell is sandboxed, allow nb outside the sandbox"),
+            OpenError::Sandboxed { .. } => {
+                fault(Kind::Refused).hint("allow nb outside the sandbox")
+            }
+            OpenError::Elsewhere { .. } => fault(Kind::Refused)
+                .hint("use it there; or start one here beside it: nb open --force NOTEBOOK"),
+            OpenError::NotOwned { .. } => {
+                fault(Kind::Refused).hint("end it in the program that started it")
+            }
+            OpenError::NoKernel { notebook } => {
+                fault(Kind::NoKernel).hint(format!("nb open {}", notebook.display()))
+            }
+            OpenError::Busy { .. } => fault(Kind::Refused).hint("nb status tells what it does"),
+            OpenError::Notebook { .. }
+            | OpenError::NotANotebook { .. }
+            | OpenError::Lock { .. }
+            | OpenError::Project(_)
+            | OpenError::State(_)
+            | OpenError::Connection(_)
+            | OpenError::Detach(_)
+            | OpenError::Internal(_) => fault(Kind::Failed),
+        }
+    }
+}
+
+impl From<InterruptError> for Fault {
+    fn from(error: InterruptError) -> Self {
+        match error {
+            InterruptError::Open(open) => open.into(),
+            InterruptError::Signal(_) | InterruptError::Client(_) => {
+                Self::new(Kind::NoKernel, causes(&error))
+                    .hint("nb status tells whether it lives; nb restart replaces it")
+            }
+        }
+    }
+}
+
+impl From<StateError> for Fault {
+    fn from(error: StateError) -> Self {
+        Self::new(Kind::Failed, causes(&error))
+    }
+}
+
+impl From<ServeError> for Fault {
+    fn from(error: ServeError) -> Self {
+        let kind = if matches!(error, ServeError::NotOurs { .. }) {
+            Kind::Refused
+        } else {
+            Kind::Failed
+        };
+        Self::new(kind, causes(&error))
+    }
+}
+
+impl From<RunError> for Fault {
+    fn from(error: RunError) -> Self {
+        let fault = Self::new(Kind::NoKernel, causes(&error));
+        if error.is_sandboxed() {
+            return fault.hint("this shell is sandboxed, whether the kernel lives is unknown; allow nb outside the sandbox");
+        }
+        fault.hint("nb status tells its state; nb open starts it")
+    }
+}

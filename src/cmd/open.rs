@@ -1,0 +1,217 @@
+//! `nb open`: a notebook with a live kernel.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::fault::{Fault, Kind};
+use super::{Context, print};
+use crate::kernel::paths::ProcessVariables;
+use crate::ops::open::{How, OpenOptions, Opened, create_notebook, ensure_kernel};
+use crate::ops::serve::{self, Health, Level};
+use crate::ops::target;
+use crate::project::{self, Project};
+
+/// Open a notebook: create it if needed, and keep a kernel alive for it
+///
+/// The kernel is nobody's child: it survives this command, the shell, the agent and the editor,
+/// until `nb shutdown`. Where it runs already, this attaches. The kernelspec "nb shared kernel"
+/// is installed for VS Code and JupyterLab when it is missing or out of date.
+#[derive(Args, Debug)]
+pub(super) struct Open {
+    /// The notebook; without it, the one that was opened here before
+    notebook: Option<PathBuf>,
+    /// Start this kernelspec
+    #[arg(long, value_name = "NAME", conflicts_with = "python")]
+    kernel: Option<String>,
+    /// Start this Python; it needs ipykernel
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// How the kernel is reached: Unix sockets (ipc) where not said
+    #[arg(long, value_enum)]
+    transport: Option<Transport>,
+    /// Do not install the kernelspec for front ends
+    #[arg(long)]
+    no_serve: bool,
+    /// Create the notebook and its project, and start nothing
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport"])]
+    no_kernel: bool,
+    /// Start a kernel here although one is recorded on another host or in a container
+    #[arg(long)]
+    force: bool,
+    /// Wait at most this long for the kernel; it goes on starting
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 45.0,
+        env = "NB_TIMEOUT"
+    )]
+    timeout: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Transport {
+    Ipc,
+    Tcp,
+}
+
+impl Open {
+    /// Runs the command.
+    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let notebook = self.meant(context).await?;
+        if notebook.extension().is_none_or(|ending| ending != "ipynb") {
+            let text = format!(
+                "{} is no notebook: its name does not end in .ipynb",
+                notebook.display()
+            );
+            return Err(Fault::new(Kind::Usage, text));
+        }
+        let patience = match self.timeout {
+            0.0 => Duration::from_secs(u64::from(u32::MAX)),
+            seconds => Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Fault::new(Kind::Usage, format!("{seconds} is no number of seconds"))
+            })?,
+        };
+        let options = OpenOptions {
+            kernel: self.kernel.clone(),
+            python: self.python.clone(),
+            transport: self.transport.map(|transport| match transport {
+                Transport::Ipc => project::Transport::Ipc,
+                Transport::Tcp => project::Transport::Tcp,
+            }),
+            patience,
+            by: context.by.clone(),
+            force: self.force,
+        };
+        let created = create_notebook(&notebook, &options)?;
+        let project = Project::for_notebook(&notebook)
+            .map_err(|error| Fault::failed("open the project", &error))?;
+        if self.no_kernel {
+            self.tell_project(&project, &project.key(&notebook), created);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let opened = ensure_kernel(&project, &notebook, &options).await?;
+        let served = if self.no_serve { None } else { Some(install()) };
+        self.tell(&opened, created, served);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn meant(&self, context: &Context) -> Result<PathBuf, Fault> {
+        let named = self.notebook.clone().or_else(|| context.notebook.clone());
+        match target::named(named.as_deref(), &ProcessVariables) {
+            Some(notebook) => Ok(notebook),
+            None => Ok(context.target(None, "nb open").await?.session.notebook),
+        }
+    }
+
+    fn tell_project(&self, project: &Project, key: &str, created: bool) {
+        let _ = if self.json {
+            print::json(
+                &json!({ "notebook": key, "project": project.root(), "created": created, "status": "none" }),
+            )
+        } else {
+            let what = if created { "created" } else { "there" };
+            print::line(&format!(
+                "{key}: {what}, in the project {}; no kernel was started",
+                project.root().display()
+            ))
+        };
+    }
+
+    fn tell(&self, opened: &Opened, created: bool, served: Option<Result<Installed, Fault>>) {
+        let session = &opened.session;
+        let how = match opened.how {
+            How::Started => "started",
+            How::Attached => "attached",
+            How::Finished => "started by another call",
+        };
+        let (served, fault) = match served {
+            Some(Ok(served)) => (Some(served), None),
+            Some(Err(fault)) => (None, Some(fault)),
+            None => (None, None),
+        };
+        let name = session
+            .kernelspec
+            .as_ref()
+            .map_or("?", |spec| spec.display_name.as_str());
+        if self.json {
+            let _ = print::json(&json!({
+                "notebook": opened.key,
+                "project": opened.project.root(),
+                "created": created,
+                "how": how,
+                "status": session.status.as_str(),
+                "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
+                "kernel_pid": session.pid,
+                "kernel_generation": session.generation,
+                "connection_file": session.connection_file,
+                "spec": served.map(|served| served.word),
+                "notes": opened.notes,
+                "took_ms": u64::try_from(opened.took.as_millis()).unwrap_or(u64::MAX),
+            }));
+        } else {
+            let created = if created { "created; " } else { "" };
+            let pid = session
+                .pid
+                .map(|pid| format!(", pid {pid}"))
+                .unwrap_or_default();
+            let _ = print::line(&format!(
+                "{}: {created}kernel {how} ({name}{pid}) in {}",
+                opened.key,
+                print::took(opened.took)
+            ));
+            opened
+                .notes
+                .iter()
+                .for_each(|note| eprintln!("note: {note}"));
+            if let Some(served) = served {
+                served.tell();
+            }
+        }
+        if let Some(fault) = fault {
+            // The kernel runs; only front ends do not find it yet.
+            fault.report(false);
+        }
+    }
+}
+
+/// What became of the kernelspec.
+struct Installed {
+    word: &'static str,
+}
+
+impl Installed {
+    /// Tells the clicks, where the spec is new to the user.
+    fn tell(&self) {
+        match self.word {
+            "installed" => eprintln!("The kernelspec \"nb shared kernel\" is installed.\n{CLICKS}"),
+            "mended" => {
+                eprintln!("The kernelspec \"nb shared kernel\" was out of date and is mended.");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How a front end joins. No setting picks a kernel in VS Code; JupyterLab lists it by itself.
+pub(super) const CLICKS: &str = "\
+VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > nb shared kernel
+JupyterLab: open the notebook, then Kernel > Change Kernel... > nb shared kernel";
+
+/// Installs the user's spec where it is missing, and mends a stale one.
+fn install() -> Result<Installed, Fault> {
+    let health = serve::health(&Level::User, &ProcessVariables)?;
+    let word = match health {
+        Health::Good => return Ok(Installed { word: "good" }),
+        Health::Missing => "installed",
+        Health::Stale(_) => "mended",
+    };
+    serve::serve(&Level::User, &ProcessVariables)?;
+    Ok(Installed { word })
+}

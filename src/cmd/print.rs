@@ -1,0 +1,73 @@
+//! Writing to stdout. A closed pipe is a quiet end.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+/// Prints one JSON object, as one line.
+pub(super) fn json(value: &Value) -> io::Result<()> {
+    line(&value.to_string())
+}
+
+/// Prints one line.
+pub(super) fn line(text: &str) -> io::Result<()> {
+    let done = writeln!(anstream::stdout().lock(), "{text}");
+    if done
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    {
+        // Nobody reads any more.
+        std::process::exit(0);
+    }
+    done
+}
+
+/// Shows a moment: today as a time, else with its date.
+pub(super) fn moment(at: Timestamp) -> String {
+    let (at, now) = (
+        at.to_zoned(TimeZone::system()),
+        Timestamp::now().to_zoned(TimeZone::system()),
+    );
+    let format = if at.date() == now.date() {
+        "%H:%M:%S"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(format).to_string()
+}
+
+/// Shows a duration: `0.4 s`, `3 min 12 s`.
+pub(super) fn took(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Shows a number of bytes.
+pub(super) fn bytes(count: u64) -> String {
+    match count {
+        0..1_000_000 => format!("{} kB", count / 1000),
+        1_000_000..1_000_000_000 => format!("{} MB", count / 1_000_000),
+        _ => format!("{:.1} GB", count as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_are_short() {
+        assert_eq!(took(Duration::from_millis(412)), "0.4 s");
+        assert_eq!(took(Duration::from_secs(192)), "3 min 12 s");
+        assert_eq!(took(Duration::from_secs(7322)), "2 h 2 min");
+        assert_eq!(bytes(61_800_000_000), "61.8 GB");
+        assert_eq!(bytes(84_123_000), "84 MB");
+    }
+}

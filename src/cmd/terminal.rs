@@ -1,0 +1,110 @@
+//! The user at the terminal: Ctrl-C, and questions that running code asks.
+
+use std::cell::Cell;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::mpsc as blocking;
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Mutex, mpsc};
+
+/// Says whether somebody is there to answer.
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Ctrl-C, as something to wait for. From its making on it no longer ends the program.
+pub(super) struct CtrlC(Mutex<Signal>);
+
+impl CtrlC {
+    /// Must be called inside a runtime.
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self(Mutex::new(signal(SignalKind::interrupt())?)))
+    }
+
+    /// Waits for the next one; one that came meanwhile counts.
+    pub(super) async fn pressed(&self) {
+        if self.0.lock().await.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Lines that the user types, one for each question.
+///
+/// Reading cannot be cancelled, so it is done on a thread; a line whose question is no longer
+/// open answers the next one. Nothing is read ahead: what is typed later is the shell's.
+pub(super) struct Lines {
+    wanted: blocking::Sender<()>,
+    typed: Mutex<mpsc::UnboundedReceiver<Option<String>>>,
+    /// The thread is reading for a question that is no longer open.
+    reading: Cell<bool>,
+}
+
+impl Lines {
+    pub(super) fn new() -> Self {
+        let (wanted, is_wanted) = blocking::channel();
+        let (typing, typed) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            while is_wanted.recv().is_ok() {
+                if typing.send(line()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            wanted,
+            typed: Mutex::new(typed),
+            reading: Cell::new(false),
+        }
+    }
+
+    /// Asks, and waits for the answer; none is the end of the input. May be dropped halfway.
+    pub(super) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
+        let mut stderr = io::stderr();
+        let _ = write!(stderr, "{prompt}");
+        let _ = stderr.flush();
+        let _hidden = is_secret.then(Hidden::new);
+        if !self.reading.replace(true) {
+            let _ = self.wanted.send(());
+        }
+        let line = self.typed.lock().await.recv().await;
+        self.reading.set(false);
+        if is_secret {
+            let _ = writeln!(stderr);
+        }
+        line.flatten()
+    }
+}
+
+/// Reads one line from stdin.
+fn line() -> Option<String> {
+    let mut line = String::new();
+    match io::stdin().lock().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line.trim_end_matches(['\n', '\r']).to_owned()),
+    }
+}
+
+/// Keeps what is typed from being shown, while it lives.
+struct Hidden(Option<Termios>);
+
+impl Hidden {
+    fn new() -> Self {
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(before) = &before {
+            let mut hidden = before.clone();
+            hidden.local_modes.remove(LocalModes::ECHO);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &hidden);
+        }
+        Self(before)
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}

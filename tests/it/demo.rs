@@ -1,0 +1,163 @@
+//! `nb demo`: it shows what it promises, and leaves nothing behind however it ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::python;
+
+/// A demo in a temporary folder of its own.
+fn demo(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nb"));
+    command
+        .arg("demo")
+        .arg("--python")
+        .arg(python::interpreter())
+        .args(arguments)
+        .env("TMPDIR", folder)
+        .env("HOME", folder.join("home"))
+        .env_remove("JUPYTER_DATA_DIR")
+        .stdin(Stdio::null());
+    command
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("nb")
+        .tempdir_in("/tmp")
+        .expect("make a folder");
+    std::fs::create_dir(folder.path().join("home")).expect("make a home");
+    folder
+}
+
+/// Processes whose command line or working directory lies in `folder`.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let wanted = folder.to_string_lossy();
+    std::fs::read_dir("/proc")
+        .expect("there is /proc")
+        .flatten()
+        .filter_map(|entry| {
+            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            let cwd = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+            (command.contains(&*wanted) || cwd.starts_with(folder)).then_some(command)
+        })
+        .collect()
+}
+
+fn assert_nothing_is_left(folder: &Path) {
+    assert_eq!(processes_in(folder), [""; 0]);
+    let left: Vec<_> = std::fs::read_dir(folder)
+        .expect("it is there")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert_eq!(left, ["home"]);
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_demo_shows_it_and_leaves_nothing() {
+    let folder = folder();
+    let output = demo(folder.path(), &[]).output().expect("start nb");
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    for seen in [
+        "$ nb open demo.ipynb",
+        "$ nb serve",
+        "launches the kernelspec",
+        "[1, 2, 3]",
+        "42",
+        "lines after",
+        "answered \"Ada\"",
+        "hello Ada",
+        "KeyboardInterrupt",
+        "nothing is left running",
+    ] {
+        assert!(text.contains(seen), "no {seen:?} in:\n{text}");
+    }
+    assert_nothing_is_left(folder.path());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    let folder = folder();
+    // At different moments: while the kernel starts, and while the front end is joined.
+    for moment in ["makes a project", "launches the kernelspec"] {
+        let mut running = demo(folder.path(), &[])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start nb");
+        let stdout = running.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(moment)), "no {moment:?}");
+        let interrupted = Command::new("kill")
+            .args(["-INT", &running.id().to_string()])
+            .status()
+            .expect("send SIGINT");
+        assert!(interrupted.success());
+        for _ in lines {}
+        let mut said = String::new();
+        running
+            .stderr
+            .take()
+            .expect("it is piped")
+            .read_to_string(&mut said)
+            .expect("UTF-8");
+        let status = running.wait().expect("it ends");
+        assert_eq!(status.code(), Some(130), "{said}");
+        assert_nothing_is_left(folder.path());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_kept_demo_can_be_joined_and_ended() {
+    let folder = folder();
+    let kept = folder.path().join("kept");
+    let keep = kept.to_string_lossy().into_owned();
+    let output = demo(folder.path(), &["--keep", &keep]).output().expect("start nb");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for wanted in ["VS Code", "JupyterLab", "nb shared kernel"] {
+        assert!(said.contains(wanted), "no {wanted:?} in:\n{said}");
+    }
+    let nb = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_nb"))
+            .args(arguments)
+            .current_dir(&kept)
+            .env("HOME", folder.path().join("home"))
+            .output()
+            .expect("start nb");
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(nb(&["run", "print(name)"]), "Ada\n");
+    let again = demo(folder.path(), &["--keep", &keep]).output().expect("start nb");
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again));
+    assert_eq!(nb(&["run", "print(name)"]), "Ada\n", "the second demo touched it");
+    nb(&["shutdown"]);
+    assert_eq!(processes_in(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_python_without_ipykernel_is_refused_with_the_remedy() {
+    let output = Command::new(env!("CARGO_BIN_EXE_nb"))
+        .args(["demo", "--python", "/bin/true"])
+        .output()
+        .expect("start nb");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not a usable Python") && said.contains("--python PATH"), "{said}");
+}
