@@ -19,6 +19,7 @@ use super::stop::{Asked, Orphan, Signals};
 use super::target::{Found, LiveKernel, Target, read_connection};
 use super::{journal, log};
 use crate::kernel::process::Signal;
+use crate::ops::open::{OpenOptions, ensure_kernel};
 use crate::route::{Action, Bridge, ClientId, Ending, Kernel, Note, Now, Settings};
 use crate::socket::{Dialer, Message, PeerId};
 use crate::wire::{Channel, ConnectionInfo};
@@ -87,7 +88,17 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
         "launched, version {}",
         env!("CARGO_PKG_VERSION")
     );
-    let found = start_if_none(&target, found).await?;
+    let stopped = async {
+        shell.stop.notified().await;
+        // Kept for `run`, which ends at once.
+        shell.stop.notify_one();
+    };
+    let found = tokio::select! {
+        found = start_if_none(&target, found, format!("human ({kind})")) => {
+            found.inspect_err(|error| tracing::error!("{error:#}"))?
+        }
+        () = stopped => Found::Awaited,
+    };
     shell.watch(target.project.dir());
     shell.attend(target, kind, found);
     shell.run().await;
@@ -105,11 +116,31 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
 const ORPHANED: &str = "its front end is gone";
 
 /// Makes sure that there is a kernel, so that choosing "nb shared kernel" always works.
-async fn start_if_none(_target: &Target, found: Found) -> anyhow::Result<Found> {
+///
+/// It is started as `nb open` starts it: nobody's descendant, so that it survives the front end.
+async fn start_if_none(target: &Target, found: Found, by: String) -> anyhow::Result<Found> {
     let Found::None(ending) = found else {
         return Ok(found);
     };
-    bail!("{}", ending.text.replace(". Start", ".\nStart"));
+    tracing::info!("{}", ending.text);
+    let refused = std::env::var("NB_AUTOSTART").is_ok_and(|value| value == "0");
+    if refused || !target.may_start() {
+        bail!("{}", ending.text.replace(". Start", ".\nStart"));
+    }
+    let options = OpenOptions {
+        by,
+        ..OpenOptions::default()
+    };
+    let notebook = target.project.notebook(&target.key);
+    let opened = ensure_kernel(&target.project, &notebook, &options).await;
+    opened.with_context(|| {
+        format!(
+            "cannot start a kernel for {}\nTry: {}",
+            target.key,
+            target.mend()
+        )
+    })?;
+    target.look()
 }
 
 impl Shell {
@@ -255,7 +286,7 @@ impl Shell {
             target.key.clone(),
             front_end.to_owned(),
         );
-        presence.tell(0);
+        presence.tell(self.bridge.borrow().joined().count());
         let _ = self.journal.set(journal);
         let _ = self.presence.set(presence);
         let _ = self.target.set(target);

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use super::args::Launch;
 use crate::kernel::process::Process;
-use crate::project::{Ended, InterruptMode, Project, Session, Status};
+use crate::project::{Ended, InterruptMode, Project, Relation, Session, Status};
 use crate::route::{Ending, Interrupt};
 use crate::wire::ConnectionInfo;
 
@@ -130,6 +130,13 @@ impl Target {
             Status::Died => return Ok(Found::None(self.died(session.ended.as_ref()))),
             Status::Live | Status::Other(_) => {}
         }
+        if session.place.relation() == Relation::Elsewhere {
+            let what = format!(
+                "runs on {}, which cannot be reached from here",
+                session.place.host
+            );
+            return Ok(Found::None(self.ending("KernelElsewhere", &what)));
+        }
         if !may_live(&session) {
             return Ok(Found::None(self.died(session.ended.as_ref())));
         }
@@ -147,6 +154,16 @@ impl Target {
             generation: session.generation,
             interrupt,
         })))
+    }
+
+    /// Returns whether a kernel may be started here for it: its notebook is known, and no other
+    /// place says that it has the kernel.
+    pub(super) fn may_start(&self) -> bool {
+        self.project.state().is_ok_and(|state| {
+            state.sessions.get(&self.key).is_some_and(|session| {
+                session.owned && session.place.relation() != Relation::Elsewhere
+            })
+        })
     }
 
     /// Returns the command that brings the kernel back.
