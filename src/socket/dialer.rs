@@ -171,8 +171,8 @@ impl Dialer {
 
     /// Writes what is queued, if it is connected, and closes; at the deadline at the latest.
     ///
-    /// Returns what was not wholly written. From the call on no handler is called. Dropped
-    /// halfway, the rest is closed at once.
+    /// Returns what was not wholly written. From the call on no handler is called. When this is
+    /// dropped halfway, writing goes on until the dialer is dropped.
     pub async fn close(&self, deadline: Instant) -> Vec<Message> {
         self.shared.silent.set(true);
         let task = self.task.take();

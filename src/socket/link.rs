@@ -40,6 +40,9 @@ const TURN_BYTES: usize = 64 * 1024;
 /// How long a closed connection without anything to flush waits for the peer to close too.
 const IDLE_GRACE: Duration = Duration::from_millis(50);
 
+/// How long a connection that cannot be written any more is read at most.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How many times longer than allowed a message may be that a dialer reads and throws away.
 const DRAINED_FACTOR: u64 = 64;
 
@@ -237,6 +240,8 @@ impl Link {
         })
         .await;
         if let Err(error) = flushed {
+            // What the peer said before it broke off is still to be read, and ends by itself.
+            tokio::time::sleep(LAST_WORDS).await;
             return Left::Broken(error);
         }
         // The end of our side. Closing both while the peer still sends would make the system

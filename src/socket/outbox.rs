@@ -15,7 +15,10 @@ use crate::zmtp::{Batch, Message, message_len};
 const SLICES_MAX: usize = 1024;
 
 /// A batch takes no further message once it has this many bytes.
-const BATCH_BYTES: usize = 256 * 1024;
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// An empty queue keeps room for this many.
+const QUEUE_KEPT: usize = 1024;
 
 /// What a message and a frame take besides their own bytes, roughly.
 const MESSAGE_OVERHEAD: usize = 128;
@@ -177,7 +180,7 @@ impl Outbox {
         }
         if self.queue.is_empty() {
             // One burst must not keep its memory for good.
-            self.queue.shrink_to(256);
+            self.queue.shrink_to(QUEUE_KEPT);
         }
     }
 }

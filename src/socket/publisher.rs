@@ -100,7 +100,7 @@ impl Publisher {
     /// Stops accepting, writes what is queued and closes; at the deadline at the latest.
     ///
     /// Returns for how many subscribers something was left unwritten. From the call on no handler
-    /// is called. Dropped halfway, the rest is closed at once.
+    /// is called. When this is dropped halfway, writing goes on until the publisher is dropped.
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }

@@ -117,7 +117,8 @@ impl Router {
     /// Stops accepting, writes what is queued and closes; at the deadline at the latest.
     ///
     /// Returns for how many peers something was left unwritten. From the call on no handler is
-    /// called, and what still comes is not read. Dropped halfway, the rest is closed at once.
+    /// called, and what still comes is thrown away. When this is dropped halfway, writing goes on
+    /// until the router is dropped.
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }

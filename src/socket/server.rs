@@ -113,8 +113,8 @@ impl Server {
         let task = self.task.take();
         if let Some(task) = task {
             let _ = tokio::time::timeout_at(deadline.into(), task).await;
+            self.abort.abort();
         }
-        self.abort.abort();
         let unwritten = seats.iter().filter(|seat| seat.link.has_messages());
         unwritten.count()
     }
@@ -147,6 +147,8 @@ async fn accept(shared: Rc<Shared>) {
         };
         match accepted {
             None => break,
+            // The peer's doing, and over.
+            Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Some(Err(error)) => {
                 shared.refused(&Left::NotAccepted(error));
                 tokio::time::sleep(ACCEPT_REST).await;

@@ -13,6 +13,9 @@ const COPIED_FRAME: usize = 512;
 /// A message of at most this length on the wire is copied as a whole for many peers.
 const COPIED_MESSAGE: usize = 4 * 1024;
 
+/// An empty batch keeps this much of its buffer.
+const COPIED_KEPT: usize = 192 * 1024;
+
 /// Bytes that wait to be written, in order.
 ///
 /// Headers and short frames share one buffer; the content of longer frames stays where it is.
@@ -133,7 +136,7 @@ impl Batch {
         self.len = 0;
         // One burst must not keep its memory for good.
         self.copied.clear();
-        self.copied.shrink_to(64 * 1024);
+        self.copied.shrink_to(COPIED_KEPT);
     }
 }
 

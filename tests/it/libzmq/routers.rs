@@ -199,3 +199,40 @@ fn what_is_queued_is_handed_over_with_the_identity() {
         events.none();
     });
 }
+
+#[test]
+fn what_a_peer_said_before_it_broke_off_is_heard() {
+    run(async {
+        let (router, mut events) = router(Limits::default());
+        let stream = stalled(router.local_endpoint(), "DEALER", "").await;
+        let (peer, _) = events.joined().await;
+        // Bytes that it never reads make its end a reset.
+        router
+            .send(&peer, message(&[b"unread"]))
+            .expect("it is there");
+        let stream = stream.into_std().expect("leave the runtime");
+        stream.set_nonblocking(false).expect("set it blocking");
+        soon("the message", async {
+            let mut bytes = [0; 200];
+            loop {
+                let there = stream.peek(&mut bytes).expect("peek");
+                if bytes[..there].ends_with(b"unread") {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // All of this happens before the router has its turn again.
+        let last_words = b"\x00\x04last".repeat(1000);
+        (&stream).write_all(&last_words).expect("write");
+        drop(stream);
+        router
+            .send(&peer, message(&[b"too late"]))
+            .expect("it is not yet known");
+        for _ in 0..1000 {
+            assert_eq!(events.message().await.1, message(&[b"last"]));
+        }
+        assert_eq!(events.left().await.0, peer);
+    });
+}
