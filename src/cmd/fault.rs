@@ -107,9 +107,13 @@ impl Fault {
             });
             let _ = print::json(&value);
         } else {
-            eprintln!("nb: {}", self.message);
-            self.lines.iter().for_each(|line| eprintln!("  | {line}"));
-            self.hints.iter().for_each(|hint| eprintln!("hint: {hint}"));
+            print::note(&format!("nb: {}", self.message));
+            self.lines
+                .iter()
+                .for_each(|line| print::note(&format!("  | {line}")));
+            self.hints
+                .iter()
+                .for_each(|hint| print::note(&format!("hint: {hint}")));
         }
         ExitCode::from(self.kind.code())
     }

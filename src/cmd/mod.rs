@@ -36,15 +36,18 @@ use fault::Fault;
 #[derive(Debug, Parser)]
 #[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
 struct Cli {
-    /// The notebook that the command means; without it, the only open one
-    #[arg(short = 'n', long, global = true, value_name = "NOTEBOOK")]
+    /// The notebook that the command means; without it, the only open one [env: NB_NOTEBOOK]
+    // An id of its own: a command's positional NOTEBOOK would hide a global one of the same id.
+    #[arg(short = 'n', long = "notebook", id = "global notebook", global = true, value_name = "NOTEBOOK", help_heading = GLOBAL)]
     notebook: Option<PathBuf>,
     /// Act under this name [env: NB_AS]
-    #[arg(long = "as", global = true, value_name = "NAME")]
+    #[arg(long = "as", id = "global name", global = true, value_name = "NAME", help_heading = GLOBAL)]
     name: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
+
+const GLOBAL: &str = "Options of every command";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
@@ -107,7 +110,10 @@ pub fn main() -> ExitCode {
         // They make their own runtime, or need none.
         Command::Demo(demo) => return demo.main(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "nb", &mut std::io::stdout());
+            // Through a buffer: the generator panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "nb", &mut script);
+            let _ = print::raw(&script);
             return ExitCode::SUCCESS;
         }
         command => runtime().and_then(|runtime| runtime.block_on(command.run(&context))),
@@ -169,5 +175,26 @@ mod tests {
     #[test]
     fn the_arguments_hold_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_the_global_options() {
+        for (command, more) in [
+            ("open", ""),
+            ("status", ""),
+            ("run", "1"),
+            ("log", ""),
+            ("shutdown", ""),
+        ] {
+            let words = ["nb", command, "-n", "a.ipynb", "--as", "ada", more];
+            let cli = Cli::try_parse_from(words.into_iter().filter(|word| !word.is_empty()))
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                cli.notebook.as_deref(),
+                Some("a.ipynb".as_ref()),
+                "{command}"
+            );
+            assert_eq!(cli.name.as_deref(), Some("ada"), "{command}");
+        }
     }
 }

@@ -169,7 +169,7 @@ impl Open {
             opened
                 .notes
                 .iter()
-                .for_each(|note| eprintln!("note: {note}"));
+                .for_each(|note| print::note(&format!("note: {note}")));
             if let Some(served) = served {
                 served.tell();
             }
@@ -190,9 +190,11 @@ impl Installed {
     /// Tells the clicks, where the spec is new to the user.
     fn tell(&self) {
         match self.word {
-            "installed" => eprintln!("The kernelspec \"nb shared kernel\" is installed.\n{CLICKS}"),
+            "installed" => print::note(&format!(
+                "The kernelspec \"nb shared kernel\" is installed.\n{CLICKS}"
+            )),
             "mended" => {
-                eprintln!("The kernelspec \"nb shared kernel\" was out of date and is mended.");
+                print::note("The kernelspec \"nb shared kernel\" was out of date and is mended.");
             }
             _ => {}
         }

@@ -14,7 +14,18 @@ pub(super) fn json(value: &Value) -> io::Result<()> {
 
 /// Prints one line.
 pub(super) fn line(text: &str) -> io::Result<()> {
-    let done = writeln!(anstream::stdout().lock(), "{text}");
+    raw(format!("{text}\n").as_bytes())
+}
+
+/// Tells something that is no data, on stderr. Where nobody can read it, it is not said.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Prints bytes as they are.
+pub(super) fn raw(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    let done = stdout.write_all(bytes).and_then(|()| stdout.flush());
     if done
         .as_ref()
         .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

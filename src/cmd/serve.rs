@@ -72,7 +72,7 @@ impl Serve {
                 "nb shared kernel: {what} in {}",
                 served.folder.display()
             ));
-            eprintln!("{CLICKS}");
+            print::note(CLICKS);
         }
         Ok(ExitCode::SUCCESS)
     }
