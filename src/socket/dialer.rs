@@ -215,16 +215,14 @@ async fn dial(shared: Rc<Shared>) {
                 shared.link.renew();
                 shared.is_up.set(true);
                 shared.handler.up();
-                let handler = &shared.handler;
-                let left = shared
-                    .link
-                    .run(connection, reader, writer, |event| match event {
-                        Event::Message(message) => handler.message(message),
-                        Event::Drained { begun, bytes } => handler.oversized(begun, bytes),
-                        // Nobody subscribes to a dialer.
-                        Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => {}
+                let left = {
+                    let shared = Rc::clone(&shared);
+                    link::guarded(async move {
+                        let deliver = |event| shared.deliver(event);
+                        shared.link.run(connection, reader, writer, deliver).await
                     })
-                    .await;
+                    .await
+                };
                 shared.is_up.set(false);
                 if shared.silent.get() {
                     return;
@@ -245,6 +243,15 @@ async fn dial(shared: Rc<Shared>) {
 }
 
 impl Shared {
+    fn deliver(&self, event: Event) {
+        match event {
+            Event::Message(message) => self.handler.message(message),
+            Event::Drained { begun, bytes } => self.handler.oversized(begun, bytes),
+            // Nobody subscribes to a dialer.
+            Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => {}
+        }
+    }
+
     /// Connects, goes through the handshake and subscribes.
     async fn reach(&self) -> io::Result<(Connection, Reader, Writer)> {
         let time = self.limits.handshake;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 
 use super::left::Left;
 use super::outbox::{Item, Outbox};
@@ -31,6 +31,17 @@ pub(super) struct Link {
     cut: RefCell<Option<Left>>,
     /// It ends as soon as its outbox is empty; what still comes is not delivered.
     finishing: Cell<bool>,
+    /// Its connection has ended.
+    over: Cell<bool>,
+}
+
+/// Notes the end of a connection, also when a handler panics.
+struct Ends<'a>(&'a Cell<bool>);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
 }
 
 /// Others get their turn after this many messages or bytes.
@@ -55,6 +66,7 @@ impl Link {
             paused: Cell::new(false),
             cut: RefCell::new(None),
             finishing: Cell::new(false),
+            over: Cell::new(false),
         }
     }
 
@@ -121,13 +133,14 @@ impl Link {
 
     /// Returns whether the connection still takes messages.
     pub(super) fn is_open(&self) -> bool {
-        !self.finishing.get() && self.cut.borrow().is_none()
+        !self.finishing.get() && !self.over.get() && self.cut.borrow().is_none()
     }
 
     /// Makes it ready for another connection, after [`Link::take_unsent`].
     pub(super) fn renew(&self) {
         self.cut.replace(None);
         self.paused.set(false);
+        self.over.set(false);
     }
 
     /// Reads and writes until the connection ends; returns why. Both halves are closed then.
@@ -138,6 +151,7 @@ impl Link {
         mut writer: Writer,
         deliver: impl Fn(Event),
     ) -> Left {
+        let _ends = Ends(&self.over);
         tokio::select! {
             biased;
             left = poll_fn(|cx| self.poll_cut(cx)) => left,
@@ -255,6 +269,18 @@ impl Link {
             tokio::time::sleep(IDLE_GRACE).await;
             Left::ShutDown
         }
+    }
+}
+
+/// Runs a connection in a task of its own, so that a handler's panic ends it and nothing else.
+///
+/// Dropped halfway, the connection is closed.
+pub(super) async fn guarded(connection: impl Future<Output = Left> + 'static) -> Left {
+    let mut task = JoinSet::new();
+    task.spawn_local(connection);
+    match task.join_next().await {
+        Some(Ok(left)) => left,
+        _ => Left::Disconnected("a handler panicked".into()),
     }
 }
 

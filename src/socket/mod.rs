@@ -5,6 +5,8 @@
 //! connection; they must not block, and may call any method of any socket, also of the one that
 //! calls them. Several messages of one read are delivered in a row; then others get their turn.
 //!
+//! A handler that panics with a message loses that connection and is told so; the socket lives on.
+//!
 //! Every queue has a bound, and this is what happens when it is full:
 //!
 //! | queue | bound | when it is full |

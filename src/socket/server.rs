@@ -195,12 +195,14 @@ async fn serve(counted: Counted, mut reader: Reader, mut writer: Writer) {
     };
     let taken = shared.join(&peer);
     let Taken { id, seat, .. } = &taken;
-    let left = seat
-        .link
-        .run(connection, reader, writer, |event| {
-            shared.deliver(id, seat, event);
+    let left = {
+        let (shared, id, seat) = (Rc::clone(shared), id.clone(), Rc::clone(seat));
+        link::guarded(async move {
+            let deliver = |event| shared.deliver(&id, &seat, event);
+            seat.link.run(connection, reader, writer, deliver).await
         })
-        .await;
+        .await
+    };
     if taken.release() && !shared.silent.get() {
         shared.handler.left(id, &left);
     }

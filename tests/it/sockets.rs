@@ -103,6 +103,23 @@ fn a_handler_may_call_the_socket_that_calls_it() {
 }
 
 #[test]
+fn a_handler_that_panics_loses_one_connection() {
+    run(async {
+        let obedient = obedient();
+        let (dialer, mut events) = dialer(endpoint(&obedient), DialRole::Dealer, &[]);
+        events.up().await;
+        assert_eq!(events.received().await, message(&[b"welcome"]));
+        dialer.send(message(&[b"boom"])).expect("there is room");
+        events.down().await;
+        events.up().await;
+        assert_eq!(events.received().await, message(&[b"welcome"]));
+        assert_eq!(obedient.left.get(), 1);
+        dialer.send(message(&[b"echo"])).expect("there is room");
+        assert_eq!(events.received().await, message(&[b"echo"]));
+    });
+}
+
+#[test]
 fn nothing_keeps_a_dropped_sockets_handler_alive() {
     run(async {
         let obedient = obedient();
