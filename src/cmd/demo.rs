@@ -9,6 +9,7 @@ use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::fault::{Fault, Kind, causes};
 use super::outputs::plain;
 use crate::ops::demo::{self, DemoError, NOTEBOOK, Options, Step, Who};
 
@@ -35,16 +36,20 @@ impl Demo {
                 ExitCode::SUCCESS
             }
             Ok(None) => ExitCode::SUCCESS,
+            Err(DemoError::Interrupted) => {
+                eprintln!("nb: interrupted; nothing is left running");
+                ExitCode::from(130)
+            }
             Err(error) => {
-                eprintln!("nb demo: {error}");
-                if let Some(hint) = error.hint() {
-                    eprintln!("hint: {hint}");
+                let kind = match error {
+                    DemoError::NotEmpty(_) => Kind::Usage,
+                    _ => Kind::Failed,
+                };
+                let fault = Fault::new(kind, causes(&error));
+                match error.hint() {
+                    Some(hint) => fault.hint(hint).report(false),
+                    None => fault.report(false),
                 }
-                ExitCode::from(match error {
-                    DemoError::Interrupted => 130,
-                    DemoError::NotEmpty(_) => 2,
-                    _ => 1,
-                })
             }
         }
     }

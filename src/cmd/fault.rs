@@ -120,7 +120,7 @@ impl Fault {
 }
 
 /// Returns an error's message with those of its causes that it does not say itself.
-fn causes(error: &dyn Error) -> String {
+pub(super) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {

@@ -279,7 +279,7 @@ impl Stage {
     /// Ends whatever runs here and removes the folder.
     async fn strike(&self) -> Result<(), DemoError> {
         // First as a user would; a kernel that is only just starting is ended so as well.
-        let _ = self.nb(&["shutdown", "--force"]).await;
+        let _ = self.nb(&["shutdown", NOTEBOOK]).await;
         let mut left = None;
         for kernel in self.kernels() {
             if kernel.ended_within(Duration::from_secs(1)).await {

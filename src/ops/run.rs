@@ -4,23 +4,30 @@
 //! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
 //! running in the kernel; what it prints after that is not kept.
 
-use std::io;
-use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
 use super::fold::{self, Folded};
+use super::life::{Life, life};
+use super::status::note_death;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
+use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
 use crate::project::journal::Entry;
-use crate::project::{InterruptMode, Project, Session};
-use crate::wire::{Channel, ConnectionFileError, ConnectionInfo};
+use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
+use crate::wire::Channel;
 
 /// How often code is sent that another client's failing cell threw out of the queue.
 const SENDS: u32 = 3;
+
+/// How long a start or restart that others began is awaited.
+const SETTLES: Duration = Duration::from_secs(60);
+
+/// Between two looks whether it is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What to run, and for whom.
 #[derive(Clone, Debug)]
@@ -92,25 +99,21 @@ pub enum Status {
 /// Why nothing was run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no connection file to reach the kernel by.
-    #[error("cannot read the connection file {path}")]
-    NoConnectionFile {
-        /// The file that the session names.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The connection file says nothing usable.
-    #[error("cannot use the connection file {path}")]
-    BadConnectionFile {
-        /// The file that the session names.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ConnectionFileError,
-    },
-    /// The kernel's process has ended.
-    #[error("the kernel (process {0}) has ended")]
-    Ended(u32),
+    /// The connection file is missing or says nothing usable.
+    #[error(transparent)]
+    ConnectionFile(#[from] ConnectionError),
+    /// The project's memory is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The kernel has ended.
+    #[error("the kernel has ended")]
+    Ended,
+    /// The kernel is being started or restarted, and not ready yet.
+    #[error("the kernel is not ready after {0:?}")]
+    NotReady(Duration),
+    /// The record says that the kernel runs on another host or in another container.
+    #[error("the kernel was started on {0} and cannot be used from here")]
+    Elsewhere(String),
     /// The kernel cannot be talked to.
     #[error("cannot talk to the kernel")]
     Client(#[from] ClientError),
@@ -135,18 +138,27 @@ pub async fn run(
     options: &Options,
     audience: &impl Audience,
 ) -> Result<Ran, RunError> {
-    let process = Process::recorded(session);
-    if let Some(process) = process.as_ref().filter(|process| !process.is_alive()) {
-        return Err(RunError::Ended(process.pid));
-    }
-    let info = connection(session)?;
+    let began = Instant::now();
+    let session = &settled(project, key, session, options.wait).await?;
+    let info = connection::read(&session.connection_file)?;
+    let process = match life(session).await {
+        Life::Own(process) => Some(process),
+        Life::Foreign => None,
+        Life::Gone => {
+            if session.status == SessionStatus::Live {
+                note_death(project, key, session.clone())?;
+            }
+            return Err(RunError::Ended);
+        }
+        Life::Elsewhere => return Err(RunError::Elsewhere(session.place.host.clone())),
+    };
     let mut running = Running {
         project,
         key,
         session,
         options,
         process,
-        began: Instant::now(),
+        began,
         folded: Folded::default(),
         notes: Vec::new(),
         execution_count: None,
@@ -173,18 +185,29 @@ pub async fn run(
     Ok(running.into_ran(status))
 }
 
-/// Reads how a session's kernel is reached.
-fn connection(session: &Session) -> Result<ConnectionInfo, RunError> {
-    let path = || session.connection_file.clone();
-    let bytes =
-        std::fs::read(&session.connection_file).map_err(|source| RunError::NoConnectionFile {
-            path: path(),
-            source,
-        })?;
-    ConnectionInfo::parse(&bytes).map_err(|source| RunError::BadConnectionFile {
-        path: path(),
-        source,
-    })
+/// Waits while the kernel is being started or restarted; returns what the record says then.
+async fn settled(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    wait: Option<Duration>,
+) -> Result<Session, RunError> {
+    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
+    let deadline = Instant::now() + patience;
+    let mut session = session.clone();
+    while matches!(
+        session.status,
+        SessionStatus::Starting | SessionStatus::Restarting
+    ) {
+        if Instant::now() > deadline {
+            return Err(RunError::NotReady(patience));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+        if let Some(now) = project.state()?.sessions.get(key) {
+            session = now.clone();
+        }
+    }
+    Ok(session)
 }
 
 /// A question that waits for its answer.
@@ -300,7 +323,8 @@ impl Running<'_> {
             }
             (None, Some(End::Aborted)) => Status::Aborted,
             (None, Some(End::KernelGone(why))) => {
-                self.notes.push(format!("the kernel died: {why}"));
+                let why = why.clone();
+                self.notes.push(self.how_it_went(&why).await);
                 Status::KernelDied
             }
             (None, Some(End::NoReply) | None) => Status::NoReply,
@@ -317,6 +341,39 @@ impl Running<'_> {
             self.note_done(&msg_id, status, sent.elapsed());
         }
         Ok(status)
+    }
+
+    /// Says how the kernel ended: somebody's doing, or its own; the latter is recorded.
+    async fn how_it_went(&self, seen: &str) -> String {
+        if let Some(process) = &self.process {
+            // Its sockets close a little before it is gone.
+            process.ended_within(Duration::from_secs(1)).await;
+        }
+        let now = match &self.process {
+            Some(process) if !process.is_alive() => {
+                note_death(self.project, self.key, self.session.clone()).ok()
+            }
+            _ => None,
+        };
+        let by = |ended: &Option<Ended>| {
+            ended
+                .as_ref()
+                .and_then(|ended| ended.by.as_ref())
+                .map(|by| format!(" by {by}"))
+                .unwrap_or_default()
+        };
+        match now {
+            Some(now) if now.status == SessionStatus::Stopped => {
+                format!("the kernel was shut down{}", by(&now.ended))
+            }
+            Some(now)
+                if now.status == SessionStatus::Restarting
+                    || now.generation != self.session.generation =>
+            {
+                format!("the kernel was restarted{}", by(&now.ended))
+            }
+            _ => format!("the kernel died: {seen}"),
+        }
     }
 
     fn deadline(&self) -> impl Future<Output = ()> + use<> {

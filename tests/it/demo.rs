@@ -127,7 +127,9 @@ fn a_kept_demo_can_be_joined_and_ended() {
     let folder = folder();
     let kept = folder.path().join("kept");
     let keep = kept.to_string_lossy().into_owned();
-    let output = demo(folder.path(), &["--keep", &keep]).output().expect("start nb");
+    let output = demo(folder.path(), &["--keep", &keep])
+        .output()
+        .expect("start nb");
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     for wanted in ["VS Code", "JupyterLab", "nb shared kernel"] {
@@ -144,9 +146,15 @@ fn a_kept_demo_can_be_joined_and_ended() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!(nb(&["run", "print(name)"]), "Ada\n");
-    let again = demo(folder.path(), &["--keep", &keep]).output().expect("start nb");
+    let again = demo(folder.path(), &["--keep", &keep])
+        .output()
+        .expect("start nb");
     assert_eq!(again.status.code(), Some(2), "{}", text(&again));
-    assert_eq!(nb(&["run", "print(name)"]), "Ada\n", "the second demo touched it");
+    assert_eq!(
+        nb(&["run", "print(name)"]),
+        "Ada\n",
+        "the second demo touched it"
+    );
     nb(&["shutdown"]);
     assert_eq!(processes_in(folder.path()), [""; 0]);
 }
@@ -159,5 +167,8 @@ fn a_python_without_ipykernel_is_refused_with_the_remedy() {
         .expect("start nb");
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("not a usable Python") && said.contains("--python PATH"), "{said}");
+    assert!(
+        said.contains("not a usable Python") && said.contains("--python PATH"),
+        "{said}"
+    );
 }

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
 mod client;
+mod demo;
 mod layers;
 mod libzmq;
 mod python;

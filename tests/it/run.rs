@@ -302,3 +302,131 @@ fn a_client_does_not_need_to_be_the_first_one() {
         );
     });
 }
+
+/// A project in a home of its own, and `nb` in it.
+struct CommandLine {
+    folder: tempfile::TempDir,
+}
+
+impl CommandLine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("make a folder");
+        std::fs::create_dir(folder.path().join(".nb")).expect("make a project");
+        let line = Self { folder };
+        let python = crate::python::interpreter().to_string_lossy().into_owned();
+        let (code, said) = line.nb(&["open", "a.ipynb", "--no-serve", "--python", &python], "");
+        assert_eq!(code, Some(0), "{said:?}");
+        line
+    }
+
+    /// Runs `nb`; gives its exit code, stdout and stderr.
+    fn nb(&self, arguments: &[&str], stdin: &str) -> (Option<i32>, [String; 2]) {
+        use std::io::Write;
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nb"));
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("NB_") || text.starts_with("JUPYTER_") || text.starts_with("XDG_") {
+                command.env_remove(&name);
+            }
+        }
+        let mut running = command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("start nb");
+        running
+            .stdin
+            .take()
+            .expect("it is piped")
+            .write_all(stdin.as_bytes())
+            .expect("write the code");
+        let output = running.wait_with_output().expect("it ends");
+        let said = [output.stdout, output.stderr]
+            .map(|said| String::from_utf8(said).expect("nb writes UTF-8"));
+        (output.status.code(), said)
+    }
+}
+
+impl Drop for CommandLine {
+    fn drop(&mut self) {
+        self.nb(&["shutdown", "a.ipynb"], "");
+    }
+}
+
+#[test]
+fn the_command_says_by_its_exit_code_how_it_went() {
+    let line = CommandLine::new();
+    let (code, [out, err]) = line.nb(&["run", "print('a'); 6 * 7"], "");
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "a\n42\n", ""));
+    let (code, [out, _]) = line.nb(&["run", "a.ipynb", "-"], "x = 1\nprint('stdin')");
+    assert_eq!((code, out.as_str()), (Some(0), "stdin\n"));
+
+    let (code, [out, err]) = line.nb(&["run", "print('before'); 1 / 0"], "");
+    assert_eq!((code, out.as_str()), (Some(3), "before\n"));
+    assert!(err.contains("ZeroDivisionError: division by zero"), "{err}");
+    assert!(!err.contains('\u{1b}'), "colours off a terminal: {err:?}");
+
+    let (code, [_, err]) = line.nb(&["run", "input('name? ')"], "");
+    assert_eq!(code, Some(3));
+    assert!(err.contains("nobody is here to answer"), "{err}");
+
+    let (code, [_, err]) = line.nb(&["run", "print(1)", "print(2)"], "");
+    assert_eq!(code, Some(2), "{err}");
+    let (code, [_, err]) = line.nb(&["run", "b.ipynb", "1"], "");
+    assert_eq!(code, Some(6), "{err}");
+    assert!(err.contains("nb open"), "{err}");
+
+    let long = "print('here', flush=True); import time; time.sleep(600)";
+    let (code, [out, err]) = line.nb(&["run", "--timeout", "2", long], "");
+    assert_eq!((code, out.as_str()), (Some(4), "here\n"), "{err}");
+    assert!(err.contains("nb interrupt"), "{err}");
+    let (code, [_, err]) = line.nb(&["run", "--timeout", "0.5", "y = 1"], "");
+    assert_eq!(code, Some(5), "{err}");
+    assert!(err.contains("not sent"), "{err}");
+    let (code, [_, err]) = line.nb(&["interrupt"], "");
+    assert_eq!(code, Some(0), "{err}");
+    let (code, [out, err]) = line.nb(&["run", "print('y' in dir())"], "");
+    assert_eq!((code, out.as_str()), (Some(0), "False\n"), "{err}");
+
+    let (code, [_, err]) = line.nb(&["run", "import os; os.kill(os.getpid(), 9)"], "");
+    assert_eq!(code, Some(6), "{err}");
+    assert!(
+        err.contains("the kernel died") && err.contains("nb open"),
+        "{err}"
+    );
+    let (code, [_, err]) = line.nb(&["run", "1"], "");
+    assert_eq!(code, Some(6), "{err}");
+}
+
+#[test]
+fn the_command_prints_bounded_text_or_one_json_object() {
+    let line = CommandLine::new();
+    let (_, [out, _]) = line.nb(&["run", "for i in range(5000): print('line', i)"], "");
+    assert!(out.len() < 6200, "{}", out.len());
+    assert!(out.starts_with("line 0\n") && out.ends_with("line 4999\n"));
+    assert!(out.contains("characters"), "{out}");
+    let (_, [out, _]) = line.nb(
+        &["run", "--stream", "for i in range(5000): print('line', i)"],
+        "",
+    );
+    assert_eq!(out.lines().count(), 5000);
+
+    let (code, [out, _]) = line.nb(&["run", "--json", "print('a'); 1 / 0"], "");
+    assert_eq!(code, Some(3));
+    let json: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!(json["status"], "error");
+    assert_eq!(json["outputs"][0]["text"], "a\n");
+    assert_eq!(json["outputs"][1]["ename"], "ZeroDivisionError");
+    assert_eq!(json["kernel_generation"], 1);
+    assert!(json["duration_s"].is_number() && json["execution_count"].is_number());
+
+    line.nb(&["restart"], "");
+    let (_, [out, _]) = line.nb(&["run", "--json", "1"], "");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!(json["kernel_generation"], 2, "the variables are gone");
+    assert_eq!(json["outputs"][0]["data"]["text/plain"], "1");
+}

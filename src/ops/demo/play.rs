@@ -18,7 +18,7 @@ const CELL: Duration = Duration::from_secs(60);
 pub(super) async fn play(stage: &Stage, tell: &mut dyn FnMut(&Step)) -> Result<(), DemoError> {
     let mut teller = Teller { stage, tell };
     teller.demo(
-        "makes a project",
+        "makes a project for one kernel and two hands: an agent's `nb`, a person's front end",
         vec![
             format!("folder {}", stage.root.display()),
             format!("Python {}", stage.python.display()),
@@ -34,6 +34,7 @@ pub(super) async fn play(stage: &Stage, tell: &mut dyn FnMut(&Step)) -> Result<(
     if !stage.kept {
         teller.agent_ends().await?;
     }
+    teller.demo("is done: every step saw what it should", Vec::new());
     Ok(())
 }
 
