@@ -4,10 +4,14 @@
 
 mod client;
 mod demo;
+mod faults;
+mod frontends;
 mod layers;
 mod libzmq;
+mod prints;
 mod python;
 mod run;
 mod socket_events;
 mod sockets;
+mod world;
 mod zmq_rs;

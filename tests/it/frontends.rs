@@ -1,0 +1,58 @@
+//! Unmodified front ends on the shared kernel: each works as on a kernel of its own.
+//!
+//! The scripts in `tests/python` take the kernelspec's name; with `python3` they say what a plain
+//! ipykernel does, which is the reference.
+
+use crate::world::{World, succeed};
+
+const PLAIN: &str = "python3";
+const SHARED: &str = "nb-shared";
+
+#[test]
+fn three_clients_at_once_get_what_is_theirs() {
+    let world = World::opened();
+    succeed(
+        world
+            .script("three_clients.py", SHARED)
+            .args(["--count", "500"]),
+    );
+}
+
+#[test]
+fn the_public_kernel_suite_gives_what_it_gives_on_the_kernel() {
+    let world = World::opened();
+    let on_the_kernel = succeed(&mut world.script("kernel_suite.py", PLAIN));
+    let through = succeed(&mut world.script("kernel_suite.py", SHARED));
+    assert_eq!(through, on_the_kernel);
+    for outcome in [": \"failed\"", ": \"error\""] {
+        assert!(!through.contains(outcome), "{through}");
+    }
+}
+
+#[test]
+fn nbclient_executes_a_notebook() {
+    let world = World::opened();
+    succeed(&mut world.script("notebook.py", SHARED));
+}
+
+#[test]
+fn a_jupyter_server_session_comes_and_goes() {
+    let world = World::opened();
+    succeed(&mut world.script("server.py", SHARED));
+}
+
+#[test]
+fn vscode_launches_uses_kills_and_launches_again() {
+    let world = World::opened();
+    succeed(&mut world.script("vscode.py", SHARED));
+}
+
+#[test]
+fn two_shells_alternate_on_two_notebooks() {
+    let world = World::new();
+    succeed(
+        world
+            .script("two_shells.py", SHARED)
+            .args(["--count", "60"]),
+    );
+}

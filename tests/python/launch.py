@@ -1,0 +1,238 @@
+"""Launches a kernelspec as a front end does, and finds the kernel that is really behind it.
+
+Every script here takes the kernelspec's name: with "python3" it runs against a plain ipykernel,
+which is the reference; with "nb-shared" it runs through the installed proxy on the kernel that
+`nb open` keeps alive in the working directory's project. Whatever holds for the first must hold
+for the second.
+"""
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import zmq
+from jupyter_client import BlockingKernelClient, KernelManager
+
+PLAIN = "python3"
+# Generous: the machine may have two cores and other things to do.
+SECONDS = 60
+DELIMITER = b"<IDS|MSG>"
+
+
+def arguments(**extra):
+    """Reads `--kernel` and the given numbers or words (name=default) from the command line.
+
+    A script that hangs shows where, and ends.
+    """
+    faulthandler.dump_traceback_later(5 * SECONDS, exit=True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kernel", default=PLAIN)
+    for name, default in extra.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def launched(kernel, **start):
+    """Launches the kernelspec; at the end its process is gone, however the block ended."""
+    manager = KernelManager(kernel_name=kernel)
+    manager.start_kernel(**start)
+    try:
+        yield manager
+    finally:
+        if manager.has_kernel:
+            manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+@contextlib.contextmanager
+def joined(connection_file, ready=True):
+    """A client of its own identity on that connection file."""
+    client = BlockingKernelClient(connection_file=str(connection_file))
+    client.load_connection_file()
+    client.start_channels(hb=False)
+    try:
+        if ready:
+            client.wait_for_ready(timeout=SECONDS)
+        yield client
+    finally:
+        client.stop_channels()
+
+
+def state():
+    """The project's state, as `nb` left it for other readers."""
+    return json.loads(pathlib.Path(".nb/state.json").read_text())
+
+
+def kernels_own(manager):
+    """The connection file on which the kernel itself listens."""
+    if manager.kernel_name == PLAIN:
+        return manager.connection_file
+    return state()["connection_file"]
+
+
+def endpoint(connection_file, channel):
+    """The ZMQ address of one channel of a connection file, and the file's key."""
+    info = json.loads(pathlib.Path(connection_file).read_text())
+    port = info[f"{channel}_port"]
+    if info["transport"] == "ipc":
+        return f"ipc://{info['ip']}-{port}", info["key"].encode()
+    return f"tcp://{info['ip']}:{port}", info["key"].encode()
+
+
+def subscriber(connection_file):
+    """A raw subscriber to everything on iopub, without a mark: what it loses, others lost."""
+    address, _ = endpoint(connection_file, "iopub")
+    socket = zmq.Context.instance().socket(zmq.SUB)
+    socket.linger = 0
+    socket.rcvhwm = 0
+    socket.subscribe(b"")
+    socket.connect(address)
+    return socket
+
+
+class Message:
+    """One Jupyter message as the frames it came in."""
+
+    def __init__(self, frames):
+        at = frames.index(DELIMITER)
+        self.frames = frames
+        self.signature = frames[at + 1]
+        self.unsigned = frames[: at + 1] + frames[at + 2 :]
+        self.header, self.parent, self.metadata, self.content = (
+            json.loads(part) for part in frames[at + 2 : at + 6]
+        )
+        self.buffers = frames[at + 6 :]
+
+    @property
+    def type(self):
+        return self.header["msg_type"]
+
+    def is_idle_of(self, request):
+        return (
+            self.type == "status"
+            and self.content["execution_state"] == "idle"
+            and self.parent.get("msg_id") == request
+        )
+
+    def __repr__(self):
+        return f"{self.type} of {self.parent.get('msg_id')}: {str(self.content)[:200]}"
+
+
+def receive(socket, seconds=SECONDS):
+    """The next message of a raw socket."""
+    if not socket.poll(int(seconds * 1000)):
+        raise AssertionError(f"no message within {seconds} s on {socket.last_endpoint}")
+    return Message(socket.recv_multipart())
+
+
+def until_idle(socket, request, seconds=SECONDS):
+    """Everything on a raw iopub socket up to the idle of that request, which is the last."""
+    seen = []
+    end = time.monotonic() + seconds
+    while not (seen and seen[-1].is_idle_of(request)):
+        left = end - time.monotonic()
+        if left <= 0 or not socket.poll(int(left * 1000)):
+            raise AssertionError(f"no idle of {request} within {seconds} s; seen: {seen[-20:]}")
+        seen.append(Message(socket.recv_multipart()))
+    return seen
+
+
+def prove_subscription(client, *sockets):
+    """Runs empty cells until every raw subscriber has seen one of them to its end.
+
+    A subscription takes effect some time after the connect, and nothing on the wire says when.
+    """
+    waiting = list(sockets)
+    while True:
+        request = client.execute("pass", silent=True)
+        reply_to(client, request)
+        missed = []
+        for socket in waiting:
+            try:
+                until_idle(socket, request, seconds=2)
+            except AssertionError:
+                missed.append(socket)
+        if not missed:
+            break
+        # Those that saw this one must forget the next one too, so that all begin alike.
+        waiting = list(sockets)
+        for socket in sockets:
+            while socket.poll(0):
+                socket.recv_multipart()
+
+
+def outputs(client, request, seconds=SECONDS):
+    """The iopub messages of one request, busy to idle, of a jupyter_client client."""
+    seen = []
+    end = time.monotonic() + seconds
+    while True:
+        message = client.get_iopub_msg(timeout=max(0.001, end - time.monotonic()))
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        seen.append(message)
+        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            return seen
+
+
+def reply_to(client, request, seconds=SECONDS):
+    """The shell reply to that request; others (wait_for_ready's late ones) are passed over."""
+    end = time.monotonic() + seconds
+    while True:
+        message = client.get_shell_msg(timeout=max(0.001, end - time.monotonic()))
+        if message["parent_header"].get("msg_id") == request:
+            return message
+
+
+def evaluate(client, expression, seconds=SECONDS):
+    """The value of one Python expression in the kernel."""
+    request = client.execute(
+        "", user_expressions={"value": f"__import__('json').dumps({expression})"}, silent=False
+    )
+    reply = reply_to(client, request, seconds)
+    value = reply["content"]["user_expressions"]["value"]
+    assert value["status"] == "ok", value
+    return json.loads(eval(value["data"]["text/plain"]))  # a repr of a str
+
+
+def run(client, code, seconds=SECONDS):
+    """Runs one cell; returns its reply's content and its stdout text. It must succeed."""
+    request = client.execute(code)
+    seen = outputs(client, request, seconds)
+    reply = reply_to(client, request, seconds)["content"]
+    assert reply["status"] == "ok", f"{code!r} failed: {reply}"
+    text = "".join(
+        m["content"]["text"]
+        for m in seen
+        if m["msg_type"] == "stream" and m["content"]["name"] == "stdout"
+    )
+    return reply, text
+
+
+def nb(*words, expect=0, **run_options):
+    """Runs the `nb` under test and returns its stdout."""
+    done = subprocess.run(
+        [os.environ["NB_TEST_BINARY"], *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS,
+        **run_options,
+    )
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(
+            f"nb {' '.join(map(str, words))} exited {done.returncode}, expected {expect}\n"
+            f"stdout: {done.stdout}\nstderr: {done.stderr}"
+        )
+    return done.stdout
+
+
+def say(*words):
+    """A line for the test's log, in order with a failure's traceback."""
+    print(*words, file=sys.stderr, flush=True)

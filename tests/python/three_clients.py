@@ -1,0 +1,171 @@
+"""Three clients at once on one kernel: two through one launched kernelspec, one straight on it.
+
+Every reply and every prompt reaches its asker alone, and what a subscriber of the launched spec
+sees on iopub is, signatures aside, byte for byte what a subscriber of the kernel itself sees.
+"""
+
+import collections
+import time
+import uuid
+
+import zmq
+from launch import (
+    SECONDS,
+    Message,
+    arguments,
+    joined,
+    kernels_own,
+    launched,
+    prove_subscription,
+    say,
+    subscriber,
+)
+
+IN_FLIGHT = 3
+EVERY_PROMPT = 20
+EVERY_COMM = 50
+
+
+class Asker:
+    """One client with its outstanding requests and the answers that it owes."""
+
+    def __init__(self, name, client, count):
+        self.name, self.client, self.count = name, client, count
+        self.sent = 0
+        self.outstanding = collections.OrderedDict()
+        self.answers = {}
+        self.controls = set()
+        self.prompts = 0
+
+    def ask(self):
+        """Sends requests until the window is full."""
+        while self.sent < self.count and len(self.outstanding) < IN_FLIGHT:
+            number, self.sent = self.sent, self.sent + 1
+            mark = f"{self.name}-{number}"
+            if number % EVERY_PROMPT == 7:
+                code = f"said = input('{mark}? ')\nprint(said)"
+                mark = uuid.uuid4().hex
+            elif number % EVERY_COMM == 11:
+                code = (
+                    "from comm import create_comm\n"
+                    f"c = create_comm(target_name='none', data={{'mark': '{mark}'}},"
+                    f" buffers=[b'\\x00{mark}\\xff', b''])\nc.close(); said = '{mark}'"
+                )
+            else:
+                code = f"import sys\nsaid = '{mark}'\nprint(said); print(said, file=sys.stderr)\nsaid"
+            request = self.client.execute(
+                code, allow_stdin=True, stop_on_error=False, user_expressions={"said": "said"}
+            )
+            self.outstanding[request] = mark
+            if number % EVERY_PROMPT == 7:
+                self.answers[request] = mark
+            if number % EVERY_PROMPT == 13:
+                message = self.client.session.msg("kernel_info_request")
+                self.controls.add(message["header"]["msg_id"])
+                self.client.control_channel.send(message)
+
+    def shell(self):
+        reply = self.client.get_shell_msg(timeout=0)
+        request = reply["parent_header"]["msg_id"]
+        own = reply["parent_header"]["session"] == self.client.session.session
+        if own and reply["msg_type"] == "kernel_info_reply":
+            return  # a late one: wait_for_ready asks every second until it has a reply
+        assert request in self.outstanding, f"{self.name} got somebody else's reply: {reply}"
+        first = next(iter(self.outstanding))
+        assert request == first, f"{self.name}: reply to {request} before the one to {first}"
+        mark = self.outstanding.pop(request)
+        assert reply["content"]["status"] == "ok", reply["content"]
+        said = reply["content"]["user_expressions"]["said"]["data"]["text/plain"]
+        assert said == repr(mark), f"{self.name}: expected {mark}, the kernel had {said}"
+
+    def stdin(self):
+        prompt = self.client.get_stdin_msg(timeout=0)
+        request = prompt["parent_header"]["msg_id"]
+        assert request in self.answers, f"{self.name} got somebody else's prompt: {prompt}"
+        assert prompt["content"]["prompt"].startswith(self.name + "-"), prompt["content"]
+        self.client.input(self.answers.pop(request))
+        self.prompts += 1
+
+    def control(self):
+        reply = self.client.get_control_msg(timeout=0)
+        request = reply["parent_header"]["msg_id"]
+        assert request in self.controls, f"{self.name} got somebody else's control reply: {reply}"
+        self.controls.remove(request)
+
+    def done(self):
+        return self.sent == self.count and not (self.outstanding or self.answers or self.controls)
+
+
+def main():
+    options = arguments(count=500)
+    with launched(options.kernel) as manager:
+        own = kernels_own(manager)
+        with (
+            joined(manager.connection_file) as first,
+            joined(manager.connection_file) as second,
+            joined(own) as third,
+        ):
+            compare(options.count, manager.connection_file, own, first, second, third)
+
+
+def compare(count, front, own, first, second, third):
+    through, straight = subscriber(front), subscriber(own)
+    prove_subscription(third, through, straight)
+    askers = [Asker(n, c, count) for n, c in zip("ABC", (first, second, third))]
+    poller = zmq.Poller()
+    handlers = {}
+    for asker in askers:
+        for channel in ("shell", "stdin", "control"):
+            socket = getattr(asker.client, f"{channel}_channel").socket
+            handlers[socket] = getattr(asker, channel)
+        # The clients' own subscriptions are drained too: an unread one would be a slow reader.
+        iopub = asker.client.iopub_channel.socket
+        handlers[iopub] = lambda socket=iopub: socket.recv_multipart()
+    seen = {through: [], straight: []}
+    for socket, messages in seen.items():
+        handlers[socket] = lambda s=socket, m=messages: m.append(Message(s.recv_multipart()))
+    for socket in handlers:
+        poller.register(socket, zmq.POLLIN)
+
+    def turn():
+        ready = poller.poll(SECONDS * 1000)
+        assert ready, (
+            f"nothing for {SECONDS} s; iopub: {len(seen[through])} messages through,"
+            f" {len(seen[straight])} straight; "
+            + "; ".join(
+                f"{a.name}: sent {a.sent}, waiting for {dict(a.outstanding)} {a.controls}"
+                for a in askers
+            )
+        )
+        for socket, _ in ready:
+            handlers[socket]()
+
+    began = time.monotonic()
+    while not all(asker.done() for asker in askers):
+        for asker in askers:
+            asker.ask()
+        turn()
+    took = time.monotonic() - began
+
+    # Both subscribers have everything once they have seen the end of a last request.
+    last = third.execute("said = 'end'", user_expressions={"said": "said"})
+    askers[2].outstanding[last] = "end"
+    while not all(m and m[-1].is_idle_of(last) for m in seen.values()):
+        turn()
+
+    here, there = seen[through], seen[straight]
+    for index, (got, wanted) in enumerate(zip(here, there)):
+        assert got.unsigned == wanted.unsigned, (
+            f"iopub message {index} of {len(there)} differs:\nthrough:  {got.unsigned}\nstraight: {wanted.unsigned}"
+        )
+    assert len(here) == len(there), f"{len(here)} messages through, {len(there)} straight"
+    assert sum(len(m.buffers) for m in there) > 0, "no message with buffers was among them"
+    prompts = sum(asker.prompts for asker in askers)
+    assert prompts == 3 * sum(1 for n in range(count) if n % EVERY_PROMPT == 7)
+    say(
+        f"3 x {count} executes, {prompts} prompts, {len(there)} iopub messages byte-equal,"
+        f" {took:.1f} s"
+    )
+
+
+main()
