@@ -14,9 +14,13 @@
 mod action;
 mod bridge;
 mod client;
+mod endings;
 mod kernel;
+mod links;
 mod request;
 mod timer;
+mod to_clients;
+mod to_kernel;
 mod voice;
 
 pub use action::{Action, Execution, Note, Phase};

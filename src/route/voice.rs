@@ -41,33 +41,41 @@ impl Voice {
         parent_header: Bytes,
         content: &Value,
     ) -> Verified {
-        self.count += 1;
-        let msg_id = format!("{}_{}", self.id, self.count);
-        let date = now.date.to_string();
-        let session = self.session(None);
-        let header = NewHeader {
-            msg_id: &msg_id,
-            session,
-            username: "kernel",
-            date: &date,
-            msg_type,
-        };
-        Verified::new(&header, parent_header, content)
+        let session = self.session(None).to_owned();
+        self.make(now, (&session, "kernel"), msg_type, parent_header, content)
     }
 
     /// Makes a request of the proxy's own. Its session is the proxy's, not the one that clients see.
     pub(super) fn ask(&mut self, now: Now, msg_type: &str) -> Verified {
+        let session = self.id.clone();
+        self.make(
+            now,
+            (&session, "nb-proxy"),
+            msg_type,
+            Bytes::from_static(b"{}"),
+            &json!({}),
+        )
+    }
+
+    fn make(
+        &mut self,
+        now: Now,
+        (session, username): (&str, &str),
+        msg_type: &str,
+        parent_header: Bytes,
+        content: &Value,
+    ) -> Verified {
         self.count += 1;
         let msg_id = format!("{}_{}", self.id, self.count);
         let date = now.date.to_string();
         let header = NewHeader {
             msg_id: &msg_id,
-            session: &self.id,
-            username: "nb-proxy",
+            session,
+            username,
             date: &date,
             msg_type,
         };
-        Verified::new(&header, Bytes::from_static(b"{}"), &json!({}))
+        Verified::new(&header, parent_header, content)
     }
 
     /// Makes one iopub message; its topic is what ipykernel uses.

@@ -1,0 +1,171 @@
+//! Sockets to the kernel: opened, closed when a client is let go, and the proof that iopub arrives.
+
+use serde_json::json;
+
+use super::bridge::Bridge;
+use super::client::Link;
+use super::kernel::Kernel;
+use super::timer::{GONE, Now, PROBE_MAX, Timer};
+use super::{Action, ClientId, Note};
+use crate::wire::Channel;
+
+impl Bridge {
+    pub(super) fn open_all_links(&mut self) {
+        let own = self.own.clone();
+        for channel in [Channel::Control, Channel::Shell] {
+            self.actions.push_back(Action::OpenLink {
+                client: own.clone(),
+                channel,
+            });
+        }
+        let mut wanted = Vec::new();
+        for (id, client) in &mut self.clients {
+            let owed = client.held_bytes > 0;
+            for (channel, state) in client.states() {
+                if state.joined || owed {
+                    wanted.push((id.clone(), channel));
+                }
+            }
+        }
+        for (id, channel) in wanted {
+            self.open_links(&id, channel);
+        }
+    }
+
+    /// Connects a client's sockets to the kernel that a channel needs.
+    pub(super) fn open_links(&mut self, id: &ClientId, channel: Channel) {
+        if !matches!(self.kernel, Kernel::Live { .. }) {
+            return;
+        }
+        let needed: &[Channel] = if channel == Channel::Shell {
+            &[Channel::Stdin, Channel::Shell]
+        } else {
+            &[channel]
+        };
+        for channel in needed {
+            let Some(state) = self
+                .clients
+                .get_mut(id)
+                .and_then(|client| client.on(*channel))
+            else {
+                continue;
+            };
+            if state.link == Link::Closed {
+                state.link = Link::Opening;
+                self.actions.push_back(Action::OpenLink {
+                    client: id.clone(),
+                    channel: *channel,
+                });
+            }
+        }
+    }
+
+    pub(super) fn close_all_links(&mut self) {
+        self.actions.push_back(Action::CloseLinks(self.own.clone()));
+        for (id, client) in &mut self.clients {
+            client
+                .states()
+                .for_each(|(_, state)| state.link = Link::Closed);
+            self.actions.push_back(Action::CloseLinks(id.clone()));
+        }
+    }
+
+    /// Lets go of a client that has been away for long enough.
+    pub(super) fn forget(&mut self, now: Now, id: &ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.is_joined() {
+            return;
+        }
+        if let Some(prompt) = client.prompt.take()
+            && client.link(Channel::Stdin) == Link::Up
+        {
+            // One vanished window must not block the kernel for everybody: end of file, as Ctrl-D types it.
+            let reply = self.voice.say(
+                now,
+                "input_reply",
+                prompt,
+                &json!({ "value": "\u{4}", "status": "ok" }),
+            );
+            self.actions.push_back(Action::ToKernel {
+                client: id.clone(),
+                channel: Channel::Stdin,
+                message: reply,
+            });
+            self.log(Note::PromptAnswered { client: id.clone() });
+        }
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let owed = self
+            .requests
+            .keys(|request| request.client == *id && !request.is_answered());
+        if !owed.is_empty() || client.prompt.is_some() {
+            // Its cell still runs: its end is looked for again later.
+            return self
+                .timers
+                .start(now.instant + GONE, Timer::Gone(id.clone()));
+        }
+        for key in self.requests.keys(|request| request.client == *id) {
+            self.requests.remove(&key);
+        }
+        let Some(mut client) = self.clients.remove(id) else {
+            return;
+        };
+        for (channel, state) in client.states() {
+            if !state.undelivered.is_empty() {
+                let count = state.undelivered.len();
+                self.actions.push_back(Action::Log(Note::Undeliverable {
+                    client: id.clone(),
+                    channel,
+                    count,
+                }));
+            }
+        }
+        self.actions.push_back(Action::CloseLinks(id.clone()));
+        self.log(Note::ClientGone { client: id.clone() });
+    }
+
+    /// Asks the kernel for a sign on iopub, again and again until one comes.
+    ///
+    /// A second subscriber gets no `iopub_welcome` from ipykernel, so the status of a request of
+    /// our own is awaited. Control answers at once where it is a thread of its own; shell is asked
+    /// too, as IRkernel never answers kernel_info on control.
+    pub(super) fn probe(&mut self, now: Now) {
+        if self.proven || !matches!(self.kernel, Kernel::Live { .. }) || self.probe.wait.is_zero() {
+            return;
+        }
+        self.ask(now, Channel::Control, "kernel_info_request");
+        if !self.probe.on_shell {
+            self.probe.on_shell = true;
+            self.ask(now, Channel::Shell, "kernel_info_request");
+        }
+        self.timers
+            .start(now.instant + self.probe.wait, Timer::Probe);
+        self.probe.wait = (self.probe.wait * 2).min(PROBE_MAX);
+    }
+
+    /// Sends a request of the proxy's own, whose reply nobody awaits.
+    pub(super) fn ask(&mut self, now: Now, channel: Channel, msg_type: &str) {
+        let message = self.voice.ask(now, msg_type);
+        self.actions.push_back(Action::ToKernel {
+            client: self.own.clone(),
+            channel,
+            message,
+        });
+    }
+
+    /// Something arrived on iopub: requests may go.
+    pub(super) fn prove(&mut self) {
+        if self.proven {
+            return;
+        }
+        self.proven = true;
+        self.timers.stop(&Timer::Probe);
+        let ids: Vec<_> = self.clients.keys().cloned().collect();
+        for id in ids {
+            self.release(&id);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What goes to the kernel, waits for it, or is answered in its stead.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::bridge::Bridge;
+use super::client::{Held, Link};
+use super::kernel::Kernel;
+use super::request::{Key, OUTSTANDING_MAX, Request};
+use super::timer::Now;
+use super::{Action, ClientId, Execution, Note, Phase};
+use crate::wire::{Channel, Header, Verified};
+
+impl Bridge {
+    /// Remembers a request until its answer is complete.
+    pub(super) fn track(
+        &mut self,
+        channel: Channel,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+    ) -> Option<Key> {
+        let key = Key::of(header)?;
+        if self.requests.contains(&key) {
+            // The kernel, too, tells requests apart by nothing else.
+            return None;
+        }
+        let client = self.clients.get_mut(id)?;
+        if client.outstanding >= OUTSTANDING_MAX {
+            let oldest = self
+                .requests
+                .keys(|request| request.client == *id && request.sent);
+            for key in oldest.iter().take(OUTSTANDING_MAX / 10) {
+                self.requests.remove(key);
+                client.outstanding -= 1;
+            }
+            self.actions
+                .push_back(Action::Log(Note::TooManyOutstanding { client: id.clone() }));
+        }
+        client.outstanding += 1;
+        let request = Request {
+            client: id.clone(),
+            channel,
+            msg_type: header.msg_type.clone().into_owned(),
+            header: message.header_bytes().clone(),
+            username: header.username.clone().into_owned(),
+            session: header.session.clone().into_owned(),
+            sent: false,
+            journalled: false,
+            busy: false,
+            idle: false,
+            replied: false,
+        };
+        self.requests.insert(key.clone(), request);
+        Some(key)
+    }
+
+    /// Sends a message to the kernel, holds it for the kernel, or says that there is none.
+    pub(super) fn forward(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        key: Option<Key>,
+        message: Verified,
+    ) {
+        if let Kernel::Ended(ending) = &self.kernel {
+            let ending = ending.clone();
+            return match key {
+                Some(key) => self.fail_one(now, &ending, &key),
+                None => self.log(Note::NoKernel {
+                    client: id.clone(),
+                    channel,
+                    count: 1,
+                }),
+            };
+        }
+        let ready = self.proven && matches!(self.kernel, Kernel::Live { .. });
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let linked = client.is_linked(channel);
+        let Some(state) = client.on(channel) else {
+            return;
+        };
+        if ready && linked && state.held.is_empty() {
+            return self.send(channel, id, key.as_ref(), message);
+        }
+        let bytes = message.size();
+        state.held.push_back(Held { key, message });
+        client.held_bytes += bytes;
+        if client.held_bytes > self.settings.held_bytes && !client.paused {
+            client.paused = true;
+            self.actions.push_back(Action::Pause(id.clone()));
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        channel: Channel,
+        id: &ClientId,
+        key: Option<&Key>,
+        message: Verified,
+    ) {
+        if let Some(key) = key
+            && let Some(request) = self.requests.get_mut(key)
+        {
+            request.sent = true;
+            if request.msg_type == "execute_request"
+                && !request.journalled
+                && let Some(execution) = asked(self.generation, key, request, &message)
+            {
+                request.journalled = true;
+                self.actions.push_back(Action::Journal(execution));
+            }
+        }
+        self.actions.push_back(Action::ToKernel {
+            client: id.clone(),
+            channel,
+            message,
+        });
+    }
+
+    /// Sends what a client has waiting, on every channel that is ready.
+    pub(super) fn release(&mut self, id: &ClientId) {
+        if !self.proven || !matches!(self.kernel, Kernel::Live { .. }) {
+            return;
+        }
+        for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
+            let Some(client) = self.clients.get_mut(id) else {
+                return;
+            };
+            if !client.is_linked(channel) {
+                continue;
+            }
+            let held = client
+                .on(channel)
+                .map(|state| std::mem::take(&mut state.held))
+                .unwrap_or_default();
+            for Held { key, message } in held {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.held_bytes = client.held_bytes.saturating_sub(message.size());
+                }
+                self.send(channel, id, key.as_ref(), message);
+            }
+        }
+        self.read_on(id);
+    }
+
+    pub(super) fn read_on(&mut self, id: &ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.paused
+            && client.held_bytes <= self.settings.held_bytes / 2
+        {
+            client.paused = false;
+            self.actions.push_back(Action::Resume(id.clone()));
+        }
+    }
+
+    /// Puts messages that a kernel never got back to the front of the queues, in order.
+    pub(super) fn put_back(
+        &mut self,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        let unsent: Vec<_> = unsent.into_iter().collect();
+        for (id, channel, message) in unsent.into_iter().rev() {
+            let key = message.header().ok().and_then(|header| Key::of(&header));
+            let key = key.filter(|key| self.requests.contains(key));
+            if let Some(request) = key.as_ref().and_then(|key| self.requests.get_mut(key)) {
+                request.sent = false;
+            }
+            let Some(client) = self.clients.get_mut(&id) else {
+                continue;
+            };
+            client.held_bytes += message.size();
+            if let Some(state) = client.on(channel) {
+                state.held.push_front(Held { key, message });
+            }
+        }
+    }
+
+    pub(super) fn input(&mut self, channel: Channel, id: &ClientId, message: Verified) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.prompt = None;
+        if client.link(channel) == Link::Up {
+            self.actions.push_back(Action::ToKernel {
+                client: id.clone(),
+                channel,
+                message,
+            });
+        } else {
+            // The kernel that asked is gone, and the next one has not asked.
+            let _ = asked;
+            self.log(Note::NoKernel {
+                client: id.clone(),
+                channel,
+                count: 1,
+            });
+        }
+    }
+
+    /// Answers a shutdown in the kernel's stead: front ends end their kernel, not everybody's.
+    pub(super) fn answer_shutdown(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        message: &Verified,
+    ) {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Shutdown {
+            restart: bool,
+        }
+        let restart = serde_json::from_slice::<Shutdown>(message.content())
+            .unwrap_or_default()
+            .restart;
+        self.log(Note::Shutdown {
+            client: id.clone(),
+            restart,
+        });
+        let content = json!({ "status": "ok", "restart": restart });
+        self.answer(
+            now,
+            channel,
+            id,
+            message.header_bytes().clone(),
+            "shutdown_reply",
+            &content,
+        );
+        self.actions.push_back(Action::Leave);
+    }
+
+    /// Answers a request in the kernel's stead: busy, reply, idle.
+    pub(super) fn answer(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        parent: Bytes,
+        msg_type: &str,
+        content: &serde_json::Value,
+    ) {
+        let busy = self.voice.status(now, parent.clone(), "busy");
+        self.actions.push_back(Action::Publish(busy));
+        let reply = self.voice.say(now, msg_type, parent.clone(), content);
+        self.deliver(id, channel, reply);
+        let idle = self.voice.status(now, parent, "idle");
+        self.actions.push_back(Action::Publish(idle));
+    }
+}
+
+/// Returns the journal's line for a cell that goes to the kernel; silent ones are nobody's work.
+fn asked(generation: u64, key: &Key, request: &Request, message: &Verified) -> Option<Execution> {
+    #[derive(Deserialize)]
+    struct Execute {
+        code: String,
+        #[serde(default)]
+        silent: bool,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Metadata {
+        cell_id: Option<String>,
+    }
+    let execute: Execute = serde_json::from_slice(message.content()).ok()?;
+    let metadata: Metadata = serde_json::from_slice(message.metadata()).unwrap_or_default();
+    (!execute.silent).then(|| Execution {
+        phase: Phase::Asked,
+        generation,
+        msg_id: key.msg_id().to_owned(),
+        session: request.session.clone(),
+        username: request.username.clone(),
+        cell: metadata.cell_id,
+        code: Some(execute.code),
+    })
+}
