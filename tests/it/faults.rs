@@ -53,3 +53,9 @@ fn a_live_pid_that_is_not_our_kernel() {
     let world = World::new();
     succeed(&mut world.script("stale.py", SHARED));
 }
+
+#[test]
+fn a_front_end_where_no_kernel_lives() {
+    let world = World::new();
+    succeed(&mut world.script("autostart.py", SHARED));
+}

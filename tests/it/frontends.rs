@@ -56,3 +56,9 @@ fn two_shells_alternate_on_two_notebooks() {
             .args(["--count", "60"]),
     );
 }
+
+#[test]
+fn a_cell_is_interrupted_by_whoever_may() {
+    let world = World::opened();
+    succeed(&mut world.script("interrupts.py", SHARED));
+}

@@ -1,0 +1,58 @@
+"""A running cell is interrupted by whoever may: a message, SIGINT to the process, `nb interrupt`."""
+
+import signal
+import time
+
+from launch import PLAIN, arguments, nb, say
+from raw import Client, connection_file, process
+
+LOOPS = {
+    "a sleep": "import time\nprint('on', flush=True)\ntime.sleep(600)",
+    "a loop": "print('on', flush=True)\nwhile True: pass",
+    "a prompt": "print('on', flush=True)\ninput('never answered')",
+}
+
+
+def main():
+    options = arguments()
+    path = connection_file()
+    with (
+        process(options.kernel, path) as child,
+        Client(path) as client,
+        Client(path) as bystander,
+    ):
+        client.get_ready()
+        bystander.get_ready()
+        ways = {
+            "interrupt_request": lambda: client.send("control", "interrupt_request"),
+            "another client's interrupt_request": lambda: bystander.send("control", "interrupt_request"),
+            "SIGINT": lambda: child.send_signal(signal.SIGINT),
+        }
+        if options.kernel != PLAIN:
+            ways["nb interrupt"] = lambda: nb("interrupt", "t.ipynb", "--as", "human")
+        for way, interrupt in ways.items():
+            for what, code in LOOPS.items():
+                took = once(client, code, interrupt)
+                say(f"{way}, {what}: {took * 1000:.0f} ms")
+                assert child.poll() is None, f"{way} ended the process: {child.returncode}"
+        # With nothing running an interrupt is nothing.
+        child.send_signal(signal.SIGINT)
+        reply, _ = client.finish(client.send("control", "interrupt_request"))
+        assert reply.content["status"] == "ok", reply
+        assert client.run("print(6 * 7)") == "42\n"
+        assert bystander.run("print('not interrupted')") == "not interrupted\n"
+
+
+def once(client, code, interrupt):
+    request = client.execute(code)
+    client.wait("the cell runs", lambda _, m: m.type == "stream" and m.parent.get("msg_id") == request)
+    began = time.monotonic()
+    interrupt()
+    reply, iopub = client.finish(request)
+    assert reply.content["status"] == "error", reply
+    assert reply.content["ename"] == "KeyboardInterrupt", reply
+    assert [m.content["ename"] for m in iopub if m.type == "error"] == ["KeyboardInterrupt"], iopub
+    return time.monotonic() - began
+
+
+main()
