@@ -252,7 +252,7 @@ fn told(ran: &Ran, notebook: &Path) -> Option<String> {
         ),
         Status::NoReply => Some("the kernel went idle without a reply".to_owned()),
         Status::KernelDied => Some(format!(
-            "the variables are gone\nnext: nb open {notebook} | nb log --kernel"
+            "the variables are gone\nnext: nb status -n {notebook} | nb log --kernel"
         )),
     }
 }

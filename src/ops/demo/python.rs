@@ -69,7 +69,7 @@ impl NoPython {
                 format!("install Python's venv module (Debian, Ubuntu: python3-venv), or {instead}")
             }
             Self::Install { .. } => {
-                format!("the first demo needs the network, once. Without it, {instead}")
+                format!("this needs Python 3.8 or later and, once, the network; or {instead}")
             }
         }
     }
@@ -196,7 +196,10 @@ fn install(python: &Path, wanted: &Path, progress: &mut dyn FnMut(&str)) -> Resu
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             if let Some(what) = line.strip_prefix("Collecting ") {
                 collected += 1;
-                let name = what.split([' ', '=', ';', '(']).next().unwrap_or(what);
+                let name = what
+                    .split([' ', '=', '<', '>', ';', '('])
+                    .next()
+                    .unwrap_or(what);
                 progress(&format!("pip: {collected} {name}"));
             } else if line.starts_with("Installing collected") {
                 progress("pip: installing");
