@@ -211,7 +211,7 @@ impl ServerHandler for Incoming {
     }
 
     fn refused(&self, why: &Left) {
-        tracing::warn!(channel = %self.channel, "a connection was refused: {why}");
+        refused(self.channel, why);
     }
 }
 
@@ -227,7 +227,7 @@ impl ServerHandler for Subscribers {
     }
 
     fn refused(&self, why: &Left) {
-        tracing::warn!(channel = "iopub", "a connection was refused: {why}");
+        refused(Channel::Iopub, why);
     }
 }
 
@@ -247,7 +247,17 @@ impl ServerHandler for Heartbeat {
     }
 
     fn refused(&self, why: &Left) {
-        tracing::warn!(channel = "heartbeat", "a connection was refused: {why}");
+        refused(Channel::Heartbeat, why);
+    }
+}
+
+/// Logs a connection that never became a client's; one that only looked whether the port is open
+/// is nobody's fault.
+fn refused(channel: Channel, why: &Left) {
+    if why.fault() == crate::socket::Fault::Nobody {
+        tracing::debug!(%channel, "a connection was closed before it was one: {why}");
+    } else {
+        tracing::warn!(%channel, "a connection was refused: {why}");
     }
 }
 

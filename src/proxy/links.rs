@@ -176,15 +176,12 @@ impl Links {
 
     /// Writes what is queued for the kernel and closes everything, at the deadline at the latest.
     pub(super) async fn finish(&self, deadline: Instant) {
-        let dialers: Vec<_> = self
-            .own
-            .borrow_mut()
-            .drain()
-            .map(|(_, dialer)| dialer)
-            .collect();
-        for dialer in dialers {
-            dialer.close(deadline).await;
+        // At once: each takes its time to see its peer close.
+        let mut closing = tokio::task::JoinSet::new();
+        for (_, dialer) in self.own.borrow_mut().drain() {
+            closing.spawn_local(async move { dialer.close(deadline).await });
         }
+        while closing.join_next().await.is_some() {}
         self.iopub.close(Instant::now()).await;
     }
 
