@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::print;
+use crate::kernel::connection::ConnectionError;
+use crate::kernel::python::quote;
 use crate::ops::interrupt::InterruptError;
 use crate::ops::open::OpenError;
 use crate::ops::run::RunError;
@@ -91,11 +93,7 @@ impl Fault {
             TargetError::State(_) | TargetError::Project(_) => Kind::Failed,
         };
         let mut fault = Self::new(kind, causes(error));
-        let hint = error.hint(command).unwrap_or_default();
-        fault.hints.extend(
-            hint.lines()
-                .map(|line| line.trim_start_matches("run: ").to_owned()),
-        );
+        fault.hints = error.hints(command);
         fault
     }
 
@@ -118,6 +116,9 @@ impl Fault {
         ExitCode::from(self.kind.code())
     }
 }
+
+/// What mends a connection file that cannot be used.
+const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
 
 /// Returns an error's message with those of its causes that it does not say itself.
 pub(super) fn causes(error: &dyn Error) -> String {
@@ -143,23 +144,29 @@ impl From<OpenError> for Fault {
             },
             OpenError::Died { log, lines, .. } => fault(Kind::NoKernel)
                 .lines(lines)
-                .hint(format!("its whole log: {}", log.display())),
-            OpenError::Slow { .. } => {
-                fault(Kind::StillRunning).hint("nb status tells when it is ready; nb log --kernel")
-            }
+                .hint(format!("its whole log is {}", log.display()))
+                .hint("another kernel can be named with --kernel NAME or --python PATH"),
+            OpenError::Slow { .. } => fault(Kind::StillRunning).hint(
+                "it goes on starting; nb open waits again, nb log --kernel shows what it says",
+            ),
             OpenError::Unreachable { .. } => fault(Kind::NoKernel)
                 .hint("if this shell is sandboxed, allow nb outside the sandbox"),
             OpenError::Sandboxed { .. } => {
                 fault(Kind::Refused).hint("allow nb outside the sandbox")
             }
-            OpenError::Elsewhere { .. } => fault(Kind::Refused)
-                .hint("use it there; or start one here beside it: nb open --force NOTEBOOK"),
+            OpenError::Elsewhere { notebook, .. } => fault(Kind::Refused).hint(format!(
+                "use it there, or start one here in its place: nb open --force {}",
+                quote(notebook)
+            )),
             OpenError::NotOwned { .. } => {
-                fault(Kind::Refused).hint("end it in the program that started it")
+                fault(Kind::Refused).hint("end or restart it in the program that started it")
             }
             OpenError::NoKernel { notebook } => {
-                fault(Kind::NoKernel).hint(format!("nb open {}", notebook.display()))
+                fault(Kind::NoKernel).hint(format!("nb open {}", quote(notebook)))
             }
+            OpenError::Connection(
+                ConnectionError::Read { .. } | ConnectionError::Content { .. },
+            ) => fault(Kind::Failed).hint(NEW_FILE),
             OpenError::Busy { .. } => fault(Kind::Refused).hint("nb status tells what it does"),
             OpenError::Notebook { .. }
             | OpenError::NotANotebook { .. }
@@ -198,16 +205,32 @@ impl From<ServeError> for Fault {
         } else {
             Kind::Failed
         };
-        Self::new(kind, causes(&error))
+        let fault = Self::new(kind, causes(&error));
+        match &error {
+            ServeError::NotOurs { folder } => {
+                fault.hint(format!("move it away: mv {0} {0}.other", quote(folder)))
+            }
+            _ => fault,
+        }
     }
 }
 
 impl From<RunError> for Fault {
     fn from(error: RunError) -> Self {
-        let fault = Self::new(Kind::NoKernel, causes(&error));
-        if error.is_sandboxed() {
-            return fault.hint("this shell is sandboxed, whether the kernel lives is unknown; allow nb outside the sandbox");
+        let fault = |kind| Self::new(kind, causes(&error));
+        match &error {
+            RunError::State(_) => fault(Kind::Failed),
+            RunError::ConnectionFile(_) => fault(Kind::NoKernel).hint(NEW_FILE),
+            RunError::NotReady(_) => {
+                fault(Kind::StillRunning).hint("nb status tells when it is ready")
+            }
+            RunError::Elsewhere(_) => fault(Kind::Refused).hint("use it there"),
+            RunError::Client(_) if error.is_sandboxed() => fault(Kind::NoKernel).hint(
+                "this shell is sandboxed, whether the kernel lives is unknown; allow nb outside the sandbox",
+            ),
+            RunError::Ended | RunError::Client(_) => {
+                fault(Kind::NoKernel).hint("nb status tells its state; nb open starts it")
+            }
         }
-        fault.hint("nb status tells its state; nb open starts it")
     }
 }

@@ -12,9 +12,11 @@ use crate::ops;
 use crate::project::InterruptMode;
 
 /// Interrupt what the kernel runs, whoever asked for it
+///
+/// By SIGINT or by message, as its kernelspec says. An idle kernel is not disturbed.
 #[derive(Args, Debug)]
 pub(super) struct Interrupt {
-    /// The notebook
+    /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]

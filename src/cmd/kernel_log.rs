@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Context;
 use super::fault::{Fault, Kind};
+use super::{Context, print};
+use crate::kernel::paths::ProcessVariables;
+use crate::ops::target;
 use crate::project::Project;
 
-/// Show what the proxies (the default) or the kernel wrote
+/// Show what the proxies or the kernel wrote
 #[derive(Args, Debug)]
 pub(super) struct Log {
-    /// The notebook
+    /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
-    /// The proxies of the project: who joined and left, what failed
+    /// The proxies of the project: who joined and left, what failed (the default)
     #[arg(long, conflicts_with = "kernel")]
     proxy: bool,
     /// The kernel's own stdout and stderr
@@ -30,6 +32,9 @@ pub(super) struct Log {
     /// Show at most this many of the last lines; 0 is all
     #[arg(long, value_name = "N", default_value_t = 100)]
     lines: usize,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "follow")]
+    pub(super) json: bool,
 }
 
 /// How often a followed file is looked at.
@@ -39,12 +44,17 @@ impl Log {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let path = self.path(context).await?;
-        match show(&path, self.lines, self.follow) {
+        let shown = if self.json {
+            tell(&path, self.lines)
+        } else {
+            show(&path, self.lines, self.follow)
+        };
+        match shown {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::new(
                 Kind::Failed,
-                format!("there is no {} yet", path.display()),
+                format!("nothing was written yet: there is no {}", path.display()),
             )),
             Err(error) => Err(Fault::failed(&format!("read {}", path.display()), &error)),
         }
@@ -58,7 +68,8 @@ impl Log {
             return Ok(target.project.kernel_log(&target.key));
         }
         let given = self.notebook.clone().or_else(|| context.notebook.clone());
-        let from = given.as_deref().unwrap_or(&context.here);
+        let named = target::named(given.as_deref(), &ProcessVariables);
+        let from = named.as_deref().unwrap_or(&context.here);
         let project = Project::find(from).ok_or_else(|| {
             Fault::new(
                 Kind::NoKernel,
@@ -68,6 +79,13 @@ impl Log {
         })?;
         Ok(project.proxy_log())
     }
+}
+
+fn tell(path: &Path, lines: usize) -> io::Result<()> {
+    let text = std::fs::read(path)?;
+    let text = String::from_utf8_lossy(last_lines(&text, lines));
+    let lines: Vec<&str> = text.lines().collect();
+    print::json(&serde_json::json!({ "path": path, "lines": lines }))
 }
 
 fn show(path: &Path, lines: usize, follow: bool) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! The `nb` command line, one file a command; printing lives only here.
 //!
-//! Arguments are read twice: as typed (clap's structs) and as meant (`Context`, and what each
+//! Arguments are read twice: as typed (clap's structs) and as meant ([`Context`], and what each
 //! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
-//! a `fault::Fault`: what was being done, why it failed, what mends it, and the exit code.
+//! a [`fault::Fault`]: what was being done, why it failed, what mends it, and the exit code.
 
 mod demo;
 mod fault;
@@ -21,6 +21,7 @@ mod terminal;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -103,7 +104,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = match context(cli.notebook, cli.name.as_deref()) {
         Ok(context) => context,
-        Err(fault) => return fault.report(false),
+        Err(fault) => return fault.report(cli.command.json()),
     };
     let json = cli.command.json();
     let done = match cli.command {
@@ -148,9 +149,21 @@ impl Command {
             Self::Shutdown(shutdown) => shutdown.json,
             Self::Serve(serve) => serve.json,
             Self::Unserve(unserve) => unserve.json,
-            Self::Log(_) | Self::Demo(_) | Self::Completions { .. } => false,
+            Self::Log(log) => log.json,
+            Self::Demo(_) | Self::Completions { .. } => false,
         }
     }
+}
+
+/// Returns how long is to be waited; 0 seconds are for ever.
+fn patience(seconds: f64) -> Result<Duration, Fault> {
+    if seconds == 0.0 {
+        return Ok(Duration::from_secs(u64::from(u32::MAX)));
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let text = format!("--timeout {seconds} is no number of seconds");
+        Fault::new(fault::Kind::Usage, text)
+    })
 }
 
 fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fault> {

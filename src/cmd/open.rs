@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -10,6 +9,7 @@ use serde_json::json;
 use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::quote;
 use crate::ops::open::{How, OpenOptions, Opened, create_notebook, ensure_kernel};
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::target;
@@ -24,13 +24,13 @@ use crate::project::{self, Project};
 pub(super) struct Open {
     /// The notebook; without it, the one that was opened here before
     notebook: Option<PathBuf>,
-    /// Start this kernelspec
+    /// Start this kernelspec; without it, the notebook's or the environment's own
     #[arg(long, value_name = "NAME", conflicts_with = "python")]
     kernel: Option<String>,
     /// Start this Python; it needs ipykernel
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// How the kernel is reached: Unix sockets (ipc) where not said
+    /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
     transport: Option<Transport>,
     /// Do not install the kernelspec for front ends
@@ -42,7 +42,7 @@ pub(super) struct Open {
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
     force: bool,
-    /// Wait at most this long for the kernel; it goes on starting
+    /// Wait at most this long for the kernel, which goes on starting; 0 is for ever
     #[arg(
         long,
         value_name = "SECONDS",
@@ -70,14 +70,10 @@ impl Open {
                 "{} is no notebook: its name does not end in .ipynb",
                 notebook.display()
             );
-            return Err(Fault::new(Kind::Usage, text));
+            let named = notebook.with_extension("ipynb");
+            return Err(Fault::new(Kind::Usage, text).hint(format!("nb open {}", quote(&named))));
         }
-        let patience = match self.timeout {
-            0.0 => Duration::from_secs(u64::from(u32::MAX)),
-            seconds => Duration::try_from_secs_f64(seconds).map_err(|_| {
-                Fault::new(Kind::Usage, format!("{seconds} is no number of seconds"))
-            })?,
-        };
+        let patience = super::patience(self.timeout)?;
         let options = OpenOptions {
             kernel: self.kernel.clone(),
             python: self.python.clone(),
@@ -89,11 +85,11 @@ impl Open {
             by: context.by.clone(),
             force: self.force,
         };
-        let created = create_notebook(&notebook, &options)?;
+        let created = create_notebook(&notebook, &options, !self.no_kernel)?;
         let project = Project::for_notebook(&notebook)
             .map_err(|error| Fault::failed("open the project", &error))?;
         if self.no_kernel {
-            self.tell_project(&project, &project.key(&notebook), created);
+            self.tell_project(&project, &project.key(&notebook), created)?;
             return Ok(ExitCode::SUCCESS);
         }
         let opened = ensure_kernel(&project, &notebook, &options).await?;
@@ -110,18 +106,27 @@ impl Open {
         }
     }
 
-    fn tell_project(&self, project: &Project, key: &str, created: bool) {
+    fn tell_project(&self, project: &Project, key: &str, created: bool) -> Result<(), Fault> {
+        let state = project.state()?;
+        let session = state.sessions.get(key);
         let _ = if self.json {
-            print::json(
-                &json!({ "notebook": key, "project": project.root(), "created": created, "status": "none" }),
-            )
+            print::json(&json!({
+                "notebook": key,
+                "project": project.root(),
+                "created": created,
+                "how": null,
+                "status": session.map(|session| session.status.as_str()),
+                "kernel_generation": session.map(|session| session.generation),
+                "notes": project.notice().into_iter().collect::<Vec<_>>(),
+            }))
         } else {
-            let what = if created { "created" } else { "there" };
+            let what = if created { "created" } else { "is there" };
             print::line(&format!(
                 "{key}: {what}, in the project {}; no kernel was started",
                 project.root().display()
             ))
         };
+        Ok(())
     }
 
     fn tell(&self, opened: &Opened, created: bool, served: Option<Result<Installed, Fault>>) {
@@ -151,6 +156,7 @@ impl Open {
                 "kernel_pid": session.pid,
                 "kernel_generation": session.generation,
                 "connection_file": session.connection_file,
+                "before": opened.before,
                 "spec": served.map(|served| served.word),
                 "notes": opened.notes,
                 "took_ms": u64::try_from(opened.took.as_millis()).unwrap_or(u64::MAX),
@@ -166,6 +172,14 @@ impl Open {
                 opened.key,
                 print::took(opened.took)
             ));
+            if let Some(before) = &opened.before {
+                print::note(&format!(
+                    "note: the kernel before it (generation {}) ended at {}: {}; its variables are gone",
+                    before.generation,
+                    print::moment(before.at),
+                    before.reason
+                ));
+            }
             opened
                 .notes
                 .iter()

@@ -2,23 +2,25 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
+use crate::kernel::python::quote;
 use crate::ops::restart::{Report, restart};
 
-/// Replace the kernel by a new one on the same sockets: its variables are gone
+/// Replace the kernel by a new one: its variables are gone
 ///
-/// Front ends that are joined go on with the new kernel. A cell that runs ends with an error.
+/// The new one uses the same connection file, and front ends that are joined go on with it. A
+/// cell that runs ends with an error.
 #[derive(Args, Debug)]
 pub(super) struct Restart {
-    /// The notebook
+    /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
-    /// Wait at most this long for the new kernel; it goes on starting
+    /// Wait at most this long for the new kernel, which goes on starting; 0 is for ever
     #[arg(
         long,
         value_name = "SECONDS",
@@ -34,12 +36,7 @@ pub(super) struct Restart {
 impl Restart {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let patience = Duration::try_from_secs_f64(self.timeout).map_err(|_| {
-            Fault::new(
-                Kind::Usage,
-                format!("{} is no number of seconds", self.timeout),
-            )
-        })?;
+        let patience = super::patience(self.timeout)?;
         let target = context.target(self.notebook, "nb restart").await?;
         let began = Instant::now();
         let session = match restart(&target.project, &target.key, &context.by, patience).await? {
@@ -54,9 +51,10 @@ impl Restart {
                 } else {
                     Kind::NoKernel
                 };
-                return Err(Fault::new(kind, message)
-                    .lines(&lines)
-                    .hint("nb log --kernel; nb open starts it again"));
+                return Err(Fault::new(kind, message).lines(&lines).hint(format!(
+                    "nb log --kernel -n {0} | nb open {0}",
+                    quote(&target.session.notebook)
+                )));
             }
         };
         let _ = if self.json {
@@ -73,7 +71,7 @@ impl Restart {
                 .map(|pid| format!(", pid {pid}"))
                 .unwrap_or_default();
             print::line(&format!(
-                "{}: restarted in {} (kernel {}{pid}); its variables are gone",
+                "{}: restarted in {} (generation {}{pid}); its variables are gone",
                 target.key,
                 print::took(began.elapsed()),
                 session.generation

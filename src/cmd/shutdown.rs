@@ -17,7 +17,7 @@ use crate::ops;
 /// program started is only let go.
 #[derive(Args, Debug)]
 pub(super) struct Shutdown {
-    /// The notebook
+    /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::quote;
 use crate::ops::life::Life;
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::status::{SessionStatus, status};
@@ -16,6 +17,8 @@ use crate::ops::target;
 use crate::project::{self, Project};
 
 /// Show the kernels of this project, who is joined, and whether front ends find them
+///
+/// Asked about one notebook, it ends with 6 where no kernel runs for it.
 #[derive(Args, Debug)]
 pub(super) struct Status {
     /// The notebook; without it, all of the project
@@ -29,7 +32,9 @@ impl Status {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let given = self.notebook.clone().or_else(|| context.notebook.clone());
-        let (project, sessions) = match target::named(given.as_deref(), &ProcessVariables) {
+        let named = target::named(given.as_deref(), &ProcessVariables);
+        let about_one = named.is_some();
+        let (project, sessions) = match named {
             Some(notebook) => {
                 let target = context.target(Some(notebook), "nb status").await?;
                 (target.project, vec![(target.key, target.session)])
@@ -64,7 +69,7 @@ impl Status {
                 .and_then(|()| print::line(&spec_text(&spec)))
         };
         // Asked about one notebook, the exit code answers too.
-        let code = if given.is_some() && !alive { 6 } else { 0 };
+        let code = if about_one && !alive { 6 } else { 0 };
         Ok(ExitCode::from(code))
     }
 }
@@ -103,7 +108,7 @@ fn text(status: &SessionStatus) -> String {
     if matches!(status.life, Life::Own(_) | Life::Foreign) {
         parts.extend(session.pid.map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(print::bytes));
-        parts.push(format!("kernel {}", session.generation));
+        parts.push(format!("generation {}", session.generation));
         parts.extend(
             session
                 .started_at
@@ -121,10 +126,10 @@ fn text(status: &SessionStatus) -> String {
             .map(|by| format!(" by {by}"))
             .unwrap_or_default();
         lines.push(format!(
-            "  {} {}{by}; next: nb open {}",
+            "  {}{by} at {}; next: nb open {}",
             ended.reason,
             print::moment(ended.at),
-            status.key
+            quote(&session.notebook)
         ));
     }
     if state(status).0 == "elsewhere" {

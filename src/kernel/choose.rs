@@ -79,11 +79,11 @@ impl ChooseError {
     /// Returns what mends it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoIpykernel { install, .. } => Some(format!("run: {install}")),
+            Self::NoIpykernel { install, .. } => Some(install.clone()),
             Self::NoPython { folder } => {
                 let venv = folder.join(".venv");
                 Some(format!(
-                    "install Python 3, then run: python3 -m venv {} && {} -m pip install ipykernel",
+                    "install Python 3, then: python3 -m venv {} && {} -m pip install ipykernel",
                     python::quote(&venv),
                     python::quote(&venv.join("bin/python"))
                 ))
@@ -389,7 +389,7 @@ mod tests {
             ..Wish::default()
         };
         let error = world.choose(wish, &[]).unwrap_err();
-        let command = format!("run: {} -m pip install ipykernel", executable.display());
+        let command = format!("{} -m pip install ipykernel", executable.display());
         assert_eq!(error.hint(), Some(command));
     }
 

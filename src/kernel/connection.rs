@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::paths::{JupyterPaths, Variables};
-use super::process::Process;
+use super::process::{Process, Signal};
 use crate::project::{Project, Transport};
 use crate::wire::{
     self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
@@ -129,7 +129,10 @@ impl KernelFiles {
         Ok(info)
     }
 
-    /// Removes what belongs to this kernel. What is not there is no error.
+    /// Removes what belongs to a kernel that has ended. What is not there is no error.
+    ///
+    /// A start of it that somebody began and was killed over may still be under way: that is
+    /// called off, or its process ended.
     pub fn remove(&self, variables: &dyn Variables) {
         if let Ok(info) = read(&self.connection_file) {
             remove_sockets(&info);
@@ -139,9 +142,12 @@ impl KernelFiles {
         {
             let _ = std::fs::remove_file(link);
         }
-        let _ = std::fs::remove_file(self.pid_file());
-        // Last: while it stands, a crash in between leaves the way to the rest.
+        // After what it leads to: a crash in between leaves the way to the rest.
         let _ = std::fs::remove_file(&self.connection_file);
+        if let Some(process) = self.process() {
+            let _ = process.signal_group(Signal::KILL);
+        }
+        let _ = std::fs::remove_file(self.pid_file());
     }
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {

@@ -40,6 +40,9 @@ pub struct Plan {
     pub log: PathBuf,
     /// Where the process is recorded as JSON ([`Process`]) before the program begins.
     pub pid_file: PathBuf,
+    /// A file without which the program must not begin: whoever removes it first has called the
+    /// start off.
+    pub needs: Option<PathBuf>,
 }
 
 /// Why nothing was started.
@@ -171,6 +174,12 @@ fn exec(plan: &Plan) -> io::Error {
     let recorded = serde_json::to_vec(&process).map_err(io::Error::other);
     if let Err(error) = recorded.and_then(|text| save::replace(&plan.pid_file, &text)) {
         return error;
+    }
+    // Recorded first, looked second, as the one who calls it off removes first and looks for a
+    // recorded process second: one of the two sees the other.
+    if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
+        let _ = std::fs::remove_file(&plan.pid_file);
+        return io::Error::other(format!("{} is gone", needed.display()));
     }
     // Whoever asked may be gone by now; the start goes on all the same.
     report(&Report::Becoming(process));

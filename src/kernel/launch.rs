@@ -38,6 +38,7 @@ pub fn launch(
         folder: folder.to_owned(),
         log: log.to_owned(),
         pid_file: files.pid_file(),
+        needs: Some(files.connection_file().to_owned()),
     })
 }
 

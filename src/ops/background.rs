@@ -121,6 +121,7 @@ pub(super) async fn begin(project: &Project, job: &Job) -> Result<Begun, OpenErr
         folder: project.root().to_owned(),
         log: project.dir().join("nb.log"),
         pid_file: folder.join(format!("{name}.pid")),
+        needs: None,
     };
     let pid_file = plan.pid_file.clone();
     let started = tokio::task::spawn_blocking(move || detach::start(&plan));

@@ -9,16 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::life::{Life, life};
+use super::shutdown::ended;
 use super::start::Held;
 use crate::client::ClientError;
 use crate::kernel::choose::{self, Choice, ChooseError, Wish};
-use crate::kernel::connection::{ConnectionError, KernelFiles};
+use crate::kernel::connection::{self, ConnectionError, KernelFiles};
 use crate::kernel::detach::DetachError;
 use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::Process;
 use crate::notebook::{self, Named, NotANotebook};
 use crate::project::journal::Entry;
 use crate::project::{
-    Lock, Project, ProjectError, Session, StateError, Status, Transport, lock_notebook,
+    Ended, Lock, Project, ProjectError, Relation, Session, StateError, Status, Transport,
+    lock_notebook,
 };
 
 /// How a notebook is to be opened.
@@ -73,6 +76,8 @@ pub struct Opened {
     pub session: Session,
     /// How it came to be.
     pub how: How,
+    /// How the kernel before this one ended, if it went by itself.
+    pub before: Option<Ended>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// How long it took.
@@ -201,10 +206,14 @@ pub async fn ensure_kernel(
     let key = project.key(notebook);
     let held = Held::wait(project, &key, options.patience).await?;
     let notebook = project.notebook(&key);
-    let before = held.session()?;
-    sweep(project)?;
     let mut notes: Vec<String> = project.notice().into_iter().collect();
-    let (session, how) = match before {
+    notes.extend(sweep(project)?);
+    let recorded = match held.session()? {
+        Some(session) => Some(noticed(&held, session).await?),
+        None => None,
+    };
+    let before = recorded.as_ref().and_then(went_by_itself);
+    let (session, how) = match recorded {
         Some(session) => reopen(&held, &notebook, session, options, &mut notes).await?,
         None => {
             let session = start(&held, &notebook, None, options, &mut notes).await?;
@@ -219,11 +228,32 @@ pub async fn ensure_kernel(
     Ok(Opened {
         project: project.clone(),
         key,
+        before: before.filter(|_| how == How::Started),
         session,
         how,
         notes,
         took: began.elapsed(),
     })
+}
+
+/// Records that the kernel went by itself, where nobody has noticed it yet.
+async fn noticed(held: &Held<'_>, mut session: Session) -> Result<Session, OpenError> {
+    if session.status == Status::Live && life(&session).await == Life::Gone {
+        let reason = match session.place.relation() {
+            Relation::EarlierBoot => "the machine was started anew",
+            _ => "its process ended",
+        };
+        session.status = Status::Died;
+        session.ended = Some(ended(&session, reason, None));
+        let seen = session.clone();
+        held.record(|session| *session = seen)?;
+    }
+    Ok(session)
+}
+
+fn went_by_itself(session: &Session) -> Option<Ended> {
+    let died = session.status == Status::Died;
+    session.ended.clone().filter(|_| died)
 }
 
 async fn reopen(
@@ -251,8 +281,10 @@ async fn reopen(
             if let Some(note) = differs(&session, options) {
                 notes.push(note);
             }
-            let recorded = crate::kernel::process::Process::recorded(&session);
+            let recorded = Process::recorded(&session);
             if session.status == Status::Live && recorded.as_ref() == Some(&process) {
+                // Without it nobody can join, and only the user may give up the variables.
+                connection::read(&session.connection_file)?;
                 return Ok((session, How::Attached));
             }
             let files = KernelFiles::of(&session.connection_file);
@@ -345,8 +377,12 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
 
 /// Makes a new notebook that names the kernel it will get; an existing one is left alone.
 ///
-/// Returns whether it was made.
-pub fn create_notebook(notebook: &Path, options: &OpenOptions) -> Result<bool, OpenError> {
+/// Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
+pub fn create_notebook(
+    notebook: &Path,
+    options: &OpenOptions,
+    starts: bool,
+) -> Result<bool, OpenError> {
     if notebook.exists() {
         return Ok(false);
     }
@@ -367,6 +403,12 @@ pub fn create_notebook(notebook: &Path, options: &OpenOptions) -> Result<bool, O
     };
     let (name, display, language) = match choose::choose(wish, &real, &ProcessVariables) {
         Ok(Choice { spec, .. }) => (spec.name, spec.display_name, spec.language),
+        // What every Jupyter takes for the Python that is in use.
+        Err(_) if !starts => (
+            "python3".to_owned(),
+            "Python 3 (ipykernel)".to_owned(),
+            "python".to_owned(),
+        ),
         Err(error) => return Err(error.into()),
     };
     let text = notebook::new_notebook(&name, &display, &language);
@@ -406,24 +448,40 @@ fn read_named(notebook: &Path) -> Result<Named, OpenError> {
     })
 }
 
-/// Removes what no session knows any more and no kernel uses.
-fn sweep(project: &Project) -> Result<(), OpenError> {
-    let state = project.state()?;
+/// Removes what no session knows any more and no kernel uses; returns a note on a kernel that
+/// lives and is known by none, as where `state.json` was moved away.
+fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
     let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let files = KernelFiles::of(&path.with_extension("json"));
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path().with_extension("json"))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    // Read after the folder: a session is recorded before its files are made, so that what
+    // another call is starting now is known here.
+    let state = project.state()?;
+    let mut notes = Vec::new();
+    for path in paths {
+        let files = KernelFiles::of(&path);
         let known = state
             .sessions
             .values()
             .any(|session| session.connection_file == files.connection_file());
-        let used = files.process().is_some_and(|process| process.is_alive());
-        if !known && !used {
-            files.remove(&ProcessVariables);
+        if known {
+            continue;
+        }
+        match files.process().filter(Process::is_alive) {
+            Some(Process { pid, .. }) => notes.push(format!(
+                "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
+                project.state_file().display()
+            )),
+            None => files.remove(&ProcessVariables),
         }
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// Notes in the journal what was done to a kernel. That it cannot be noted stops nothing.

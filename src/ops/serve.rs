@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::kernel::detach::own_program;
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
-use crate::kernel::spec::{self, PROXY};
+use crate::kernel::spec::{self, PROXY, SpecError};
 
 /// The spec's folder.
 pub const SPEC_NAME: &str = "nb-shared";
@@ -192,8 +192,12 @@ fn folder(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     Ok(data.join("kernels").join(SPEC_NAME))
 }
 
+/// Says whether the folder may be written: a file that is no spec at all serves nobody.
 fn ours(folder: &Path) -> bool {
-    spec::read(folder).is_ok_and(|spec| spec::is_proxy(&spec))
+    match spec::read(folder) {
+        Ok(spec) => spec::is_proxy(&spec),
+        Err(error) => matches!(error, SpecError::Damaged { .. }),
+    }
 }
 
 /// Returns the spec's text: the template with the program in the place of its first argument.

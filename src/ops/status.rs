@@ -14,6 +14,9 @@ use crate::wire::Channel;
 /// How long an idle kernel may take to answer; one that does not is busy.
 const IDLE_ANSWER: Duration = Duration::from_millis(500);
 
+/// How long a kernel that cannot be reached may take to be gone: it is perhaps just ending.
+const DYING: Duration = Duration::from_millis(300);
+
 /// One notebook's kernel and who uses it.
 #[derive(Clone, Debug)]
 pub struct SessionStatus {
@@ -41,13 +44,20 @@ pub async fn status(
     key: &str,
     session: Session,
 ) -> Result<SessionStatus, StateError> {
-    let life = life(&session).await;
+    let mut life = life(&session).await;
+    let running = matches!(life, Life::Own(_) | Life::Foreign) && session.status == Status::Live;
+    let busy = if running { busy(&session).await } else { None };
+    if let Life::Own(process) = &life
+        && running
+        && busy.is_none()
+        && process.ended_within(DYING).await
+    {
+        life = Life::Gone;
+    }
     let session = match &life {
         Life::Gone if session.status == Status::Live => note_death(project, key, session)?,
         _ => session,
     };
-    let running = matches!(life, Life::Own(_) | Life::Foreign) && session.status == Status::Live;
-    let busy = if running { busy(&session).await } else { None };
     let memory_bytes = match &life {
         Life::Own(process) => process.memory_bytes(),
         _ => None,

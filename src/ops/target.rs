@@ -49,19 +49,16 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Returns what mends it; `words` is the command as it was typed, without a notebook.
-    pub fn hint(&self, words: &str) -> Option<String> {
+    /// Returns the commands that mend it; `words` is the one that was typed, without a notebook.
+    pub fn hints(&self, words: &str) -> Vec<String> {
         match self {
-            Self::NotOpen { notebook } => Some(format!("run: nb open {}", quote(notebook))),
-            Self::NoneOpen { .. } => Some("run: nb open NOTEBOOK.ipynb".to_owned()),
-            Self::Several { notebooks } => Some(
-                notebooks
-                    .iter()
-                    .map(|notebook| format!("run: {words} -n {}", quote(notebook)))
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
-            Self::State(_) | Self::Project(_) => None,
+            Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
+            Self::NoneOpen { .. } => vec!["nb open NOTEBOOK.ipynb".to_owned()],
+            Self::Several { notebooks } => notebooks
+                .iter()
+                .map(|notebook| format!("{words} -n {}", quote(notebook)))
+                .collect(),
+            Self::State(_) | Self::Project(_) => Vec::new(),
         }
     }
 }

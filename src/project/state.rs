@@ -52,14 +52,14 @@ pub enum StateError {
     },
     /// It is not what this program writes. It is left as it is.
     #[error(
-        "{} is damaged and was left as it is: {source}; move it away (mv {0} {0}.damaged) and run nb open again",
+        "{} is damaged and was left as it is: {cause}; move it away (mv {0} {0}.damaged) and run nb open again",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where it is damaged.
-        source: serde_json::Error,
+        /// Where it is damaged. Not a `source()`: the remedy comes after it, in one text.
+        cause: serde_json::Error,
     },
     /// A newer program wrote it.
     #[error(
@@ -112,9 +112,9 @@ impl State {
     }
 
     fn parse(bytes: &[u8], path: &Path) -> Result<Self, StateError> {
-        let damaged = |source| StateError::Damaged {
+        let damaged = |cause| StateError::Damaged {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(damaged)?;
         // The version is looked at first: what else a newer file holds is not damage.
@@ -245,6 +245,10 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains("state.json is damaged"), "{text}");
             assert!(text.contains("state.json.damaged"), "{text}");
+            assert!(
+                std::error::Error::source(&error).is_none(),
+                "it is told twice"
+            );
             assert_eq!(
                 std::fs::read_to_string(project.state_file()).unwrap(),
                 damaged
