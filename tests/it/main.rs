@@ -8,6 +8,7 @@ mod faults;
 mod frontends;
 mod layers;
 mod libzmq;
+mod nb;
 mod prints;
 mod python;
 mod run;

@@ -98,7 +98,7 @@ impl World {
     }
 
     /// The processes that run with this world's home.
-    fn processes(&self) -> Vec<(i32, String)> {
+    pub fn processes(&self) -> Vec<(i32, String)> {
         let mark = format!("HOME={}", self.root.path().join("home").display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -1,0 +1,146 @@
+//! Damage and what is not there: named, with what mends it, and never made worse.
+
+use std::process::Command;
+
+use super::{nb, open, opening, path, pid, say};
+use crate::python;
+use crate::world::World;
+
+#[test]
+fn a_damaged_state_is_named_and_left_alone() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    let state = world.project().join(".nb/state.json");
+    let good = std::fs::read(&state).expect("it was written");
+    let half = &good[..good.len() / 2];
+    let newer = br#"{"version": 99}"#;
+    for (damaged, why) in [
+        (half, "is damaged"),
+        (b"", "is damaged"),
+        (newer, "version 99"),
+    ] {
+        std::fs::write(&state, damaged).expect("damage it");
+        for command in ["status", "open", "restart", "interrupt", "shutdown"] {
+            let said = nb(&world, [command, "t.ipynb"]).ended(1).with(why);
+            assert!(said.err.contains(&*state.to_string_lossy()), "{said:#?}");
+            assert_eq!(
+                said.err.matches("EOF while").count(),
+                usize::from(why == "is damaged")
+            );
+            assert_eq!(std::fs::read(&state).expect("it is there"), damaged);
+        }
+        nb(&world, ["run", "1"]).ended(1).with(why);
+    }
+    // What cannot be read at all: root may read everything, but no folder as a file.
+    std::fs::remove_file(&state).expect("remove it");
+    std::fs::create_dir(&state).expect("make a folder");
+    nb(&world, ["status"])
+        .ended(1)
+        .with("cannot read")
+        .with("state.json");
+    std::fs::remove_dir(&state).expect("remove it");
+    std::fs::write(&state, good).expect("put it back");
+    nb(&world, ["run", "1"]).ended(0);
+}
+
+#[test]
+fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
+    let world = World::new();
+    let first = open(&world, "t.ipynb");
+    let file = path(&first["connection_file"]);
+    let good = std::fs::read(&file).expect("it was written");
+    for damaged in [Some(&good[..good.len() / 2]), Some(b"{}"), None] {
+        match damaged {
+            Some(bytes) => std::fs::write(&file, bytes).expect("damage it"),
+            None => std::fs::remove_file(&file).expect("remove it"),
+        }
+        for words in [["open", "t.ipynb"], ["run", "1"]] {
+            let said = nb(&world, words).with(&file.to_string_lossy());
+            assert!(matches!(said.code, Some(1 | 6)), "{said:#?}");
+            said.with("hint: nb restart");
+            assert_eq!(std::fs::read(&file).ok().as_deref(), damaged);
+        }
+        // The process is known without it.
+        nb(&world, ["status", "t.ipynb"]).ended(0).with("live");
+        nb(&world, ["interrupt"]).ended(0);
+    }
+    let mended = nb(&world, ["restart", "--json"]).ended(0).json();
+    assert_eq!(mended["kernel_generation"], 2);
+    assert_ne!(pid(&mended), pid(&first));
+    nb(&world, ["run", "1"]).ended(0);
+}
+
+#[test]
+fn a_kernel_that_cannot_be_started_says_why() {
+    let world = World::new();
+    let unknown = nb(&world, ["open", "t.ipynb", "--kernel", "nope"]).ended(1);
+    unknown.with("no kernelspec nope was found").with("hint: ");
+    assert!(!world.project().join("t.ipynb").exists());
+    nb(&world, ["open", "t.ipynb", "--python", "/no/python"])
+        .ended(1)
+        .with("/no/python")
+        .with("--python PATH");
+
+    let bare = world.project().join("bare env");
+    let made = Command::new(python::interpreter())
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&bare)
+        .status()
+        .expect("start Python");
+    assert!(made.success());
+    let python = bare.join("bin/python");
+    let said = say(world
+        .nb()
+        .args(["open", "t.ipynb", "--python"])
+        .arg(&python))
+    .ended(1);
+    let said = said.with("has no ipykernel");
+    let quoted = format!("'{}'", python.display());
+    said.with(&format!(
+        "hint: {quoted} -m ensurepip && {quoted} -m pip install ipykernel"
+    ));
+
+    let spec = |name: &str, script: &str| {
+        let folder = world
+            .project()
+            .parent()
+            .expect("a world")
+            .join("home/jupyter/kernels")
+            .join(name);
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        let spec = serde_json::json!({
+            "argv": ["/bin/sh", "-c", script, "{connection_file}"],
+            "display_name": name, "language": "sh",
+        });
+        std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write a spec");
+    };
+    spec("broken", "echo 'No module named x' >&2; exit 3");
+    spec("mute", "exec sleep 1000");
+    let listed = nb(&world, ["open", "t.ipynb", "--kernel", "nope"]).ended(1);
+    listed.with("choose one with --kernel: broken, mute");
+    let said = nb(&world, ["open", "t.ipynb", "--kernel", "broken"]).ended(6);
+    said.with("  | No module named x").with("t-");
+    nb(&world, ["status", "t.ipynb"]).ended(6).with("died");
+    let slow = nb(
+        &world,
+        [
+            "open",
+            "t.ipynb",
+            "--kernel",
+            "mute",
+            "--timeout",
+            "1",
+            "--json",
+        ],
+    )
+    .ended(4);
+    assert_eq!(slow.json()["error"]["kind"], "still-running");
+    assert!(!world.processes().is_empty());
+    nb(&world, ["shutdown"]).ended(0);
+    assert_eq!(world.processes(), []);
+    // A broken choice is no trap: another one can be made.
+    assert_eq!(
+        say(&mut opening(&world, "t.ipynb")).ended(0).json()["how"],
+        "started"
+    );
+}

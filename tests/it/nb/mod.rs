@@ -1,0 +1,182 @@
+//! The command line as its users meet it: through the binary, on real kernels, in an empty home.
+
+mod broken;
+mod killed;
+mod life;
+mod places;
+mod spec;
+mod target;
+mod words;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::python;
+use crate::world::{World, finish};
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs a command to its end.
+fn say(command: &mut Command) -> Said {
+    let (status, out, err) = finish(command);
+    let said = Said {
+        code: status.code(),
+        out,
+        err,
+    };
+    assert!(!said.err.contains("panicked"), "{said:?}");
+    said
+}
+
+/// Runs `nb` in the world's project.
+fn nb<S: AsRef<OsStr>>(world: &World, words: impl IntoIterator<Item = S>) -> Said {
+    say(world.nb().args(words))
+}
+
+impl Said {
+    /// Requires this exit code.
+    fn ended(self, code: i32) -> Said {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Requires a text, on stdout or stderr.
+    fn with(self, text: &str) -> Said {
+        assert!(
+            self.out.contains(text) || self.err.contains(text),
+            "no {text:?} in {self:#?}"
+        );
+        self
+    }
+
+    /// Returns stdout, which is one JSON object in one line.
+    fn json(&self) -> Value {
+        assert_eq!(self.out.lines().count(), 1, "{self:#?}");
+        let value: Value = serde_json::from_str(&self.out).expect("stdout is JSON");
+        assert!(value.is_object(), "{value}");
+        value
+    }
+}
+
+/// Opens a notebook with the tests' Python and returns what `--json` tells.
+fn open(world: &World, notebook: impl AsRef<OsStr>) -> Value {
+    say(&mut opening(world, notebook)).ended(0).json()
+}
+
+fn opening(world: &World, notebook: impl AsRef<OsStr>) -> Command {
+    let mut command = world.nb();
+    command
+        .arg("open")
+        .arg(notebook)
+        .args(["--json", "--python"]);
+    command.arg(python::interpreter());
+    command
+}
+
+/// A shell in the world's project, with the variables of the `nb` under test.
+fn shell(world: &World, script: &str) -> Command {
+    let nb = world.nb();
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(world.project());
+    for (name, value) in nb.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+fn home(world: &World) -> PathBuf {
+    world.project().parent().expect("it has one").join("home")
+}
+
+/// The sockets that a connection file names.
+fn sockets(connection_file: &Path) -> Vec<PathBuf> {
+    let Ok(text) = std::fs::read(connection_file) else {
+        return Vec::new();
+    };
+    let Ok(info) = serde_json::from_slice::<Value>(&text) else {
+        return Vec::new();
+    };
+    if info["transport"] != "ipc" {
+        return Vec::new();
+    }
+    let prefix = info["ip"].as_str().expect("the prefix of the sockets");
+    ["shell", "iopub", "stdin", "control", "hb"]
+        .iter()
+        .map(|channel| {
+            let port = &info[format!("{channel}_port")];
+            PathBuf::from(format!("{prefix}-{port}"))
+        })
+        .collect()
+}
+
+fn path(value: &Value) -> PathBuf {
+    value.as_str().expect("a path").into()
+}
+
+fn pid(value: &Value) -> u32 {
+    let pid = value["kernel_pid"].as_u64().expect("a pid");
+    pid.try_into().expect("a pid")
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let _ = rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::KILL);
+}
+
+/// Everything that parent pids lead to, the process itself included.
+fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        at += 1;
+        for entry in std::fs::read_dir("/proc")
+            .expect("there is /proc")
+            .flatten()
+        {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
+                continue;
+            };
+            if parent_of(pid) == Some(parent) && !found.contains(&pid) {
+                found.push(pid);
+            }
+        }
+    }
+    found
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+/// Looks again and again until there is an answer.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::yield_now();
+    }
+}
