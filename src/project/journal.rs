@@ -73,12 +73,18 @@ impl Entry {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
+    /// Whether the user wants code kept.
+    keeps_code: bool,
 }
 
 impl Project {
     /// Opens the journal for appending.
+    ///
+    /// Code is left out where `journal.code = false` says so, and where the settings cannot be
+    /// read: what should not have been kept cannot be taken back.
     pub fn journal(&self) -> io::Result<Journal> {
-        Journal::open(&self.journal_file())
+        let keeps_code = self.config().is_ok_and(|config| config.journal.code);
+        Journal::open(&self.journal_file(), keeps_code)
     }
 
     /// Returns the journal's entries, oldest first; lines that are no entries are skipped.
@@ -92,19 +98,26 @@ impl Project {
 }
 
 impl Journal {
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, keeps_code: bool) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
             .mode(0o600)
             .open(path)?;
-        Ok(Self { file })
+        Ok(Self { file, keeps_code })
     }
 
     /// Appends one entry: one write under the file's lock.
     pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let mut line = serde_json::to_vec(entry)?;
+        let mut line = if entry.code.is_some() && !self.keeps_code {
+            serde_json::to_vec(&Entry {
+                code: None,
+                ..entry.clone()
+            })?
+        } else {
+            serde_json::to_vec(entry)?
+        };
         line.push(b'\n');
         self.file.lock()?;
         let written = self.append_locked(&line);
@@ -161,6 +174,18 @@ mod tests {
             .map(|entry| entry.event)
             .collect();
         assert_eq!(events, ["asked", "done"]);
+    }
+
+    #[test]
+    fn code_that_the_user_does_not_want_kept_is_not_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        std::fs::write(project.dir().join("config.toml"), "journal.code = false").unwrap();
+        let mut entry = Entry::now("asked", "a.ipynb");
+        entry.code = Some("secret()".to_owned());
+        project.journal().unwrap().append(&entry).unwrap();
+        let written = project.journal_entries().unwrap();
+        assert_eq!((written.len(), &written[0].code), (1, &None));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! the file and the remedy; it is never overwritten. Whether a recorded process still lives is
 //! not judged here: that is `kernel::process`.
 
+mod config;
 mod folder;
 pub mod joined;
 pub mod journal;
@@ -19,6 +20,7 @@ pub mod save;
 mod session;
 mod state;
 
+pub use config::{Config, ConfigError, JournalConfig};
 pub use folder::{Project, ProjectError};
 pub use lock::{Lock, lock_notebook};
 pub use place::{Place, Relation, boot_id};
