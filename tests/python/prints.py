@@ -1,6 +1,6 @@
 """Flushed prints through the launched spec: none may be lost.
 
-By hand, with a release build: `prints.py --kernel nb-shared --lines 20000 --rounds 20`. A kernel
+The full figure, on an idle machine: `cargo test --release --test it prints -- --ignored`. A kernel
 drops what its subscriber does not take fast enough, and so a debug build of the proxy, or a slow
 machine, loses lines that nobody could have kept.
 """
