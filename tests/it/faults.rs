@@ -59,3 +59,9 @@ fn a_front_end_where_no_kernel_lives() {
     let world = World::new();
     succeed(&mut world.script("autostart.py", SHARED));
 }
+
+#[test]
+fn an_editor_killed_leaves_no_proxy_behind() {
+    let world = World::new();
+    succeed(&mut world.script("orphans.py", SHARED));
+}

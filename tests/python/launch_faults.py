@@ -104,8 +104,12 @@ def states(kernel):
             STATE.write_text(body)
             command, environment = argv(kernel, connection_file())
             yield name, command, environment | alone
+            yield f"{name}, nb run", [os.environ["NB_TEST_BINARY"], "run", "1"], environment
             if name not in ("no keys",):
                 assert STATE.read_text() == body, f"{name}: state.json was overwritten"
+        STATE.write_text("[]")
+        yield "a list, nb open", [os.environ["NB_TEST_BINARY"], "open", "t.ipynb"], environment
+        assert STATE.read_text() == "[]", "nb open overwrote a damaged state.json"
         own.write_text('{"transport": "tcp", "ip": "127.0.0.1", "shell_po')
         STATE.write_text(json.dumps(bare | {"kernel_pid": os.getpid()}))
         command, environment = argv(kernel, connection_file())

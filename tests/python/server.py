@@ -184,10 +184,12 @@ def use(port, kernel, shared):
     for code in ("import time; print('running', flush=True); time.sleep(600)",
                  "print('running', flush=True)\nwhile True: pass"):  # fmt: skip
         interrupt(port, kernel, channels, code)
+    # A restart keeps the connection file: the next process binds the ports of the last.
+    rest(port, "POST", f"kernels/{kernel}/restart")
     # Two sockets of one session alive at once is what a reloaded browser page looks like.
     again = Socket(port, kernel)
-    reply, text = again.run("print('after the interrupt')")
-    assert (reply["status"], text) == ("ok", "after the interrupt\n"), (reply, text)
+    reply, text = again.run("print('after the restart')")
+    assert (reply["status"], text) == ("ok", "after the restart\n"), (reply, text)
     again.socket.close()
     channels.socket.close()
 

@@ -34,6 +34,8 @@ def front_ends(kernel, pid):
             took = time.monotonic() - began
         assert (path.stat().st_mtime_ns, path.read_bytes()) == before, "connection file changed"
         alive(pid)
+        # 200 ms are promised; a debug build on a busy machine is not what they are promised for.
+        assert took < 1, f"SIGTERM {milliseconds} ms after the launch: gone in {took:.2f} s"
         say(f"SIGTERM {milliseconds} ms after the launch: gone in {took * 1000:.0f} ms")
     # With a cell running and its output on the way.
     path = connection_file()

@@ -1,0 +1,51 @@
+"""An editor killed with -9 leaves its kernels behind: a proxy that nobody listens to ends by itself."""
+
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+from launch import SECONDS, arguments, nb, say, state
+from raw import Client, argv, connection_file
+
+
+def main():
+    options = arguments()
+    nb("open", "t.ipynb", "--python", os.environ["NB_TEST_PYTHON"])
+    pid = state()["kernel_pid"]
+    left, left_path = orphan(options.kernel)
+    heard, heard_path = orphan(options.kernel)
+    with Client(heard_path) as listener:
+        listener.get_ready()
+        began = time.monotonic()
+        left.wait(2 * SECONDS)
+        took = time.monotonic() - began
+        assert heard.is_running(), "a proxy with a subscriber went too"
+        assert listener.run("print(6 * 7)") == "42\n"
+        heard.send_signal(signal.SIGTERM)
+        heard.wait(SECONDS)
+    assert not left_path.exists(), "an orphan's connection file is nobody's"
+    assert heard_path.exists(), "SIGTERM leaves the front end's connection file"
+    assert state()["kernel_pid"] == pid and "42" in nb("run", "print(6 * 7)")
+    say(f"the orphan ended {took:.0f} s after its editor")
+
+
+def orphan(kernel):
+    """Launches under an editor that is then killed; the proxy's process and its file."""
+    path = connection_file()
+    command, environment = argv(kernel, path)
+    editor = subprocess.Popen(
+        ["bash", "-c", '"$@" & echo $!; wait', "editor", *command],
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    proxy = psutil.Process(int(editor.stdout.readline()))
+    with Client(path) as client:
+        client.get_ready()
+    editor.kill()
+    editor.wait(SECONDS)
+    editor.stdout.close()
+    return proxy, path
+
+
+main()
