@@ -5,9 +5,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketAddrUnix;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use crate::wire::Endpoint;
 
@@ -130,8 +130,7 @@ fn is_stale(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     // Not blocking: a socket that is alive may have no room for one more connection.
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = UnixSocket::new_stream()?;
     let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
     Ok(connected == Err(rustix::io::Errno::CONNREFUSED))
 }
