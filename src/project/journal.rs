@@ -110,17 +110,29 @@ impl Journal {
 
     /// Appends one entry: one write under the file's lock.
     pub fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let mut line = if entry.code.is_some() && !self.keeps_code {
-            serde_json::to_vec(&Entry {
-                code: None,
-                ..entry.clone()
-            })?
-        } else {
-            serde_json::to_vec(entry)?
-        };
-        line.push(b'\n');
+        self.append_all(std::slice::from_ref(entry))
+    }
+
+    /// Appends entries, in order, by one write under the file's lock.
+    pub fn append_all(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for entry in entries {
+            if entry.code.is_some() && !self.keeps_code {
+                let code = None;
+                serde_json::to_writer(
+                    &mut lines,
+                    &Entry {
+                        code,
+                        ..entry.clone()
+                    },
+                )?;
+            } else {
+                serde_json::to_writer(&mut lines, entry)?;
+            }
+            lines.push(b'\n');
+        }
         self.file.lock()?;
-        let written = self.append_locked(&line);
+        let written = self.append_locked(&lines);
         self.file.unlock()?;
         written
     }

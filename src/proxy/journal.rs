@@ -9,11 +9,15 @@ use crate::project::journal::{Entry, Journal};
 use crate::route::{Execution, Phase};
 
 /// The journal of the project, as this proxy writes it.
+///
+/// Entries are collected and written together once the messages that led to them have gone on
+/// their way: a lock on a file is no part of a cell's round trip.
 pub(super) struct Log {
     session: String,
     by: String,
     journal: Option<RefCell<Journal>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
+    unwritten: RefCell<Vec<Entry>>,
 }
 
 impl Log {
@@ -29,12 +33,15 @@ impl Log {
             by,
             journal,
             started: RefCell::default(),
+            unwritten: RefCell::default(),
         }
     }
 
-    /// Writes one step of an execution.
-    pub(super) fn write(&self, execution: Execution) {
-        let Some(journal) = &self.journal else { return };
+    /// Takes one step of an execution; [`Log::write`] writes it.
+    pub(super) fn take(&self, execution: Execution) {
+        if self.journal.is_none() {
+            return;
+        }
         let key = (execution.generation, execution.msg_id.clone());
         let (event, status, took) = match execution.phase {
             Phase::Asked => {
@@ -64,7 +71,16 @@ impl Log {
         entry.code = execution.code;
         entry.status = status;
         entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-        if let Err(error) = journal.borrow_mut().append(&entry) {
+        self.unwritten.borrow_mut().push(entry);
+    }
+
+    /// Writes what was taken.
+    pub(super) fn write(&self) {
+        let entries = self.unwritten.take();
+        if let Some(journal) = &self.journal
+            && !entries.is_empty()
+            && let Err(error) = journal.borrow_mut().append_all(&entries)
+        {
             tracing::warn!("the journal cannot be written: {error}");
         }
     }

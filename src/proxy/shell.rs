@@ -41,6 +41,8 @@ pub(super) struct Shell {
     /// When the timer task will wake.
     armed: Cell<Option<Instant>>,
     rearm: Notify,
+    /// The journal has something to write.
+    write: Notify,
     stop: Notify,
     why: Cell<Option<&'static str>>,
     /// `state.json` or the kernel's process may have changed. Told from the watcher's thread too.
@@ -165,6 +167,7 @@ impl Shell {
             acting: Cell::new(false),
             armed: Cell::new(None),
             rearm: Notify::new(),
+            write: Notify::new(),
             stop: Notify::new(),
             why: Cell::new(None),
             look: Arc::new(Notify::new()),
@@ -240,7 +243,8 @@ impl Shell {
             Action::Resume(client) => front.set_paused(&client, false),
             Action::Journal(execution) => {
                 if let Some(journal) = self.journal.get() {
-                    journal.write(execution);
+                    journal.take(execution);
+                    self.write.notify_one();
                 }
             }
             Action::Log(note) => match note {
@@ -523,6 +527,7 @@ impl Shell {
                 () = self.stop.notified() => return,
                 () = timer => self.route(|bridge, now| bridge.handle_timeout(now)),
                 () = self.rearm.notified() => {}
+                () = self.write.notified() => self.write_journal(),
                 () = self.look.notified() => self.refresh(),
                 _ = look_at_parent.tick() => {
                     let subscribers = self.front.get().map_or(0, Front::subscribers);
@@ -542,6 +547,12 @@ impl Shell {
             Ok(found) => self.adopt(found),
             // What is known stays true until something better can be read.
             Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
+
+    fn write_journal(&self) {
+        if let Some(journal) = self.journal.get() {
+            journal.write();
         }
     }
 
@@ -574,6 +585,7 @@ impl Shell {
             }
         };
         let ((), left) = tokio::join!(to_kernel, to_clients);
+        self.write_journal();
         if left > 0 {
             tracing::warn!(
                 "{left} connections did not take what was queued for them within a second"
