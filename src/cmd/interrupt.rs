@@ -38,7 +38,7 @@ impl Interrupt {
         let _ = if self.json {
             let generation = target.session.generation;
             print::json(
-                &json!({ "notebook": target.key, "interrupted": true, "by": mode, "kernel_generation": generation }),
+                &json!({ "notebook": target.key, "interrupted": true, "mode": mode, "kernel_generation": generation }),
             )
         } else {
             print::line(&format!("{}: interrupted (by {mode})", target.key))

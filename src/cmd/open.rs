@@ -131,10 +131,10 @@ impl Open {
 
     fn tell(&self, opened: &Opened, created: bool, served: Option<Result<Installed, Fault>>) {
         let session = &opened.session;
-        let how = match opened.how {
-            How::Started => "started",
-            How::Attached => "attached",
-            How::Finished => "started by another call",
+        let (how, word) = match opened.how {
+            How::Started => ("started", "started"),
+            How::Attached => ("attached", "attached"),
+            How::Finished => ("started by another call", "finished"),
         };
         let (served, fault) = match served {
             Some(Ok(served)) => (Some(served), None),
@@ -150,7 +150,7 @@ impl Open {
                 "notebook": opened.key,
                 "project": opened.project.root(),
                 "created": created,
-                "how": how,
+                "how": word,
                 "status": session.status.as_str(),
                 "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
                 "kernel_pid": session.pid,

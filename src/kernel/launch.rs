@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::connection::KernelFiles;
@@ -45,7 +46,10 @@ pub fn launch(
 /// Makes room in the log where needed; returns the length from which a new kernel's lines begin.
 pub fn begin_log(log: &Path) -> io::Result<u64> {
     if let Some(folder) = log.parent() {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
     }
     match std::fs::metadata(log) {
         Ok(found) if found.len() > LOG_BYTES => {

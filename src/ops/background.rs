@@ -133,6 +133,21 @@ pub(super) async fn begin(project: &Project, job: &Job) -> Result<Begun, OpenErr
     Ok(Begun { process, report })
 }
 
+/// Removes the reports that nobody fetched: whoever waited for them was killed.
+pub(super) fn sweep(project: &Project) {
+    let entries = std::fs::read_dir(project.dir().join("jobs"));
+    for entry in entries.into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|found| found.modified());
+        let age = modified.ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age > UNFETCHED) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// How old a report may become. Nobody waits longer for a restart.
+const UNFETCHED: Duration = Duration::from_secs(24 * 3600);
+
 /// Does a job in a process of its own and returns its report.
 pub(super) async fn run(project: &Project, job: &Job) -> Result<Report, OpenError> {
     let begun = begin(project, job).await?;

@@ -51,9 +51,15 @@ pub async fn life(session: &Session) -> Life {
     }
 }
 
-/// Says whether the session's kernel is alive and was not ended on purpose.
-pub async fn is_live(session: &Session) -> bool {
-    session.status != Status::Stopped && matches!(life(session).await, Life::Own(_) | Life::Foreign)
+/// Says whether the session has a kernel or is about to have one again.
+///
+/// Between two kernels too: a command that comes during a restart does not mean another notebook.
+pub async fn is_in_use(session: &Session) -> bool {
+    match session.status {
+        Status::Stopped => false,
+        Status::Starting | Status::Restarting => true,
+        _ => matches!(life(session).await, Life::Own(_) | Life::Foreign),
+    }
 }
 
 /// Says whether something listens where the connection file says.

@@ -8,9 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::background;
 use super::life::{Life, life};
 use super::shutdown::ended;
 use super::start::Held;
+use super::target::recorded;
 use crate::client::ClientError;
 use crate::kernel::choose::{self, Choice, ChooseError, Wish};
 use crate::kernel::connection::{self, ConnectionError, KernelFiles};
@@ -208,6 +210,7 @@ pub async fn ensure_kernel(
     let notebook = project.notebook(&key);
     let mut notes: Vec<String> = project.notice().into_iter().collect();
     notes.extend(sweep(project)?);
+    background::sweep(project);
     let recorded = match held.session()? {
         Some(session) => Some(noticed(&held, session).await?),
         None => None,
@@ -269,7 +272,11 @@ async fn reopen(
             notebook: notebook.to_owned(),
             host: session.place.host,
         }),
-        Life::Foreign => Ok((session, How::Attached)),
+        Life::Foreign => {
+            held.record(|session| session.status = Status::Live)?;
+            let status = Status::Live;
+            Ok((Session { status, ..session }, How::Attached))
+        }
         Life::Own(process) if session.status == Status::Stopped => {
             // Whoever shut it down was killed before it was gone.
             held.end(&process, Duration::ZERO).await;
@@ -396,15 +403,19 @@ pub fn create_notebook(
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let real = folder.canonicalize().map_err(cannot)?;
+    let session = known(notebook);
     let wish = Wish {
         kernel: options.kernel.as_deref(),
         python: options.python.as_deref(),
+        recorded: session
+            .as_ref()
+            .and_then(|session| session.kernelspec.as_ref()),
         ..Wish::default()
     };
     let (name, display, language) = match choose::choose(wish, &real, &ProcessVariables) {
         Ok(Choice { spec, .. }) => (spec.name, spec.display_name, spec.language),
         // What every Jupyter takes for the Python that is in use.
-        Err(_) if !starts => (
+        Err(_) if !starts || session.is_some() => (
             "python3".to_owned(),
             "Python 3 (ipykernel)".to_owned(),
             "python".to_owned(),
@@ -427,6 +438,12 @@ pub fn create_notebook(
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(cannot(error.error)),
     }
+}
+
+/// Returns what is recorded for a notebook, whose file may be gone while its kernel runs.
+fn known(notebook: &Path) -> Option<Session> {
+    let project = Project::find(notebook)?;
+    recorded(&project.state().ok()?, &project, &project.key(notebook))
 }
 
 fn read_named(notebook: &Path) -> Result<Named, OpenError> {

@@ -13,6 +13,7 @@ use super::life::{Life, life};
 use super::open::{OpenError, journal};
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
+use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles, remove_sockets};
 use crate::project::{Project, Session, Status, Transport};
 
@@ -70,8 +71,7 @@ pub async fn begin_restart(
 /// Says beforehand what will not work.
 async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     let notebook = project.notebook(key);
-    let session = project.state()?.sessions.get(key).cloned();
-    let session = session.ok_or(OpenError::NoKernel {
+    let session = recorded(&project.state()?, project, key).ok_or(OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
     if !session.owned {

@@ -42,7 +42,14 @@ pub async fn shutdown(
     let began = Instant::now();
     let held = Held::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
-    let session = held.session()?.ok_or(OpenError::NoKernel { notebook })?;
+    let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
+        notebook: notebook.clone(),
+    })?;
+    if !project.state()?.sessions.contains_key(key) {
+        // Only the top-level fields tell of it: another program wrote them, and it is to take
+        // them back.
+        return Err(OpenError::NotOwned { notebook });
+    }
     let life = life(&session).await;
     if life == Life::Elsewhere {
         return Err(OpenError::Elsewhere {

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 
 use super::open::OpenError;
 use super::ready::{NotReady, ready};
+use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
-use crate::project::{Ended, Lock, Place, Project, RealSpec, Session, Status, Transport};
+use crate::project::{Ended, Lock, Place, Project, RealSpec, Relation, Session, Status, Transport};
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
 const PORT_TRIES: usize = 3;
@@ -62,7 +63,7 @@ impl<'a> Held<'a> {
 
     /// Returns the session as it is recorded now.
     pub(super) fn session(&self) -> Result<Option<Session>, OpenError> {
-        Ok(self.project.state()?.sessions.get(self.key).cloned())
+        Ok(recorded(&self.project.state()?, self.project, self.key))
     }
 
     /// Changes the session's record.
@@ -85,8 +86,10 @@ impl<'a> Held<'a> {
         patience: Duration,
     ) -> Result<Session, OpenError> {
         refuse_in_a_sandbox()?;
+        // What another host or container uses is not ours to remove.
         if let Some(before) = &before
             && before.owned
+            && before.place.relation() != Relation::Elsewhere
         {
             KernelFiles::of(&before.connection_file).remove(&self.variables);
         }

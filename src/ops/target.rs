@@ -34,11 +34,13 @@ pub enum TargetError {
         /// Where was looked.
         folder: PathBuf,
     },
-    /// Several are open and none was named.
-    #[error("several notebooks are open; name one")]
+    /// Several are meant and none was named.
+    #[error("{}; name one", if *live { "several notebooks are open" } else { "no kernel runs here, and several notebooks had one" })]
     Several {
         /// Their paths.
         notebooks: Vec<PathBuf>,
+        /// Whether their kernels live.
+        live: bool,
     },
     /// The project's memory is unusable.
     #[error(transparent)]
@@ -54,7 +56,7 @@ impl TargetError {
         match self {
             Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
             Self::NoneOpen { .. } => vec!["nb open NOTEBOOK.ipynb".to_owned()],
-            Self::Several { notebooks } => notebooks
+            Self::Several { notebooks, .. } => notebooks
                 .iter()
                 .map(|notebook| format!("{words} -n {}", quote(notebook)))
                 .collect(),
@@ -92,7 +94,7 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
     let project = Project::find(notebook).ok_or_else(not_open)?;
     let key = project.key(notebook);
     let state = project.state()?;
-    let session = find(&state, &project, &key).ok_or_else(not_open)?;
+    let session = recorded(&state, &project, &key).ok_or_else(not_open)?;
     Ok(Target {
         project,
         key,
@@ -101,10 +103,11 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
 }
 
 /// Returns a notebook's session, also where only the top-level fields tell of it.
-fn find(state: &State, project: &Project, key: &str) -> Option<Session> {
+pub(super) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
     state.sessions.get(key).cloned().or_else(|| {
         let last = state.last_opened()?;
-        (project.key(&last.notebook) == key).then_some(last)
+        let same = project.key(&last.notebook) == project.key(&project.notebook(key));
+        same.then_some(last)
     })
 }
 
@@ -121,18 +124,20 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
             key,
             session,
         };
-        if life::is_live(&target.session).await {
+        if life::is_in_use(&target.session).await {
             live.push(target);
         } else {
             others.push(target);
         }
     }
+    let any_live = !live.is_empty();
     // With nothing live, the only notebook there is can still be told about or opened again.
     let mut meant = if live.is_empty() { others } else { live };
     match meant.len() {
         0 => Err(none()),
         1 => Ok(meant.remove(0)),
         _ => Err(TargetError::Several {
+            live: any_live,
             notebooks: meant
                 .into_iter()
                 .map(|target| target.session.notebook)

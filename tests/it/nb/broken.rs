@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use super::{nb, open, opening, path, pid, say};
+use super::{kill, nb, open, opening, path, pid, say, until};
 use crate::python;
 use crate::world::World;
 
 #[test]
 fn a_damaged_state_is_named_and_left_alone() {
     let world = World::new();
-    open(&world, "t.ipynb");
+    let first = open(&world, "t.ipynb");
     let state = world.project().join(".nb/state.json");
     let good = std::fs::read(&state).expect("it was written");
     let half = &good[..good.len() / 2];
@@ -41,6 +41,24 @@ fn a_damaged_state_is_named_and_left_alone() {
     std::fs::remove_dir(&state).expect("remove it");
     std::fs::write(&state, good).expect("put it back");
     nb(&world, ["run", "1"]).ended(0);
+
+    // The remedy leaves the kernel without a record: it is told of, not ended.
+    std::fs::remove_file(&state).expect("move it away");
+    let second = open(&world, "t.ipynb");
+    assert_ne!(pid(&second), pid(&first));
+    let note = format!("to end it: kill {}", pid(&first));
+    assert!(
+        second["notes"][0]
+            .as_str()
+            .is_some_and(|said| said.contains(&note)),
+        "{second}"
+    );
+    kill(pid(&first));
+    until("nothing is left of it", || {
+        let notes = open(&world, "t.ipynb")["notes"].clone();
+        (notes == serde_json::json!([])).then_some(())
+    });
+    assert!(!path(&first["connection_file"]).exists());
 }
 
 #[test]
@@ -80,6 +98,11 @@ fn a_kernel_that_cannot_be_started_says_why() {
         .ended(1)
         .with("/no/python")
         .with("--python PATH");
+
+    std::fs::write(world.project().join("no.ipynb"), "print(1)").expect("write a file");
+    nb(&world, ["open", "no.ipynb"])
+        .ended(1)
+        .with("no.ipynb: it is not a notebook");
 
     let bare = world.project().join("bare env");
     let made = Command::new(python::interpreter())
@@ -143,4 +166,37 @@ fn a_kernel_that_cannot_be_started_says_why() {
         say(&mut opening(&world, "t.ipynb")).ended(0).json()["how"],
         "started"
     );
+}
+
+#[test]
+fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    let folder = world.project().join("theirs");
+    std::fs::create_dir_all(folder.join(".nb")).expect("make a folder");
+    let notebook = folder.join("x.ipynb");
+    let state = serde_json::json!({
+        "notebook": notebook,
+        "connection_file": opened["connection_file"],
+        "kernel_pid": opened["kernel_pid"],
+    });
+    std::fs::write(folder.join(".nb/state.json"), state.to_string()).expect("write it");
+    let there = |words: &[&str]| say(world.nb().args(words).current_dir(&folder));
+    there(&["run", "print(6 * 7)"]).ended(0).with("42");
+    let status = there(&["status", "--json"]).ended(0).json();
+    assert_eq!(status["sessions"][0]["owned"], false);
+    assert_eq!(status["sessions"][0]["state"], "idle");
+    assert_eq!(
+        there(&["interrupt", "--json"]).ended(0).json()["mode"],
+        "message"
+    );
+    for named in [&["x.ipynb"][..], &[]] {
+        for command in ["restart", "shutdown"] {
+            let words = [&[command], named].concat();
+            there(&words).ended(5).with("not started by nb");
+        }
+    }
+    let attached = there(&["open", "x.ipynb", "--json"]);
+    // The notebook is made, and the kernel that is recorded for it is the one.
+    assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }

@@ -83,6 +83,14 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
     let file = path(&third["connection_file"]);
     let third_sockets = sockets(&file);
 
+    let log = nb(&world, ["log", "--kernel", "--json"]).ended(0).json();
+    assert!(
+        log["lines"]
+            .as_array()
+            .is_some_and(|lines| !lines.is_empty())
+    );
+    nb(&world, ["log", "--proxy"]).ended(1).with("proxy.log");
+
     let stopped = nb(&world, ["shutdown", "--json"]).ended(0).json();
     assert_eq!(stopped["was_running"], true);
     assert_eq!(stopped["kernel_generation"], 3);

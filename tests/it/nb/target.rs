@@ -68,6 +68,12 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     // With one of two left, nothing needs to be named.
     nb(&world, ["shutdown", "a.ipynb"]).ended(0);
     assert_eq!(meant(&["open"], None), b);
+    // With none, all that were open are named.
+    nb(&world, ["shutdown"]).ended(0);
+    nb(&world, ["restart"])
+        .ended(2)
+        .with("no kernel runs here")
+        .with("a.ipynb");
     nb(&world, ["open", "notes.txt"])
         .ended(2)
         .with("does not end in .ipynb");
