@@ -1,8 +1,8 @@
 //! A crash of whoever opens leaves nothing that the next `nb open` does not put right.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{descendants, home, kill, nb, open, opening, path, pid, shell, sockets};
@@ -12,12 +12,7 @@ const ROUNDS: usize = 8;
 
 #[test]
 fn opens_that_are_killed_at_any_moment_are_put_right() {
-    let seed = std::env::var("NB_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| RandomState::new().hash_one(()));
-    eprintln!("NB_TEST_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::seeded();
     let world = World::new();
     let began = Instant::now();
     open(&world, "t.ipynb");
@@ -27,16 +22,12 @@ fn opens_that_are_killed_at_any_moment_are_put_right() {
         let after = whole.mul_f64(random.part() * 1.1);
         eprintln!("round {round}: killed after {after:?}");
         let by_shell = round % 2 == 1;
-        let mut child = if by_shell {
+        let mut command = if by_shell {
             shell(&world, SCRIPT)
         } else {
             opening(&world, "t.ipynb")
-        }
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("start it");
+        };
+        let mut child = spawn(&mut command);
         if !ends_within(&mut child, after) {
             let family = if by_shell {
                 descendants(child.id())
@@ -46,36 +37,67 @@ fn opens_that_are_killed_at_any_moment_are_put_right() {
             family.into_iter().rev().for_each(kill);
         }
         child.wait().expect("it was killed");
-        let mut sockets_then = all_sockets(&world);
-
-        let opened = open(&world, "t.ipynb");
-        nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
-        let status = nb(&world, ["status", "--json"]).ended(0).json();
-        assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
-        sockets_then.extend(sockets(&path(&opened["connection_file"])));
-        nb(&world, ["shutdown"]).ended(0);
-
-        assert!(all_sockets(&world).is_empty(), "{:?}", all_sockets(&world));
-        for socket in sockets_then {
-            assert!(!socket.exists(), "{} is left", socket.display());
-        }
-        assert!(
-            files_in(home(&world).join("runtime")).is_empty(),
-            "{:?}",
-            files_in(home(&world).join("runtime"))
-        );
-        assert!(
-            files_in(world.project().join(".nb/connections")).is_empty(),
-            "{:?}",
-            files_in(world.project().join(".nb/connections"))
-        );
-        let left = world.processes();
-        assert!(
-            left.is_empty(),
-            "left after the kernel {}: {left:#?}",
-            pid(&opened)
-        );
+        assert_put_right(&world);
     }
+}
+
+#[test]
+fn restarts_and_shutdowns_that_are_killed_are_put_right() {
+    let mut random = Random::seeded();
+    let world = World::new();
+    for round in 0..ROUNDS {
+        open(&world, "t.ipynb");
+        // About as long as each takes.
+        let (command, whole) = [("restart", 1.0), ("shutdown", 0.3)][round % 2];
+        let after = Duration::from_secs_f64(random.part() * whole);
+        eprintln!("round {round}: {command} killed after {after:?}");
+        let mut child = spawn(world.nb().arg(command));
+        let ended = ends_within(&mut child, after);
+        kill(child.id());
+        child.wait().expect("it was killed");
+        if !ended {
+            // The process that does the restart, which whoever asked for it need not outlive.
+            let jobs = world.processes().into_iter();
+            let jobs = jobs.filter(|(_, words)| words.contains("nb:job"));
+            jobs.for_each(|(pid, _)| kill(pid.unsigned_abs()));
+        }
+        assert_put_right(&world);
+    }
+}
+
+/// Opens, uses and shuts down; then nothing is left.
+fn assert_put_right(world: &World) {
+    let mut sockets_then = all_sockets(world);
+    let opened = open(world, "t.ipynb");
+    nb(world, ["run", "print(6 * 7)"]).ended(0).with("42");
+    let status = nb(world, ["status", "--json"]).ended(0).json();
+    assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
+    sockets_then.extend(sockets(&path(&opened["connection_file"])));
+    nb(world, ["shutdown"]).ended(0);
+
+    let left: Vec<_> = sockets_then
+        .iter()
+        .filter(|socket| socket.exists())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    for folder in [
+        home(world).join("runtime"),
+        world.project().join(".nb/connections"),
+    ] {
+        let left = files_in(&folder);
+        assert!(left.is_empty(), "{left:?}");
+    }
+    let left = world.processes();
+    assert!(
+        left.is_empty(),
+        "left after kernel {}: {left:#?}",
+        pid(&opened)
+    );
+}
+
+fn spawn(command: &mut Command) -> Child {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().expect("start it")
 }
 
 const SCRIPT: &str = "\"$NB_TEST_BINARY\" open t.ipynb --python \"$NB_TEST_PYTHON\"; true";
@@ -93,13 +115,13 @@ fn ends_within(child: &mut Child, time: Duration) -> bool {
 
 /// The sockets of every connection file of the project.
 fn all_sockets(world: &World) -> Vec<PathBuf> {
-    files_in(world.project().join(".nb/connections"))
+    files_in(&world.project().join(".nb/connections"))
         .iter()
         .flat_map(|file| sockets(file))
         .collect()
 }
 
-fn files_in(folder: PathBuf) -> Vec<PathBuf> {
+fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
@@ -108,6 +130,15 @@ fn files_in(folder: PathBuf) -> Vec<PathBuf> {
 struct Random(u64);
 
 impl Random {
+    /// Begins with a new seed, or with the one that is to be tried again, and tells it.
+    fn seeded() -> Self {
+        let given = std::env::var("NB_TEST_SEED").ok();
+        let seed = given.and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
+        eprintln!("NB_TEST_SEED={seed}");
+        Self(seed)
+    }
+
     /// Returns a number from 0 to 1.
     fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
