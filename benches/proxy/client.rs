@@ -57,8 +57,10 @@ impl Client {
             .connect(&info.endpoint(Channel::Shell).to_string())
             .await
             .expect("connect shell");
+        // ipykernel drops a request whose bytes it has seen before, as a replay.
+        let id = uuid::Uuid::new_v4().simple().to_string();
         let header = NewHeader {
-            msg_id: "1",
+            msg_id: &id,
             session: "launch",
             username: "bench",
             date: "2026-01-01T00:00:00Z",
