@@ -73,6 +73,10 @@ impl Open {
             let named = notebook.with_extension("ipynb");
             return Err(Fault::new(Kind::Usage, text).hint(format!("nb open {}", quote(&named))));
         }
+        if std::path::absolute(&notebook).is_ok_and(|whole| whole.to_str().is_none()) {
+            let text = format!("cannot open {}: its path is not UTF-8", notebook.display());
+            return Err(Fault::new(Kind::Usage, text).hint("rename it"));
+        }
         let patience = super::patience(self.timeout)?;
         let options = OpenOptions {
             kernel: self.kernel.clone(),

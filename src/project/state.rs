@@ -128,9 +128,13 @@ impl State {
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<(), StateError> {
-        let mut text = serde_json::to_vec_pretty(self).expect("a state has only string keys");
-        text.push(b'\n');
-        save::replace(path, &text).map_err(|source| StateError::Write {
+        // Fails on a path that is not UTF-8, which JSON cannot hold.
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
+        text.and_then(|mut text| {
+            text.push(b'\n');
+            save::replace(path, &text)
+        })
+        .map_err(|source| StateError::Write {
             path: path.to_owned(),
             source,
         })

@@ -200,3 +200,28 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
     // The notebook is made, and the kernel that is recorded for it is the one.
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }
+
+#[test]
+fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    kill(pid(&opened));
+    until("it is dead", || world.processes().is_empty().then_some(()));
+    let file = world.project().join(".nb/state.json");
+    let text = std::fs::read(&file).expect("it was written");
+    let mut state: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let mut stranger = Command::new("sleep").arg("1000").spawn().expect("start it");
+    state["sessions"]["t.ipynb"]["pid"] = stranger.id().into();
+    std::fs::write(&file, state.to_string()).expect("write it");
+    let status = nb(&world, ["status", "t.ipynb", "--json"]).ended(6).json();
+    assert_eq!(status["sessions"][0]["state"], "died");
+    nb(&world, ["interrupt"]).ended(6);
+    nb(&world, ["shutdown"]).ended(0);
+    assert_eq!(open(&world, "t.ipynb")["how"], "started");
+    assert!(
+        stranger.try_wait().expect("ask for it").is_none(),
+        "it was ended"
+    );
+    stranger.kill().expect("end it");
+    stranger.wait().expect("it was killed");
+}

@@ -1,5 +1,7 @@
 //! Notebooks wherever people keep them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -24,6 +26,12 @@ fn names_with_spaces_and_signs_and_long_paths() {
     works(&world, &odd);
     let hint = nb(&world, ["restart"]).ended(6).err;
     assert!(hint.contains("nb open '"), "{hint}");
+
+    let no_text = OsStr::from_bytes(b"caf\xe9.ipynb");
+    nb(&world, [OsStr::new("open"), no_text])
+        .ended(2)
+        .with("is not UTF-8");
+    assert!(!world.project().join(no_text).exists());
 
     let long = world.project().join("long/".repeat(30)).join("deep.ipynb");
     std::fs::create_dir_all(long.parent().expect("a folder")).expect("make the folders");
@@ -106,4 +114,24 @@ fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
     nb(&world, ["open", "no/such/folder/t.ipynb"])
         .ended(1)
         .with("no/such/folder");
+}
+
+#[test]
+fn over_tcp_it_works_the_same() {
+    let world = World::new();
+    let first = say(opening(&world, "t.ipynb").args(["--transport", "tcp"]))
+        .ended(0)
+        .json();
+    let file = path(&first["connection_file"]);
+    let info = std::fs::read(&file).expect("it was made");
+    assert!(String::from_utf8_lossy(&info).contains("127.0.0.1"));
+    nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
+    let again = nb(&world, ["open", "--transport", "ipc"])
+        .ended(0)
+        .with("attached");
+    again.with("tcp) and was kept");
+    let restarted = nb(&world, ["restart", "--json"]).ended(0).json();
+    assert_eq!(restarted["kernel_generation"], 2);
+    assert_eq!(std::fs::read(&file).expect("it is there"), info);
+    works(&world, &world.project().join("t.ipynb"));
 }
