@@ -75,6 +75,7 @@ pub struct World {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
     Fake,
+    Libzmq,
     Ipykernel,
 }
 
@@ -121,6 +122,11 @@ impl World {
                 command.arg("--fake-kernel").arg(&file);
                 command
             }
+            KernelKind::Libzmq => {
+                let mut command = Command::new(super::python::interpreter());
+                command.arg(libzmq()).arg("kernel").arg(&file);
+                command
+            }
             KernelKind::Ipykernel => {
                 let mut command = Command::new(super::python::interpreter());
                 command
@@ -150,7 +156,7 @@ impl World {
     /// Starts a byte pump in the proxy's place: the floor.
     pub fn pump(&self) -> (Started, ConnectionInfo) {
         let front = free_tcp();
-        let file = self.folder.path().join("pump.json");
+        let file = self.pump_file();
         std::fs::write(
             &file,
             ConnectionInfo {
@@ -171,6 +177,11 @@ impl World {
         )
     }
 
+    /// Where a byte pump's connection file is.
+    pub fn pump_file(&self) -> PathBuf {
+        self.folder.path().join("pump.json")
+    }
+
     /// Launches the proxy as a front end does, with a connection file of its own.
     pub fn launch(&self) -> (Started, ConnectionInfo, PathBuf) {
         let front = free_tcp();
@@ -188,6 +199,11 @@ impl World {
             .env_remove("NB_NOTEBOOK");
         (Started::start(&mut command), front, file)
     }
+}
+
+/// Returns the script with libzmq's kernel and client.
+pub fn libzmq() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/proxy/libzmq.py")
 }
 
 /// Waits until somebody listens on the shell port; dials every millisecond.

@@ -1,6 +1,7 @@
 //! The rows of the table. Both sides of a row take turns, so that a machine whose speed drifts
 //! drifts for both.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Flooder};
@@ -18,6 +19,9 @@ pub async fn run(filters: &[String]) {
     if wanted("fake") {
         kernel_rows("fake kernel", KernelKind::Fake, Flooder::Fake, 300).await;
     }
+    if wanted("libzmq") {
+        libzmq().await;
+    }
     if wanted("ipykernel") {
         kernel_rows("ipykernel", KernelKind::Ipykernel, Flooder::Ipykernel, 60).await;
     }
@@ -31,7 +35,7 @@ async fn kernel_rows(name: &str, kind: KernelKind, flooder: Flooder, trips: usiz
     round_trips(name, &world, trips).await;
     let sizes: &[(usize, usize)] = match kind {
         KernelKind::Fake => &[(20_000, 100), (5_000, 10_000), (50, 1_000_000)],
-        KernelKind::Ipykernel => &[(20_000, 100)],
+        KernelKind::Ipykernel | KernelKind::Libzmq => &[(20_000, 100)],
     };
     for (messages, bytes) in sizes {
         flood(name, flooder, &world, *messages, *bytes).await;
@@ -64,6 +68,34 @@ async fn round_trips(name: &str, world: &World, trips: usize) {
         &note,
     );
     table::sides(&format!("{name}: round trip 1 KB, p99"), all.map(p99), "");
+}
+
+/// The fake kernel's round trip, with libzmq for the kernel and for the client.
+async fn libzmq() {
+    let world = World::start(KernelKind::Libzmq).await;
+    let (_pump, pump) = world.pump();
+    let (_proxy, front, file) = world.launch();
+    wait_for_port(&pump).await;
+    wait_for_port(&front).await;
+    let output = Command::new(super::python::interpreter())
+        .arg(super::process::libzmq())
+        .arg("client")
+        .args([&world.kernel_file, &world.pump_file(), &file])
+        .output()
+        .expect("run the client");
+    assert!(output.status.success(), "the client failed: {output:?}");
+    let micros: [Vec<f64>; 3] =
+        serde_json::from_slice(&output.stdout).expect("the client prints its times");
+    let times = micros.map(|times| {
+        let time = |micros: f64| Duration::from_secs_f64(micros / 1e6);
+        times.into_iter().map(time).collect::<Vec<_>>()
+    });
+    table::sides(
+        "libzmq: round trip 1 KB, p50",
+        times.clone().map(median),
+        "kernel and client on pyzmq",
+    );
+    table::sides("libzmq: round trip 1 KB, p99", times.map(p99), "");
 }
 
 async fn flood(name: &str, flooder: Flooder, world: &World, messages: usize, bytes: usize) {
