@@ -1,9 +1,6 @@
 //! What each platform tells of a process. The only file of this module that names platforms.
 
-pub(super) use imp::{memory_bytes, reopened_executable, start_time};
-
-#[cfg(target_os = "linux")]
-pub(super) use imp::open_watch;
+pub(super) use imp::{Watch, memory_bytes, reopened_executable, start_time};
 
 #[cfg(target_os = "linux")]
 mod imp {
@@ -44,11 +41,30 @@ mod imp {
         Some(kib * 1024)
     }
 
-    /// Opens a descriptor that becomes readable when the process ends.
-    pub(in super::super) fn open_watch(pid: u32) -> io::Result<OwnedFd> {
-        let pid = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?)
-            .ok_or_else(|| io::Error::other("no process has the id 0"))?;
-        Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    /// A process that was looked at: while this is held, no other one is taken for it.
+    pub(in super::super) struct Watch(OwnedFd);
+
+    impl Watch {
+        /// Opens a descriptor that becomes readable when the process ends.
+        pub(in super::super) fn open(pid: u32) -> io::Result<Self> {
+            let pid = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?)
+                .ok_or_else(|| io::Error::other("no process has the id 0"))?;
+            Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+        }
+
+        /// Waits for the end of the process.
+        #[expect(
+            deprecated,
+            reason = "the successor is unsafe and asks that the descriptor stay open, which an OwnedFd grants"
+        )]
+        pub(in super::super) async fn ended(self) -> io::Result<()> {
+            use tokio::io::{Interest, unix::AsyncFd};
+            AsyncFd::with_interest(self.0, Interest::READABLE)?
+                .readable()
+                .await?
+                .retain_ready();
+            Ok(())
+        }
     }
 
     /// Returns a path that starts this very program again, even when its file was replaced.
@@ -86,6 +102,21 @@ mod imp {
             .parse::<u64>()
             .ok()
             .map(|kib| kib * 1024)
+    }
+
+    /// A process that is watched; there is no such thing here, so that it is asked for instead.
+    pub(in super::super) enum Watch {}
+
+    impl Watch {
+        /// Returns an error.
+        pub(in super::super) fn open(_pid: u32) -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        /// Waits for the end of the process.
+        pub(in super::super) async fn ended(self) -> io::Result<()> {
+            match self {}
+        }
     }
 
     /// Returns the path of this program.

@@ -15,7 +15,7 @@ use super::platform;
 use crate::project::joined::Joined;
 use crate::project::{Session, boot_id};
 
-/// How often a platform without process descriptors is asked whether a process lives.
+/// How often a platform that watches no processes is asked whether one lives.
 const POLL: Duration = Duration::from_millis(100);
 
 /// One process, never confused with a later one of the same pid.
@@ -96,13 +96,9 @@ impl Process {
     ///
     /// May be cancelled at any await.
     pub async fn death(&self) {
-        #[cfg(target_os = "linux")]
-        if let Ok(descriptor) = platform::open_watch(self.pid) {
-            // Opened first, compared second: the descriptor stays with whom it was opened for.
-            if !self.is_alive() {
-                return;
-            }
-            if readable(descriptor).await.is_ok() {
+        if let Ok(watch) = platform::Watch::open(self.pid) {
+            // Opened first, compared second: it stays with whom it was opened for.
+            if !self.is_alive() || watch.ended().await.is_ok() {
                 return;
             }
         }
@@ -134,10 +130,9 @@ impl Process {
     }
 
     fn send(&self, kill: impl FnOnce(Pid) -> rustix::io::Result<()>) -> Result<(), SignalError> {
-        // While the descriptor is open the pid of a process that ends now is not given away
-        // before the comparison below has noticed.
-        #[cfg(target_os = "linux")]
-        let _descriptor = platform::open_watch(self.pid);
+        // Between the look and the signal the pid could pass to another process only if this one
+        // ended, was reaped and all pids went round in these microseconds; for groups most
+        // systems have no call that excludes even that.
         let gone = SignalError::Gone(self.pid);
         if !self.is_alive() {
             return Err(gone);
@@ -154,21 +149,6 @@ impl Process {
             }),
         }
     }
-}
-
-/// Waits until a descriptor is readable.
-#[cfg(target_os = "linux")]
-#[expect(
-    deprecated,
-    reason = "the successor is unsafe and asks that the descriptor stay open, which an OwnedFd grants"
-)]
-async fn readable(descriptor: std::os::fd::OwnedFd) -> io::Result<()> {
-    use tokio::io::{Interest, unix::AsyncFd};
-    AsyncFd::with_interest(descriptor, Interest::READABLE)?
-        .readable()
-        .await?
-        .retain_ready();
-    Ok(())
 }
 
 #[cfg(test)]
