@@ -12,6 +12,7 @@ use super::Context;
 use super::fault::{Fault, Kind};
 use super::outputs::{self, Text};
 use super::terminal::{CtrlC, Lines, can_ask};
+use crate::kernel::python::quote;
 use crate::ops::fold::Folded;
 use crate::ops::run::{Audience, Event, Options, Output, Prompt, Ran, Status};
 use crate::project;
@@ -117,7 +118,7 @@ impl Run {
             };
             return Err(
                 Fault::new(Kind::NoKernel, format!("the kernel of {key} {what}"))
-                    .hint(format!("nb open {}", session.notebook.display())),
+                    .hint(format!("nb open {}", quote(&session.notebook))),
             );
         }
         let ran = crate::ops::run::run(project, key, session, &meant.options, &terminal).await?;
@@ -229,7 +230,7 @@ fn print(run: &Run, mut ran: Ran, terminal: &Terminal, notebook: &Path) -> io::R
 /// Says what the exit code means, where the outputs do not.
 fn told(ran: &Ran, notebook: &Path) -> Option<String> {
     let seconds = ran.took.as_secs_f64();
-    let notebook = notebook.display();
+    let notebook = quote(notebook);
     match ran.status {
         Status::Error if asked_nobody(ran) => Some(
             "nobody is here to answer input(): run it on a terminal, or put the value into the \

@@ -110,9 +110,9 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
 }
 
 #[test]
-fn opened_by_four_at_once_there_is_one_kernel() {
+fn two_notebooks_opened_by_two_each_at_once_have_one_kernel_each() {
     let world = World::new();
-    let mut commands = [(); 4].map(|()| opening(&world, "t.ipynb"));
+    let mut commands = ["a", "b", "a", "b"].map(|name| opening(&world, format!("{name}.ipynb")));
     let said = std::thread::scope(|scope| {
         let calls = commands
             .each_mut()
@@ -120,16 +120,19 @@ fn opened_by_four_at_once_there_is_one_kernel() {
         calls.map(|call| call.join().expect("it does not panic"))
     });
     let started = said.iter().filter(|said| said["how"] == "started").count();
-    assert_eq!(started, 1, "{said:#?}");
-    assert!(
-        said.iter().all(|other| pid(other) == pid(&said[0])),
-        "{said:#?}"
-    );
+    assert_eq!(started, 2, "{said:#?}");
+    assert_eq!(pid(&said[0]), pid(&said[2]));
+    assert_eq!(pid(&said[1]), pid(&said[3]));
+    for opened in &said {
+        let notebook = opened["notebook"].as_str().expect("its name");
+        let ran = nb(&world, ["run", notebook, "import os; print(os.getpid())"]);
+        assert_eq!(ran.ended(0).out, format!("{}\n", pid(opened)));
+    }
     let files = std::fs::read_dir(world.project().join(".nb/connections")).expect("it was made");
     let files = files
         .flatten()
         .filter(|file| file.path().extension() == Some("json".as_ref()));
-    assert_eq!(files.count(), 1);
+    assert_eq!(files.count(), 2);
 }
 
 #[test]
