@@ -136,6 +136,18 @@ impl KernelFiles {
     pub fn remove(&self, variables: &dyn Variables) {
         if let Ok(info) = read(&self.connection_file) {
             remove_sockets(&info);
+        } else if let Some(id) = self.id() {
+            // A damaged file tells nothing, but its name does.
+            let prefixes = socket_folders(variables)
+                .into_iter()
+                .map(|dir| dir.join(&id));
+            for prefix in prefixes.map(PathBuf::into_os_string) {
+                for port in 1..=5 {
+                    let mut path = prefix.clone();
+                    path.push(format!("-{port}"));
+                    let _ = std::fs::remove_file(path);
+                }
+            }
         }
         if let Some(link) = self.link_path(variables)
             && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
@@ -178,19 +190,25 @@ impl KernelFiles {
     }
 
     fn link_path(&self, variables: &dyn Variables) -> Option<PathBuf> {
-        let name = self.connection_file.file_stem()?.to_string_lossy();
-        let id = name.strip_prefix("kernel-")?;
+        let id = self.id()?;
         let paths = JupyterPaths::new(variables).ok()?;
         Some(paths.runtime_dir.join(format!("{LINK_PREFIX}{id}.json")))
     }
 
+    /// Returns what is in all names that belong to this kernel; none where another program chose
+    /// the connection file's name.
+    fn id(&self) -> Option<String> {
+        let name = self.connection_file.file_stem()?.to_string_lossy();
+        Some(name.strip_prefix("kernel-")?.to_owned())
+    }
+
     /// Returns how the paths of the sockets begin.
     fn socket_prefix(&self, variables: &dyn Variables) -> Result<String, ConnectionError> {
-        let id = uuid::Uuid::new_v4().simple().to_string();
+        let id = self.id().ok_or(ConnectionError::NoSocketFolder)?;
         socket_folders(variables)
             .into_iter()
             .filter(|folder| private_folder(folder).is_ok())
-            .filter_map(|folder| folder.join(&id[..12]).into_os_string().into_string().ok())
+            .filter_map(|folder| folder.join(&id).into_os_string().into_string().ok())
             .find(|prefix| prefix.len() + "-65535".len() <= wire::SOCKET_PATH_MAX)
             .ok_or(ConnectionError::NoSocketFolder)
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{kill, nb, open, opening, path, pid, say, until};
+use super::{kill, nb, open, opening, path, pid, say, sockets, until};
 use crate::python;
 use crate::world::World;
 
@@ -67,6 +67,7 @@ fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
     let first = open(&world, "t.ipynb");
     let file = path(&first["connection_file"]);
     let good = std::fs::read(&file).expect("it was written");
+    let first_sockets = sockets(&file);
     for damaged in [Some(&good[..good.len() / 2]), Some(b"{}"), None] {
         match damaged {
             Some(bytes) => std::fs::write(&file, bytes).expect("damage it"),
@@ -85,7 +86,12 @@ fn a_damaged_connection_file_is_named_and_a_restart_mends_it() {
     let mended = nb(&world, ["restart", "--json"]).ended(0).json();
     assert_eq!(mended["kernel_generation"], 2);
     assert_ne!(pid(&mended), pid(&first));
+    assert_eq!(sockets(&file), first_sockets);
     nb(&world, ["run", "1"]).ended(0);
+    // Also where nothing tells of the sockets any more, they go.
+    std::fs::remove_file(&file).expect("remove it");
+    nb(&world, ["shutdown"]).ended(0);
+    assert!(first_sockets.iter().all(|socket| !socket.exists()));
 }
 
 #[test]
