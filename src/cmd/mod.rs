@@ -1,8 +1,8 @@
 //! The `nb` command line, one file a command; printing lives only here.
 //!
-//! Arguments are read twice: as typed (clap's structs) and as meant ([`Context`], and what each
+//! Arguments are read twice: as typed (clap's structs) and as meant (`Context`, and what each
 //! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
-//! a [`fault::Fault`]: what was being done, why it failed, what mends it, and the exit code.
+//! a `fault::Fault`: what was being done, why it failed, what mends it, and the exit code.
 
 mod demo;
 mod fault;

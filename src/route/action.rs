@@ -19,7 +19,7 @@ pub enum Action {
     },
     /// Send to every iopub subscriber.
     Publish(Verified),
-    /// Connect a client's own socket to the kernel, under [`ClientId::identity`].
+    /// Connect a client's own socket to the kernel, under its identity.
     OpenLink {
         /// Whose.
         client: ClientId,
