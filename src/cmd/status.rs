@@ -106,20 +106,20 @@ fn text(status: &SessionStatus) -> String {
         parts.push(spec.display_name.clone());
     }
     if matches!(status.life, Life::Own(_) | Life::Foreign) {
-        parts.extend(session.pid.map(|pid| format!("pid {pid}")));
+        parts.extend(pid(status).map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(print::bytes));
-        parts.push(format!("generation {}", session.generation));
-        parts.extend(
-            session
-                .started_at
-                .map(|at| format!("since {}", print::moment(at))),
-        );
+        // Until a kernel is ready, the record speaks of the one before.
+        if session.status == project::Status::Live {
+            parts.push(format!("generation {}", session.generation));
+            let since = session.started_at;
+            parts.extend(since.map(|at| format!("since {}", print::moment(at))));
+        }
     }
     if !session.owned {
         parts.push("started by another program".to_owned());
     }
     let mut lines = vec![format!("{}: {}", status.key, parts.join(" · "))];
-    if let (Some(ended), "died" | "stopped" | "half started") = (&session.ended, state(status).0) {
+    if let (Some(ended), "died" | "stopped") = (&session.ended, state(status).0) {
         let by = ended
             .by
             .as_ref()
@@ -129,6 +129,12 @@ fn text(status: &SessionStatus) -> String {
             "  {}{by} at {}; next: nb open {}",
             ended.reason,
             print::moment(ended.at),
+            quote(&session.notebook)
+        ));
+    }
+    if status.abandoned {
+        lines.push(format!(
+            "  whoever started it was ended before it was ready; next: nb open {}",
             quote(&session.notebook)
         ));
     }
@@ -154,6 +160,15 @@ fn text(status: &SessionStatus) -> String {
     lines.join("\n")
 }
 
+/// Returns the process of the kernel that lives, as far as that is known.
+fn pid(status: &SessionStatus) -> Option<u32> {
+    match &status.life {
+        Life::Own(process) => Some(process.pid),
+        Life::Foreign | Life::Elsewhere => status.session.pid,
+        Life::Gone => None,
+    }
+}
+
 fn object(status: &SessionStatus) -> Value {
     let session = &status.session;
     json!({
@@ -161,7 +176,7 @@ fn object(status: &SessionStatus) -> Value {
         "path": session.notebook,
         "state": state(status).0,
         "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
-        "kernel_pid": session.pid,
+        "kernel_pid": pid(status),
         "kernel_generation": session.generation,
         "connection_file": session.connection_file,
         "transport": session.transport.as_str(),

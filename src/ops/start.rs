@@ -93,6 +93,7 @@ impl<'a> Held<'a> {
         {
             KernelFiles::of(&before.connection_file).remove(&self.variables);
         }
+        let old_file = before.as_ref().map(|before| before.connection_file.clone());
         let files = KernelFiles::fresh(self.project).map_err(|source| OpenError::Lock {
             dir: self.project.dir().to_owned(),
             source,
@@ -108,8 +109,13 @@ impl<'a> Held<'a> {
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
-        self.project
-            .update(|state| state.sessions.insert(self.key.to_owned(), session))?;
+        self.project.update(|state| {
+            // What names the session's old file must not look like somebody else's kernel.
+            if state.connection_file.is_some() && state.connection_file == old_file {
+                state.mirror(&session);
+            }
+            state.sessions.insert(self.key.to_owned(), session);
+        })?;
         files.create(transport, &spec.name, &self.variables)?;
         self.run(&files, &spec, transport, patience).await
     }

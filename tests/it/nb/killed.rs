@@ -68,6 +68,11 @@ fn restarts_and_shutdowns_that_are_killed_are_put_right() {
 /// Opens, uses and shuts down; then nothing is left.
 fn assert_put_right(world: &World) {
     let mut sockets_then = all_sockets(world);
+    if world.project().join(".nb").exists() {
+        let status = nb(world, ["status", "--json"]).ended(0).json();
+        let sessions = status["sessions"].as_array().expect("a list");
+        assert!(sessions.len() < 2, "there is one notebook: {status}");
+    }
     let opened = open(world, "t.ipynb");
     nb(world, ["run", "print(6 * 7)"]).ended(0).with("42");
     let status = nb(world, ["status", "--json"]).ended(0).json();
