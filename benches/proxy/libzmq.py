@@ -43,11 +43,11 @@ class Connection:
 def kernel(path):
     connection = Connection(path)
     heartbeat = connection.socket(zmq.REP, "hb", "bind")
-    connection.socket(zmq.ROUTER, "stdin", "bind")
+    stdin = connection.socket(zmq.ROUTER, "stdin", "bind")  # dialled, never used
     iopub = connection.socket(zmq.PUB, "iopub", "bind")
     requests = [connection.socket(zmq.ROUTER, c, "bind") for c in ("control", "shell")]
     poller = zmq.Poller()
-    for socket in (heartbeat, *requests):
+    for socket in (heartbeat, stdin, *requests):
         poller.register(socket, zmq.POLLIN)
     while True:
         for socket, _ in poller.poll():
