@@ -136,31 +136,7 @@ impl World {
         }
         left
     }
-}
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let notebooks = std::fs::read_dir(self.project()).into_iter().flatten();
-        for entry in notebooks.flatten() {
-            let name = entry.file_name();
-            if self.project().join(".nb").exists() && name.to_string_lossy().ends_with(".ipynb") {
-                let mut command = self.nb();
-                finish(command.arg("shutdown").arg(&name));
-            }
-        }
-        let left = self.kill_the_rest();
-        if !std::thread::panicking() {
-            assert!(left.is_empty(), "left running: {left:#?}");
-        } else if !left.is_empty() {
-            eprintln!("left running: {left:#?}");
-        }
-        if std::thread::panicking() {
-            self.tell_the_logs();
-        }
-    }
-}
-
-impl World {
     /// Shows what the proxies and the kernels wrote, for the reader of a failure.
     fn tell_the_logs(&self) {
         let folder = self.project().join(".nb");
@@ -175,6 +151,26 @@ impl World {
                 let last = &lines[lines.len().saturating_sub(60)..];
                 eprintln!("--- {}\n{}", entry.path().display(), last.join("\n"));
             }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let notebooks = std::fs::read_dir(self.project()).into_iter().flatten();
+        for entry in notebooks.flatten() {
+            let name = entry.file_name();
+            if self.project().join(".nb").exists() && name.to_string_lossy().ends_with(".ipynb") {
+                let mut command = self.nb();
+                finish(command.arg("shutdown").arg(&name));
+            }
+        }
+        let left = self.kill_the_rest();
+        if std::thread::panicking() {
+            eprintln!("left running: {left:#?}");
+            self.tell_the_logs();
+        } else {
+            assert!(left.is_empty(), "left running: {left:#?}");
         }
     }
 }
