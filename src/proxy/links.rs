@@ -35,6 +35,7 @@ struct Own {
     client: ClientId,
     channel: Channel,
     key: SigningKey,
+    refused_since: Cell<Option<Instant>>,
 }
 
 /// The events of iopub.
@@ -108,6 +109,7 @@ impl Links {
             client: client.clone(),
             channel,
             key: self.kernel.connection.key.clone(),
+            refused_since: Cell::new(None),
         };
         let dealer = DialAs {
             socket_type: DialRole::Dealer,
@@ -323,7 +325,15 @@ impl DialHandler for Own {
     }
 
     fn refused(&self, error: &io::Error) {
+        let since = self.refused_since.get().unwrap_or_else(Instant::now);
+        self.refused_since.set(Some(since));
         tracing::debug!(client = %self.client, channel = %self.channel, "the kernel cannot be reached: {error}");
+        if self.channel == Channel::Stdin
+            && since.elapsed() > UNREACHABLE
+            && let Some(shell) = self.shell.upgrade()
+        {
+            shell.route(|bridge, _| bridge.stdin_absent(&self.client));
+        }
     }
 }
 

@@ -121,6 +121,9 @@ pub enum Note {
         channel: Channel,
         count: usize,
     },
+    NoStdin {
+        client: ClientId,
+    },
     KernelSlow {
         seconds: u64,
     },
@@ -181,6 +184,12 @@ impl fmt::Display for Note {
                 write!(
                     f,
                     "{count} messages of client {client} on {channel} that need no answer were dropped: no kernel was there for them"
+                )
+            }
+            Self::NoStdin { client } => {
+                write!(
+                    f,
+                    "the kernel does not listen on stdin: client {client} goes on without input()"
                 )
             }
             Self::KernelSlow { seconds } => {

@@ -277,6 +277,21 @@ impl Bridge {
         }
     }
 
+    /// Takes the news that a stdin socket could not be connected for long: cells run without it.
+    pub fn stdin_absent(&mut self, id: &ClientId) {
+        let state = self
+            .clients
+            .get_mut(id)
+            .and_then(|client| client.on(Channel::Stdin));
+        if let Some(state) = state
+            && state.link == Link::Opening
+        {
+            state.link = Link::Absent;
+            self.log(Note::NoStdin { client: id.clone() });
+            self.release(id);
+        }
+    }
+
     /// Takes the iopub subscription that has become usable: now it must be proven.
     pub fn iopub_up(&mut self, now: Now) {
         self.probe.wait = PROBE;

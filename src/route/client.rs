@@ -97,6 +97,8 @@ pub(super) enum Link {
     Closed,
     Opening,
     Up,
+    /// The kernel does not listen there: it asks nothing.
+    Absent,
 }
 
 impl Client {
@@ -119,7 +121,9 @@ impl Client {
     /// cell can ask something.
     pub(super) fn is_linked(&self, channel: Channel) -> bool {
         let up = |channel| self.link(channel) == Link::Up;
-        up(channel) && (channel != Channel::Shell || up(Channel::Stdin))
+        up(channel)
+            && (channel != Channel::Shell
+                || matches!(self.link(Channel::Stdin), Link::Up | Link::Absent))
     }
 
     pub(super) fn is_joined(&self) -> bool {

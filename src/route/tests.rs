@@ -1028,3 +1028,24 @@ fn what_was_too_long_to_receive_is_told_to_its_asker() {
         ]
     );
 }
+
+#[test]
+fn a_kernel_without_stdin_runs_cells_all_the_same() {
+    let (mut bridge, _, now) = linked(Interrupt::Message);
+    let client = ClientId::new("late".into());
+    bridge.client_joined(Channel::Shell, &client);
+    bridge.link_up(&client, Channel::Shell);
+    bridge.client_message(
+        now,
+        Channel::Shell,
+        &client,
+        request("complete_request", "1"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["open late stdin", "open late shell"],
+        "stdin may still come"
+    );
+    bridge.stdin_absent(&client);
+    assert_eq!(actions(&mut bridge), ["kernel late shell complete_request"]);
+}
