@@ -103,6 +103,8 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     };
     shell.watch(target.project.dir());
     shell.attend(target, kind, found);
+    // What changed between the look and the watch.
+    shell.look_again();
     shell.run().await;
 
     let orphaned = shell.why.get() == Some(ORPHANED);
