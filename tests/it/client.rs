@@ -322,6 +322,8 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
                 matches!(after, Err(ClientError::KernelGone(_))),
                 "{after:?}"
             );
+            // A process that is being killed may still accept, and then break off.
+            kernel.process.wait().expect("it was killed");
             let anew = Client::connect(&kernel.info, "tests").await.err();
             assert!(
                 matches!(&anew, Some(it @ ClientError::Unreachable { .. }) if it.may_come_up()),
