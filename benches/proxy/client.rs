@@ -159,7 +159,7 @@ impl Client {
             }
         }
         let own = format!("{}_{}", self.session, self.count);
-        let mut came = 0;
+        let mut came = 0; // bytes: a kernel may send a line in two parts
         loop {
             let frames = self.iopub.recv().await.expect("iopub").into_vec();
             // A stream's text may come in fewer messages than were printed: bytes count.
@@ -176,7 +176,7 @@ impl Client {
                 "stream" => {
                     let content: serde_json::Value =
                         serde_json::from_slice(message.content()).expect("JSON");
-                    came += content["text"].as_str().map_or(0, str::len) / bytes;
+                    came += content["text"].as_str().map_or(0, str::len);
                 }
                 "status" if message.content().windows(4).any(|word| word == b"idle") => break,
                 _ => {}
@@ -184,7 +184,7 @@ impl Client {
         }
         let took = start.elapsed();
         self.reply().await;
-        (came, took)
+        (came / bytes, took)
     }
 }
 
