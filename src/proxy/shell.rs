@@ -20,7 +20,7 @@ use super::target::{Found, LiveKernel, Target, read_connection};
 use super::{journal, log};
 use crate::kernel::process::Signal;
 use crate::ops::open::{OpenOptions, ensure_kernel};
-use crate::route::{Action, Bridge, ClientId, Ending, Kernel, Note, Now, Settings};
+use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Kernel, Note, Now, Settings};
 use crate::socket::{Dialer, Message, PeerId};
 use crate::wire::{Channel, ConnectionInfo};
 
@@ -155,6 +155,7 @@ impl Shell {
             id: id.clone(),
             held_bytes: HELD_BYTES,
             undelivered_bytes: UNDELIVERED_BYTES,
+            front_end: FrontEnd::Other,
         };
         let shell = Rc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -255,7 +256,11 @@ impl Shell {
                 }
                 _ => tracing::info!("{note}"),
             },
-            Action::Leave => self.leave("its front end has shut it down"),
+            Action::Leave { .. } => self.leave("its front end has shut it down"),
+            Action::Heard { .. }
+            | Action::Bind { .. }
+            | Action::Revive { .. }
+            | Action::JournalInterrupt { .. } => {}
         }
     }
 
@@ -383,6 +388,7 @@ impl Shell {
                 Kernel::Live {
                     generation,
                     interrupt,
+                    info: None,
                 },
                 &ending,
                 unsent,

@@ -48,7 +48,32 @@ pub enum Action {
     /// Write a line to the log.
     Log(Note),
     /// The front end has ended its kernel: leave. The real kernel lives on.
-    Leave,
+    Leave {
+        /// Restart the real kernel first: the front end's user asked for that.
+        restart: bool,
+    },
+    /// The first message of any client names this session: a front end that comes back keeps it.
+    Heard {
+        /// Its `header.session`.
+        session: String,
+    },
+    /// The front end's notebook is known, or nothing names it: find its kernel.
+    Bind {
+        /// The notebook's path, as the front end names it.
+        notebook: Option<String>,
+    },
+    /// A person's cell waits for a kernel that went by itself: start another.
+    Revive {
+        /// Whose cell.
+        client: ClientId,
+    },
+    /// Write down that this front end's user pressed Stop.
+    JournalInterrupt {
+        /// Which client brought it.
+        client: ClientId,
+        /// How many cells of its own were taken back; the kernel was interrupted where there were none.
+        withdrawn: usize,
+    },
 }
 
 /// One step of an execution, for the journal.

@@ -24,12 +24,50 @@ pub struct Settings {
     pub held_bytes: usize,
     /// How many bytes may wait for one client that is away; more are dropped, with a log line.
     pub undelivered_bytes: usize,
+    /// What launched the proxy: front ends mean different things by the same messages.
+    pub front_end: FrontEnd,
+}
+
+/// The kind of front end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrontEnd {
+    /// VS Code's Jupyter extension. It tells the notebook's name only in its traffic.
+    VsCode,
+    /// A Jupyter server. It interrupts a kernel in the same moment in which it ends it.
+    Jupyter,
+    /// A console, nbclient, anything else.
+    #[default]
+    Other,
+}
+
+/// What the user wants otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policies {
+    /// Whether a person's cell waits here while somebody else's runs.
+    pub turns: bool,
+    /// Whether front ends' own start-up code is answered in the kernel's stead.
+    pub answer_startup: bool,
+    /// Whether a front end's restart is one of the real kernel.
+    pub restart: bool,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self {
+            turns: true,
+            answer_startup: true,
+            restart: true,
+        }
+    }
 }
 
 /// Who gets what, of one front end's clients and one kernel after another.
 #[derive(Debug)]
 pub struct Bridge {
     pub(super) settings: Settings,
+    pub(super) policies: Policies,
+    /// What the next cell's asker reads first.
+    pub(super) notice: Option<String>,
     pub(super) kernel: Kernel,
     /// The last life that was seen; an ended kernel keeps its number.
     pub(super) generation: u64,
@@ -63,6 +101,8 @@ impl Bridge {
         Self {
             voice: Voice::new(settings.id.clone()),
             settings,
+            policies: Policies::default(),
+            notice: None,
             kernel: Kernel::Awaited,
             generation: 0,
             proven: false,
@@ -83,6 +123,17 @@ impl Bridge {
     /// Returns when [`Bridge::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    /// Takes what the user wants otherwise.
+    pub fn set_policies(&mut self, policies: Policies) {
+        self.policies = policies;
+    }
+
+    /// Takes what the asker of the next cell reads before its outputs: that another kernel has
+    /// taken the place of the one whose variables it knows, and why.
+    pub fn set_notice(&mut self, text: String) {
+        self.notice = Some(text);
     }
 
     /// Returns the clients that are connected now.
@@ -118,7 +169,11 @@ impl Bridge {
         if kernel == self.kernel {
             return;
         }
-        if let Kernel::Live { .. } = self.kernel {
+        if self.kernel.is_same_life(&kernel) {
+            self.kernel = kernel;
+            return;
+        }
+        if self.kernel.is_live() {
             self.close_all_links();
             // An answer to the old kernel's question is none to the next one's.
             self.put_back(
@@ -139,7 +194,8 @@ impl Bridge {
                 self.probe = Probe::default();
                 self.open_all_links();
             }
-            Kernel::Ended(ending) => self.refuse_held(now, &ending),
+            Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
+            Kernel::Unnamed { .. } => {}
         }
     }
 
@@ -202,7 +258,7 @@ impl Bridge {
             (Channel::Stdin, _) => self.input(channel, id, message),
             (_, "shutdown_request") => self.answer_shutdown(now, channel, id, &message),
             (Channel::Control, "interrupt_request") if self.answers_interrupts() => {
-                if matches!(self.kernel, Kernel::Live { .. }) {
+                if self.kernel.is_live() {
                     self.log(Note::Interrupt { client: id.clone() });
                     self.actions.push_back(Action::SignalKernel);
                 }
@@ -242,8 +298,8 @@ impl Bridge {
     fn answers_interrupts(&self) -> bool {
         match &self.kernel {
             Kernel::Live { interrupt, .. } => *interrupt == Interrupt::Signal,
-            Kernel::Awaited => true,
-            Kernel::Ended(_) => false,
+            Kernel::Unnamed { .. } | Kernel::Awaited => true,
+            Kernel::Died(_) | Kernel::Ended(_) => false,
         }
     }
 

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::bridge::Bridge;
 use super::client::Link;
-use super::kernel::Kernel;
 use super::timer::{GONE, Now, PROBE_MAX, Timer};
 use super::{Action, ClientId, Note};
 use crate::wire::Channel;
@@ -34,7 +33,7 @@ impl Bridge {
 
     /// Connects a client's sockets to the kernel that a channel needs.
     pub(super) fn open_links(&mut self, id: &ClientId, channel: Channel) {
-        if !matches!(self.kernel, Kernel::Live { .. }) {
+        if !self.kernel.is_live() {
             return;
         }
         let needed: &[Channel] = if channel == Channel::Shell {
@@ -133,7 +132,7 @@ impl Bridge {
     /// our own is awaited. Control answers at once where it is a thread of its own; shell is asked
     /// too, as IRkernel never answers kernel_info on control.
     pub(super) fn probe(&mut self, now: Now) {
-        if self.proven || !matches!(self.kernel, Kernel::Live { .. }) || self.probe.wait.is_zero() {
+        if self.proven || !self.kernel.is_live() || self.probe.wait.is_zero() {
             return;
         }
         self.ask(now, Channel::Control, "kernel_info_request");

@@ -24,7 +24,7 @@ mod to_kernel;
 mod voice;
 
 pub use action::{Action, Execution, Note, Phase};
-pub use bridge::{Bridge, Settings};
+pub use bridge::{Bridge, FrontEnd, Policies, Settings};
 pub use client::ClientId;
 pub use kernel::{Ending, Interrupt, Kernel};
 pub use timer::Now;

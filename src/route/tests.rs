@@ -126,6 +126,7 @@ impl World {
             id: "own".into(),
             held_bytes: 20_000,
             undelivered_bytes: 1 << 20,
+            front_end: FrontEnd::Other,
         };
         Self {
             seed,
@@ -310,6 +311,7 @@ impl World {
                 let kernel = Kernel::Live {
                     generation: self.life,
                     interrupt: Interrupt::Message,
+                    info: None,
                 };
                 self.bridge.kernel_is(now, kernel, &ending(), []);
                 self.after("iopub", 30 * MS, Event::IopubUp { life: self.life });
@@ -493,11 +495,15 @@ impl World {
                         self.iopub_seen.push(message.content().clone());
                     }
                 }
-                Action::Leave => self.left = true,
+                Action::Leave { .. } => self.left = true,
                 Action::SignalKernel
                 | Action::Pause(_)
                 | Action::Resume(_)
                 | Action::Journal(_)
+                | Action::Heard { .. }
+                | Action::Bind { .. }
+                | Action::Revive { .. }
+                | Action::JournalInterrupt { .. }
                 | Action::Log(_) => {}
             }
         }
@@ -606,6 +612,7 @@ fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
         id: "own".into(),
         held_bytes: 1000,
         undelivered_bytes: 1000,
+        front_end: FrontEnd::Other,
     };
     let mut bridge = Bridge::new(settings, now);
     let client = ClientId::new("c".into());
@@ -614,6 +621,7 @@ fn linked(interrupt: Interrupt) -> (Bridge, ClientId, Now) {
         Kernel::Live {
             generation: 1,
             interrupt,
+            info: None,
         },
         &ending(),
         [],
@@ -662,7 +670,11 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::SignalKernel => Some("SIGINT".into()),
             Action::Pause(_) => Some("pause".into()),
             Action::Resume(_) => Some("resume".into()),
-            Action::Leave => Some("leave".into()),
+            Action::Leave { restart } => Some(if restart { "restart" } else { "leave" }.into()),
+            Action::Bind { notebook } => Some(format!("bind {notebook:?}")),
+            Action::Revive { client } => Some(format!("revive {client}")),
+            Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
+            Action::Heard { .. } => None,
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),
             Action::CloseLinks(client) => Some(format!("close {client}")),
             Action::Log(_) => None,
@@ -695,7 +707,7 @@ fn a_shutdown_is_answered_and_never_forwarded() {
             "iopub busy",
             "client control shutdown_reply",
             "iopub idle",
-            "leave"
+            "restart"
         ]
     );
 }
@@ -825,6 +837,7 @@ fn what_was_not_written_goes_to_the_next_kernel_in_order() {
         Kernel::Live {
             generation: 2,
             interrupt: Interrupt::Message,
+            info: None,
         },
         &ending(),
         [],
@@ -941,6 +954,7 @@ fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it()
         Kernel::Live {
             generation: 2,
             interrupt: Interrupt::Message,
+            info: None,
         },
         &ending(),
         [],

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::bridge::Bridge;
 use super::client::{Held, Link};
-use super::kernel::Kernel;
 use super::request::{Key, OUTSTANDING_MAX, Request};
 use super::timer::Now;
 use super::{Action, ClientId, Execution, Note, Phase};
@@ -65,7 +64,7 @@ impl Bridge {
         key: Option<Key>,
         message: Verified,
     ) {
-        if let Kernel::Ended(ending) = &self.kernel {
+        if let Some(ending) = self.kernel.ending() {
             let ending = ending.clone();
             return match key {
                 Some(key) => self.fail_one(now, &ending, &key),
@@ -76,7 +75,7 @@ impl Bridge {
                 }),
             };
         }
-        let ready = self.proven && matches!(self.kernel, Kernel::Live { .. });
+        let ready = self.proven && self.kernel.is_live();
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -124,7 +123,7 @@ impl Bridge {
 
     /// Sends what a client has waiting, on every channel that is ready.
     pub(super) fn release(&mut self, id: &ClientId) {
-        if !self.proven || !matches!(self.kernel, Kernel::Live { .. }) {
+        if !self.proven || !self.kernel.is_live() {
             return;
         }
         for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
@@ -231,7 +230,9 @@ impl Bridge {
             "shutdown_reply",
             &content,
         );
-        self.actions.push_back(Action::Leave);
+        self.actions.push_back(Action::Leave {
+            restart: restart && self.policies.restart,
+        });
     }
 
     /// Answers a request in the kernel's stead: busy, reply, idle.
