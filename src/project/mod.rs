@@ -20,7 +20,7 @@ pub mod save;
 mod session;
 mod state;
 
-pub use config::{Config, ConfigError, JournalConfig};
+pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
 pub use lock::{Lock, lock_notebook};
 pub use place::{Place, Relation, boot_id};
