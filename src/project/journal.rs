@@ -39,6 +39,10 @@ pub struct Entry {
     /// The code that was executed; left out where the user does not want it kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// Whether a person or an agent asked: front ends run code of their own with
+    /// `store_history:false`.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub store_history: bool,
     /// How it ended: `ok`, `error`, `aborted`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -62,6 +66,7 @@ impl Entry {
             by: None,
             cell: None,
             code: None,
+            store_history: true,
             status: None,
             took_ms: None,
             other: Map::new(),
@@ -156,6 +161,18 @@ impl Journal {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_yes(it: &bool) -> bool {
+    *it
+}
+
 fn entries(bytes: &[u8]) -> Vec<Entry> {
     bytes
         .split(|byte| *byte == b'\n')
@@ -203,6 +220,10 @@ mod tests {
     #[test]
     fn fields_of_others_are_kept() {
         let line = br#"{"at":"2026-01-02T03:04:05Z","event":"x","session":"a","revision":"9f"}"#;
-        assert_eq!(entries(line)[0].other["revision"], "9f");
+        let read = entries(line);
+        assert_eq!(read[0].other["revision"], "9f");
+        assert!(read[0].store_history);
+        let written = serde_json::to_string(&read[0]).unwrap();
+        assert_eq!(written.as_bytes(), line);
     }
 }

@@ -68,6 +68,7 @@ impl Log {
             self.by.clone()
         });
         entry.cell = execution.cell;
+        entry.store_history = execution.store_history;
         entry.code = execution.code;
         entry.status = status;
         entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));

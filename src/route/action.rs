@@ -93,6 +93,9 @@ pub struct Execution {
     pub cell: Option<String>,
     /// The source, at `asked` and `seen`.
     pub code: Option<String>,
+    /// Whether a person asked: front ends run code of their own with `store_history:false`.
+    /// What others run is taken for a person's.
+    pub store_history: bool,
 }
 
 /// A step of an execution.

@@ -131,6 +131,7 @@ impl Bridge {
             username: parent.username.into_owned(),
             cell: None,
             code: Some(input.code),
+            store_history: true,
         }));
     }
 }
@@ -154,5 +155,6 @@ pub(super) fn done(generation: u64, key: &Key, request: &Request, status: String
         username: request.username.clone(),
         cell: None,
         code: None,
+        store_history: true,
     }
 }

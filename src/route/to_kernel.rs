@@ -261,6 +261,11 @@ fn asked(generation: u64, key: &Key, request: &Request, message: &Verified) -> O
         code: String,
         #[serde(default)]
         silent: bool,
+        #[serde(default = "yes")]
+        store_history: bool,
+    }
+    fn yes() -> bool {
+        true
     }
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
@@ -277,5 +282,6 @@ fn asked(generation: u64, key: &Key, request: &Request, message: &Verified) -> O
         username: request.username.clone(),
         cell: metadata.cell_id,
         code: Some(execute.code),
+        store_history: execute.store_history,
     })
 }
