@@ -284,6 +284,7 @@ fn empty_session(notebook: &Path) -> Session {
         status: Status::Starting,
         ended: None,
         kernel_info: None,
+        kernel_of: None,
         other: serde_json::Map::new(),
     }
 }

@@ -13,9 +13,12 @@ use super::life;
 pub struct Target {
     /// Its project.
     pub project: Project,
-    /// Its key in `state.json`.
+    /// The key in `state.json` of the session whose kernel it uses: another notebook's where it
+    /// shares that one's kernel. Locks, logs and the journal go by it.
     pub key: String,
-    /// Its session.
+    /// The notebook's own key, by which people know it.
+    pub notebook_key: String,
+    /// The session, with this notebook's path.
     pub session: Session,
 }
 
@@ -97,14 +100,16 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
     let session = recorded(&state, &project, &key).ok_or_else(not_open)?;
     Ok(Target {
         project,
-        key,
+        key: state.owner_key(&key),
+        notebook_key: key,
         session,
     })
 }
 
-/// Returns a notebook's session, also where only the top-level fields tell of it.
+/// Returns what is known of the kernel that a notebook uses, also where only the top-level fields
+/// tell of it.
 pub(super) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
-    state.sessions.get(key).cloned().or_else(|| {
+    state.session(key).or_else(|| {
         let last = state.last_opened()?;
         let same = project.key(&last.notebook) == project.key(&project.notebook(key));
         same.then_some(last)
@@ -116,12 +121,14 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
         folder: folder.to_owned(),
     };
     let project = Project::find(folder).ok_or_else(none)?;
-    let mut live = Vec::new();
+    let mut live: Vec<Target> = Vec::new();
     let mut others = Vec::new();
-    for (key, session) in project.state()?.all() {
+    let state = project.state()?;
+    for (notebook_key, session) in state.all() {
         let target = Target {
             project: project.clone(),
-            key,
+            key: state.owner_key(&notebook_key),
+            notebook_key,
             session,
         };
         if life::is_in_use(&target.session).await {
@@ -129,6 +136,12 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
         } else {
             others.push(target);
         }
+    }
+    // Notebooks that share a kernel mean the same one: it is its owner's.
+    let shared = |target: &Target| target.key != target.notebook_key;
+    let owners: Vec<String> = live.iter().map(|target| target.key.clone()).collect();
+    if owners.windows(2).all(|two| two[0] == two[1]) && !live.iter().all(shared) {
+        live.retain(|target| !shared(target));
     }
     let any_live = !live.is_empty();
     // With nothing live, the only notebook there is can still be told about or opened again.

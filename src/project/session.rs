@@ -51,6 +51,10 @@ pub struct Session {
     /// The content of the kernel's `kernel_info_reply`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_info: Option<Value>,
+    /// The key of the session whose kernel this notebook shares, while it is not stopped: what is
+    /// said of a kernel here is then not used, see [`super::State::session`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_of: Option<String>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -75,6 +79,7 @@ impl Session {
             status: Status::Live,
             ended: None,
             kernel_info: None,
+            kernel_of: None,
             other: Map::new(),
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::save;
-use super::session::Session;
+use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
 const VERSION: u64 = 1;
@@ -140,12 +140,59 @@ impl State {
         })
     }
 
-    /// Returns every session with its key; the bare top-level fields count as one where no session says the same.
+    /// Returns the key of the session whose kernel a notebook uses: its own, or that of the one
+    /// with which it shares.
+    ///
+    /// A notebook that was shut down has let go of a shared kernel. Where sharing leads to no
+    /// session or in a circle, the notebook at which it ends has a kernel of its own.
+    pub fn owner_key(&self, key: &str) -> String {
+        let mut seen = vec![key];
+        let mut at = key;
+        while let Some(next) = self.shares(at) {
+            if seen.contains(&next) {
+                return key.to_owned();
+            }
+            seen.push(next);
+            at = next;
+        }
+        at.to_owned()
+    }
+
+    /// Returns with whom a session shares a kernel now, where that one is known.
+    fn shares(&self, key: &str) -> Option<&str> {
+        let session = self.sessions.get(key)?;
+        let other = session.kernel_of.as_deref()?;
+        (session.status != Status::Stopped && self.sessions.contains_key(other)).then_some(other)
+    }
+
+    /// Returns what is known of the kernel that a notebook uses: the session of
+    /// [`State::owner_key`], with the asked notebook's own path and, where it shares, the owner in
+    /// `kernel_of`.
+    pub fn session(&self, key: &str) -> Option<Session> {
+        let asked = self.sessions.get(key)?;
+        let owner = self.owner_key(key);
+        if owner == key {
+            return Some(asked.clone());
+        }
+        let mut session = self.sessions.get(&owner)?.clone();
+        session.notebook.clone_from(&asked.notebook);
+        session.kernel_of = Some(owner);
+        Some(session)
+    }
+
+    /// Returns the keys of the notebooks that share the kernel of this session now.
+    pub fn sharers(&self, owner: &str) -> Vec<String> {
+        let shares = |key: &&String| *key != owner && self.owner_key(key) == owner;
+        self.sessions.keys().filter(shares).cloned().collect()
+    }
+
+    /// Returns every notebook's session with its key, as [`State::session`] does; the bare
+    /// top-level fields count as one where no session says the same.
     pub fn all(&self) -> Vec<(String, Session)> {
         let mut all: Vec<_> = self
             .sessions
-            .iter()
-            .map(|(key, session)| (key.clone(), session.clone()))
+            .keys()
+            .filter_map(|key| Some((key.clone(), self.session(key)?)))
             .collect();
         if let Some(bare) = self.bare() {
             all.push((bare.notebook.to_string_lossy().into_owned(), bare));
@@ -157,10 +204,18 @@ impl State {
     pub fn last_opened(&self) -> Option<Session> {
         self.bare().or_else(|| {
             let file = self.connection_file.as_ref()?;
-            self.sessions
-                .values()
-                .find(|session| session.connection_file == *file)
-                .cloned()
+            let mut on_it: Vec<_> = self.sessions.keys().collect();
+            on_it.retain(|key| {
+                self.session(key)
+                    .is_some_and(|session| session.connection_file == *file)
+            });
+            // Several notebooks may share one kernel; the path then says which it was.
+            let named = |key: &&&String| {
+                let session = self.sessions.get(key.as_str());
+                session.is_some_and(|session| Some(&session.notebook) == self.notebook.as_ref())
+            };
+            let last = on_it.iter().find(named).or(on_it.first())?;
+            self.session(last)
         })
     }
 
@@ -198,7 +253,7 @@ fn current_version() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::session::{InterruptMode, Status};
+    use super::super::session::InterruptMode;
     use super::*;
 
     fn parse(text: &str) -> Result<State, StateError> {
@@ -283,5 +338,54 @@ mod tests {
             state.last_opened().unwrap().connection_file,
             Path::new("/p/other.json")
         );
+    }
+
+    /// Notebooks and with whom each shares; the connection file of `a` is `/p/a.json`.
+    fn sharing(sessions: &[(&str, Option<&str>)]) -> State {
+        let mut state = State::default();
+        for (key, kernel_of) in sessions {
+            let paths = [format!("/p/{key}"), format!("/p/{key}.json")].map(PathBuf::from);
+            let [notebook, file] = paths;
+            let mut session = Session::bare(notebook, file, Some(7));
+            session.kernel_of = kernel_of.map(str::to_owned);
+            state.sessions.insert((*key).to_owned(), session);
+        }
+        state
+    }
+
+    #[test]
+    fn a_notebook_that_shares_uses_its_owners_kernel_until_it_lets_go() {
+        let mut state = sharing(&[("a", None), ("b", Some("a")), ("c", Some("b"))]);
+        assert_eq!(state.owner_key("a"), "a");
+        assert_eq!(state.owner_key("c"), "a");
+        assert_eq!(state.owner_key("unknown"), "unknown");
+        let session = state.session("c").unwrap();
+        assert_eq!(session.notebook, Path::new("/p/c"));
+        assert_eq!(session.connection_file, Path::new("/p/a.json"));
+        assert_eq!(session.kernel_of.as_deref(), Some("a"));
+        assert_eq!(state.session("a").unwrap().kernel_of, None);
+        assert_eq!(state.sharers("a"), ["b", "c"]);
+        assert!(state.sharers("b").is_empty());
+        state.mirror(&session);
+        assert_eq!(state.last_opened().unwrap().notebook, Path::new("/p/c"));
+
+        state.sessions.get_mut("b").unwrap().status = Status::Stopped;
+        assert_eq!(state.owner_key("c"), "b");
+        let let_go = state.session("b").unwrap();
+        assert_eq!(let_go.status, Status::Stopped);
+        assert_eq!(let_go.connection_file, Path::new("/p/b.json"));
+    }
+
+    #[test]
+    fn sharing_that_leads_nowhere_or_in_a_circle_is_none() {
+        let state = sharing(&[("a", Some("gone")), ("b", Some("a")), ("c", Some("c"))]);
+        assert_eq!(state.owner_key("b"), "a");
+        assert_eq!(state.owner_key("c"), "c");
+        let state = sharing(&[("a", Some("b")), ("b", Some("a")), ("c", Some("a"))]);
+        for key in ["a", "b", "c"] {
+            assert_eq!(state.owner_key(key), key);
+            let file = PathBuf::from(format!("/p/{key}.json"));
+            assert_eq!(state.session(key).unwrap().connection_file, file);
+        }
     }
 }
