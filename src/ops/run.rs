@@ -408,6 +408,8 @@ impl Running<'_> {
     fn note_asked(&self, msg_id: &str) {
         let mut entry = self.entry("asked", msg_id);
         entry.code = Some(self.options.code.clone());
+        // It answered on shell just before.
+        entry.alone = true;
         self.journal(&entry);
     }
 

@@ -43,6 +43,9 @@ pub struct Entry {
     /// `store_history:false`.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub store_history: bool,
+    /// Whether the kernel ran nothing when it was sent: what was asked before has ended.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub alone: bool,
     /// How it ended: `ok`, `error`, `aborted`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -67,6 +70,7 @@ impl Entry {
             cell: None,
             code: None,
             store_history: true,
+            alone: false,
             status: None,
             took_ms: None,
             other: Map::new(),
@@ -165,12 +169,12 @@ fn yes() -> bool {
     true
 }
 
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 fn is_yes(it: &bool) -> bool {
     *it
+}
+
+fn is_no(it: &bool) -> bool {
+    !*it
 }
 
 fn entries(bytes: &[u8]) -> Vec<Entry> {

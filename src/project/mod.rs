@@ -14,6 +14,7 @@ mod folder;
 pub mod joined;
 pub mod journal;
 mod lock;
+pub mod past;
 mod place;
 mod root;
 pub mod save;
