@@ -1,0 +1,344 @@
+//! Start-up code: what VS Code's Jupyter extension runs by itself when it joins a kernel.
+//!
+//! It arrives as `execute_request`s with `store_history:false` and no `metadata.cellId`, and VS
+//! Code waits for each before the user's first cell: behind somebody else's long cell that is
+//! minutes of "Connecting…". So what is known to the letter is answered here, without the kernel.
+//!
+//! The texts themselves are the extension's; here is only a hash of each ([`KNOWN`]), over the
+//! text without what differs from user to user: line ends, trailing blanks, empty lines, the line
+//! that names the notebook and the one that turns Jedi off (a setting leaves it away). A text that
+//! differs in anything else is nobody's but the kernel's: a new version of the extension, the
+//! Interactive Window (it installs a debugger hook first), another extension, the user's own
+//! `jupyter.runStartupCommands`.
+
+use sha2::{Digest, Sha256};
+
+/// Start-up code that is answered in the kernel's stead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Startup {
+    /// Asks for the version of ipywidgets; VS Code reads it from the stdout, see
+    /// [`widget_probe_stdout`].
+    WidgetProbe,
+    /// Defines VS Code's helper module, turns Jedi off, sets a theme for plots: nothing that
+    /// anybody waits to see.
+    Setup {
+        /// The notebook's absolute path; nothing for a notebook without a file, and for the
+        /// Interactive Window, which names a script.
+        notebook: Option<String>,
+    },
+}
+
+/// Returns what a known start-up code is.
+pub(super) fn recognise(code: &str) -> Option<Startup> {
+    recognise_with(code, &[])
+}
+
+/// Returns what a known start-up code is; `also` are fingerprints that the user has added.
+pub(super) fn recognise_with(code: &str, also: &[String]) -> Option<Startup> {
+    let text = Normal::of(code);
+    let fingerprint = text.fingerprint();
+    let setup = |notebook: Option<String>| Startup::Setup {
+        notebook: notebook.filter(|path| is_notebook(path)),
+    };
+    // Before 2024.2 the block is nothing but the two lines; Jedi's alone could be the user's own.
+    if text.rest.is_empty() {
+        return text.notebook.map(|path| setup(Some(path)));
+    }
+    let known = KNOWN.iter().find(|known| known.hash == fingerprint);
+    let kind = match known {
+        Some(known) => known.kind,
+        None if also.contains(&fingerprint) && code.contains(PROBES) => Kind::Probe,
+        None if also.contains(&fingerprint) => Kind::Setup,
+        None => return None,
+    };
+    match kind {
+        // The probe names no notebook.
+        Kind::Probe => text.notebook.is_none().then_some(Startup::WidgetProbe),
+        Kind::Setup => Some(setup(text.notebook)),
+    }
+}
+
+/// Returns the hash under which a text can be made known: `startup_known` in the project's
+/// configuration takes it, so that a new version of the extension needs no new version of this.
+pub(super) fn fingerprint(code: &str) -> String {
+    Normal::of(code).fingerprint()
+}
+
+/// Returns whether a text that is not known bears the marks of VS Code's own start-up code, so
+/// that its fingerprint is worth a line in the log.
+pub(super) fn bears_the_marks(code: &str) -> bool {
+    code.contains(INJECTS) || code.contains(PROBES) || code.contains(NAMES)
+}
+
+/// Returns what the kernel would print for the widget probe.
+///
+/// VS Code looks in the text of all stream outputs for the prefix and `7.` or `8.` behind it, and
+/// reads nothing else. Without ipywidgets nothing is printed; then VS Code asks once more at the
+/// first message that carries a widget, so that an empty answer is a safe one while the version is
+/// not known.
+pub(super) fn widget_probe_stdout(version: Option<&str>) -> String {
+    version.map_or_else(String::new, |version| format!("{WIDGETS}{version}\n"))
+}
+
+/// Reads the version of ipywidgets from what a kernel printed for the widget probe.
+pub(super) fn widget_version(stdout: &str) -> Option<&str> {
+    let (_, after) = stdout.split_once(WIDGETS)?;
+    let version = after.lines().next().unwrap_or_default().trim();
+    (!version.is_empty()).then_some(version)
+}
+
+/// A text without what differs from user to user.
+struct Normal {
+    /// The path in the line that names the notebook.
+    notebook: Option<String>,
+    /// The lines that are left, each with a newline.
+    rest: String,
+}
+
+impl Normal {
+    fn of(code: &str) -> Self {
+        let mut notebook = None;
+        let mut has_jedi = false;
+        let mut rest = String::with_capacity(code.len());
+        for line in code.lines().map(str::trim_end) {
+            match line {
+                "" => {}
+                JEDI_OFF if !has_jedi => has_jedi = true,
+                _ => match named(line) {
+                    Some(path) if notebook.is_none() => notebook = Some(path),
+                    _ => {
+                        rest.push_str(line);
+                        rest.push('\n');
+                    }
+                },
+            }
+        }
+        Self { notebook, rest }
+    }
+
+    fn fingerprint(&self) -> String {
+        hex::encode(Sha256::digest(&self.rest))
+    }
+}
+
+/// Reads the path from the line that names the notebook.
+///
+/// VS Code doubles backslashes and leaves quotes as they are, so the literal ends at the line's
+/// last quote. A path that really is a Python literal with escaped quotes reads the same.
+fn named(line: &str) -> Option<String> {
+    let literal = line.strip_prefix(NAMES)?.strip_prefix(" = ")?;
+    let raw = literal.strip_prefix('r');
+    let inner = raw.unwrap_or(literal);
+    let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let inner = inner.strip_prefix(quote)?.strip_suffix(quote)?;
+    if raw.is_some() {
+        return Some(inner.to_owned());
+    }
+    let mut path = String::with_capacity(inner.len());
+    let mut chars = inner.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = chars.next_if(|next| c == '\\' && matches!(next, '\\' | '"' | '\''));
+        path.push(escaped.unwrap_or(c));
+    }
+    Some(path)
+}
+
+/// Returns whether this is the path of a notebook that has a file.
+pub(super) fn is_notebook(path: &str) -> bool {
+    let path = std::path::Path::new(path);
+    path.is_absolute()
+        && path
+            .extension()
+            .is_some_and(|ending| ending.eq_ignore_ascii_case("ipynb"))
+}
+
+/// One text that some version of the extension sends.
+struct Known {
+    /// SHA-256 of the normalised text.
+    hash: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Probe,
+    Setup,
+}
+
+/// What microsoft/vscode-jupyter sends, from its sources at each release; 2026.6 is the newest
+/// that was looked at. A plot theme is sent only with `jupyter.themeMatplotlibPlots`.
+const KNOWN: [Known; 6] = [
+    // The widget probe, 2023.2 to 2026.6.
+    Known {
+        hash: "1a3f117ca2f3fffa4c221b5958861f2406fe3a0ed23f53239e84b8dd6b9f46f3",
+        kind: Kind::Probe,
+    },
+    // The helper module, 2024.2 to 2026.6.
+    Known {
+        hash: "f8f50d2b4606fd5ab2fd35d4617923bff1b7a498ec2eb6f3b80cf2c9e7509fef",
+        kind: Kind::Setup,
+    },
+    // The same with a dark theme for plots.
+    Known {
+        hash: "e83d9795235c093399a6749ef57ccab6ee68bc94412cbdab419a903aaaa441e5",
+        kind: Kind::Setup,
+    },
+    // The same with a light one.
+    Known {
+        hash: "e7c6e4de3d7ff00f0ca43345331ec1769e48971f4abc76771821aef79b4254eb",
+        kind: Kind::Setup,
+    },
+    // A dark theme without the helper module, 2023.2 to 2024.1.
+    Known {
+        hash: "c2c05a12b9722c874905fd7d83e08b445c9d9154da19ad09b2eaf723c171811b",
+        kind: Kind::Setup,
+    },
+    // A light one.
+    Known {
+        hash: "004f70cac597a9cbed238102f6c32efcbc3c5d3c9281b7ebdf2e5467e1a0ca33",
+        kind: Kind::Setup,
+    },
+];
+
+/// The variable that holds the notebook's path.
+const NAMES: &str = "__vsc_ipynb_file__";
+/// The function that defines the helper module.
+const INJECTS: &str = "__VSCODE_inject_module";
+/// The name under which the widget probe imports ipywidgets.
+const PROBES: &str = "_VSCODE_ipywidgets";
+const JEDI_OFF: &str = "%config Completer.use_jedi = False";
+/// What VS Code looks for in the widget probe's stdout.
+const WIDGETS: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block in the form of VS Code's; the text is this test's.
+    fn block(path: &str) -> String {
+        format!(
+            "\ndef __VSCODE_inject_module():\n    pass\n\n\n__VSCODE_inject_module()\n\n\
+             __vsc_ipynb_file__ = {path}\n{JEDI_OFF}"
+        )
+    }
+
+    fn taught(code: &str) -> [String; 1] {
+        [fingerprint(code)]
+    }
+
+    fn setup(notebook: &str) -> Option<Startup> {
+        Some(Startup::Setup {
+            notebook: Some(notebook.to_owned()),
+        })
+    }
+
+    #[test]
+    fn what_differs_from_user_to_user_does_not_matter() {
+        let code = block("\"/work/a b/n.ipynb\"");
+        let known = taught(&code);
+        assert_eq!(recognise_with(&code, &known), setup("/work/a b/n.ipynb"));
+        for same in [
+            code.replace('\n', "\r\n"),
+            code.replace('\n', "  \n"),
+            code.trim().to_owned(),
+            code.replace(JEDI_OFF, ""),
+        ] {
+            assert_eq!(recognise_with(&same, &known), setup("/work/a b/n.ipynb"));
+        }
+        let elsewhere = block("\"/ö/m.IPYNB\"");
+        assert_eq!(recognise_with(&elsewhere, &known), setup("/ö/m.IPYNB"));
+    }
+
+    #[test]
+    fn anything_else_is_the_kernels() {
+        let code = block("\"/work/n.ipynb\"");
+        let known = taught(&code);
+        for other in [
+            code.clone() + "\nimport os",
+            code.clone() + "\n__vsc_ipynb_file__ = \"/work/m.ipynb\"",
+            code.clone() + "\n" + JEDI_OFF,
+            code.replace("    pass", "  pass"),
+            code.replace("pass", "pass  # really"),
+            code.replace("__VSCODE_inject_module()\n\n", ""),
+        ] {
+            assert_eq!(recognise_with(&other, &known), None, "{other}");
+            assert!(bears_the_marks(&other));
+        }
+        assert_eq!(recognise(&code), None);
+        for users in [
+            "",
+            "import numpy as np",
+            JEDI_OFF,
+            "%load_ext autoreload\n%autoreload 2",
+        ] {
+            assert_eq!(recognise_with(users, &known), None, "{users}");
+            assert!(!bears_the_marks(users));
+        }
+    }
+
+    #[test]
+    fn the_block_of_2023_is_two_lines() {
+        let code = format!("__vsc_ipynb_file__ = \"/work/n.ipynb\"\n{JEDI_OFF}");
+        assert_eq!(recognise(&code), setup("/work/n.ipynb"));
+        assert_eq!(recognise(&(code + "\nprint(1)")), None);
+    }
+
+    #[test]
+    fn a_path_is_read_as_python_reads_it() {
+        for (literal, path) in [
+            (r#""/a/n.ipynb""#, "/a/n.ipynb"),
+            (r"'/a/n.ipynb'", "/a/n.ipynb"),
+            (r#""/a\\b/n.ipynb""#, r"/a\b/n.ipynb"),
+            (r#""/a\"b/n.ipynb""#, "/a\"b/n.ipynb"),
+            // As VS Code writes it: Python does not read this, but the name is plain.
+            (r#""/a"b/n.ipynb""#, "/a\"b/n.ipynb"),
+            (r#""/a\\\"b/n.ipynb""#, "/a\\\"b/n.ipynb"),
+            (r#"r"/a\b/n.ipynb""#, r"/a\b/n.ipynb"),
+        ] {
+            let code = block(literal);
+            assert_eq!(
+                recognise_with(&code, &taught(&code)),
+                setup(path),
+                "{literal}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_file_names_no_notebook() {
+        for literal in ["\"Untitled-1.ipynb\"", "\"/work/script.py\"", "\"\""] {
+            let code = block(literal);
+            let nameless = Some(Startup::Setup { notebook: None });
+            assert_eq!(recognise_with(&code, &taught(&code)), nameless, "{literal}");
+        }
+        // No literal at all: not VS Code's.
+        let known = taught(&block("\"/work/n.ipynb\""));
+        for broken in ["/work/n.ipynb", "\"", "f\"/work/n.ipynb\"", "None"] {
+            assert_eq!(recognise_with(&block(broken), &known), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_widgets_version_goes_there_and_back() {
+        let code = "try:\n    import ipywidgets as _VSCODE_ipywidgets\nexcept:\n    pass";
+        assert_eq!(recognise(code), None);
+        assert_eq!(
+            recognise_with(code, &taught(code)),
+            Some(Startup::WidgetProbe)
+        );
+
+        let printed = widget_probe_stdout(Some("8.1.7"));
+        assert_eq!(widget_version(&printed), Some("8.1.7"));
+        assert_eq!(widget_probe_stdout(None), "");
+        for nothing in ["", "8.1.7\n", WIDGETS, &format!("{WIDGETS} \n8.1.7")] {
+            assert_eq!(widget_version(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_hashes() {
+        for known in &KNOWN {
+            assert_eq!(hex::decode(known.hash).map(|bytes| bytes.len()), Ok(32));
+        }
+    }
+}
