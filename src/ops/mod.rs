@@ -2,6 +2,8 @@
 
 pub mod asker;
 pub mod background;
+pub mod company;
+pub mod consent;
 pub mod demo;
 pub mod fold;
 pub mod interrupt;
@@ -12,6 +14,7 @@ pub mod restart;
 pub mod run;
 pub mod serve;
 pub mod shutdown;
+pub mod since;
 mod start;
 pub mod status;
 pub mod target;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::background;
 use super::life::{Life, life};
-use super::shutdown::ended;
 use super::start::Held;
+use super::status::note_death;
 use super::target::recorded;
 use crate::client::ClientError;
 use crate::kernel::choose::{self, Choice, ChooseError, Wish};
@@ -22,8 +22,7 @@ use crate::kernel::process::Process;
 use crate::notebook::{self, Named, NotANotebook};
 use crate::project::journal::Entry;
 use crate::project::{
-    Ended, Lock, Project, ProjectError, Relation, Session, StateError, Status, Transport,
-    lock_notebook,
+    Ended, Lock, Project, ProjectError, Session, StateError, Status, Transport, lock_notebook,
 };
 
 /// How a notebook is to be opened.
@@ -240,16 +239,9 @@ pub async fn ensure_kernel(
 }
 
 /// Records that the kernel went by itself, where nobody has noticed it yet.
-async fn noticed(held: &Held<'_>, mut session: Session) -> Result<Session, OpenError> {
+async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
     if session.status == Status::Live && life(&session).await == Life::Gone {
-        let reason = match session.place.relation() {
-            Relation::EarlierBoot => "the machine was started anew",
-            _ => "its process ended",
-        };
-        session.status = Status::Died;
-        session.ended = Some(ended(&session, reason, None));
-        let seen = session.clone();
-        held.record(|session| *session = seen)?;
+        return Ok(note_death(held.project, held.key, session)?);
     }
     Ok(session)
 }

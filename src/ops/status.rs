@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use super::company::{self, whose};
 use super::life::{Life, life};
 use super::shutdown::ended;
 use crate::client::Client;
 use crate::kernel::connection;
 use crate::kernel::process::Process;
 use crate::project::joined::Joined;
-use crate::project::{Project, Session, StateError, Status};
+use crate::project::journal::Entry;
+use crate::project::{Project, Relation, Session, StateError, Status};
 use crate::wire::Channel;
 
 /// How long an idle kernel may take to answer; one that does not is busy.
@@ -64,10 +66,7 @@ pub async fn status(
     };
     let between = matches!(session.status, Status::Starting | Status::Restarting);
     let abandoned = between && matches!(project.try_lock_session(key), Ok(Some(_)));
-    let joined = joined(project)
-        .into_iter()
-        .filter(|joined| joined.session.as_deref() == Some(key))
-        .collect();
+    let joined = joined_to(project, key);
     Ok(SessionStatus {
         key: key.to_owned(),
         session,
@@ -94,21 +93,64 @@ pub fn joined(project: &Project) -> Vec<Joined> {
     alive
 }
 
-/// Records that a kernel went by itself, unless the record has changed meanwhile.
+/// Returns the proxies that serve a session's kernel now, for whichever notebook.
+pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
+    let found = joined(project);
+    if found.is_empty() {
+        return found;
+    }
+    let state = project.state().unwrap_or_default();
+    let serves = |joined: &Joined| {
+        let session = joined.session.as_deref();
+        session.is_some_and(|session| state.owner_key(session) == key)
+    };
+    found.into_iter().filter(serves).collect()
+}
+
+/// Records that a kernel went by itself, and in whose cell, unless the record has changed meanwhile.
+///
+/// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
 pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
-    project.update(|state| match state.sessions.get_mut(key) {
+    let running = project.present(key, seen.generation).running;
+    let reason = match seen.place.relation() {
+        Relation::EarlierBoot => "the machine was started anew",
+        _ => "its process ended",
+    };
+    let mut noted = None;
+    let now = project.update(|state| match state.sessions.get_mut(key) {
         Some(session) if session.pid == seen.pid && session.status == Status::Live => {
+            let mut end = ended(session, reason, None);
+            if let Some(cell) = running {
+                end.other
+                    .insert("cell_by".into(), company::name(cell.by.as_deref()).into());
+                end.other.insert("cell_of".into(), whose(&cell).into());
+                end.cell = cell.cell;
+            }
             session.status = Status::Died;
-            session.ended = Some(ended(session, "its process ended", None));
+            session.ended = Some(end);
+            noted = session.ended.clone();
             session.clone()
         }
         Some(session) => session.clone(),
         None => seen,
-    })
+    })?;
+    if let Some(end) = noted {
+        let entry = Entry {
+            at: end.at,
+            generation: Some(end.generation),
+            cell: end.cell,
+            other: end.other,
+            ..Entry::now("died", key)
+        };
+        if let Err(error) = project.journal().and_then(|mut it| it.append(&entry)) {
+            tracing::warn!(%error, "cannot write the journal");
+        }
+    }
+    Ok(now)
 }
 
-/// Asks on shell, which waits behind a running cell.
-async fn busy(session: &Session) -> Option<bool> {
+/// Asks on shell, which waits behind a running cell; none where it cannot be reached.
+pub(super) async fn busy(session: &Session) -> Option<bool> {
     let info = connection::read(&session.connection_file).ok()?;
     let mut client = Client::connect(&info, "nb").await.ok()?;
     Some(

@@ -38,6 +38,13 @@ pub struct Joined {
     pub other: Map<String, Value>,
 }
 
+impl Joined {
+    /// Returns the name under which the person at this front end acts.
+    pub fn by(&self) -> String {
+        format!("human ({})", self.front_end)
+    }
+}
+
 impl Project {
     /// Writes or replaces a proxy's record.
     pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {

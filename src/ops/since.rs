@@ -1,0 +1,494 @@
+//! What others did on a kernel since somebody last looked.
+//!
+//! For each name and each kernel `.nb/looked.json` remembers how far in the journal that name has
+//! been told, and which of the session's kernels it knew. What one did oneself is never told.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use super::company::{self, label};
+use crate::project::journal::Entry;
+use crate::project::past::{Past, Placed};
+use crate::project::{Lock, Project, save};
+
+/// At most this many lines are told.
+const LINES: usize = 3;
+
+/// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
+const NEWS: u64 = 2 << 20;
+
+/// How far before the news the beginnings of cells are looked for that have ended meanwhile.
+const BEGINNINGS: u64 = 256 << 10;
+
+/// What is remembered of a name that has not looked for so long is forgotten.
+const FORGOTTEN_HOURS: i64 = 24 * 180;
+
+/// What one other did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Doings {
+    /// Who; none for the kernel itself.
+    pub by: Option<String>,
+    /// When the one who is told looked last.
+    pub since: Timestamp,
+    /// Whether variables are gone by it.
+    pub variables_gone: bool,
+    /// All of it, as one line for a reader.
+    pub text: String,
+}
+
+/// How far somebody has been told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Looked {
+    at: Timestamp,
+    /// Where in the journal the news begins.
+    position: u64,
+    generation: u64,
+}
+
+/// The content of `looked.json`: by name, then by the session's key.
+type Memory = BTreeMap<String, BTreeMap<String, Looked>>;
+
+/// Returns what others did on a session's kernel since `name` last looked, and remembers that it
+/// has been told. Nothing on the first time.
+///
+/// What cannot be read or written is as if there were nothing to tell: no command fails by it.
+pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
+    look_at(project, key, name).unwrap_or_else(|error| {
+        tracing::warn!(%error, "who did what cannot be told");
+        Vec::new()
+    })
+}
+
+fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> {
+    let generation = project
+        .state()
+        .ok()
+        .and_then(|state| state.session(key))
+        .map_or(0, |session| session.generation);
+    let file = project.dir().join("looked.json");
+    let lock = Lock::wait(&project.dir().join("looked.lock"))?;
+    // A damaged one costs a line that is not told, no more.
+    let mut memory: Memory = std::fs::read(&file)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let past = project.past(key);
+    let looked = Looked {
+        at: Timestamp::now(),
+        position: past.end(),
+        generation,
+    };
+    let of_name = memory.entry(name.to_owned()).or_default();
+    let before = of_name.insert(key.to_owned(), looked);
+    let young = jiff::Span::new().hours(FORGOTTEN_HOURS);
+    let oldest = Timestamp::now()
+        .checked_sub(young)
+        .unwrap_or(Timestamp::MIN);
+    for kernels in memory.values_mut() {
+        kernels.retain(|_, looked| looked.at > oldest);
+    }
+    memory.retain(|_, kernels| !kernels.is_empty());
+    save::replace_unsynced(&file, &serde_json::to_vec(&memory)?)?;
+    drop(lock);
+    let Some(before) = before else {
+        return Ok(Vec::new());
+    };
+    let (news, earlier) = news(past, before.position);
+    Ok(told(
+        &news,
+        &earlier,
+        &before,
+        generation,
+        name,
+        &TimeZone::system(),
+    ))
+}
+
+/// Returns the entries from a place on, oldest first, and those before it that tell how what has
+/// ended in them began.
+fn news(past: Past, position: u64) -> (Vec<Entry>, Vec<Entry>) {
+    // A journal that is shorter than it was is another one.
+    let position = if position > past.end() { 0 } else { position };
+    let position = position.max(past.end().saturating_sub(NEWS));
+    let mut news: Vec<Entry> = Vec::new();
+    let mut earlier = Vec::new();
+    let mut open: Option<Vec<String>> = None;
+    for Placed { at, entry } in past {
+        if at >= position {
+            news.push(entry);
+            continue;
+        }
+        // Ends without their beginning.
+        let open = open.get_or_insert_with(|| endings(&news));
+        if open.is_empty() || at + BEGINNINGS < position {
+            break;
+        }
+        if let Some(id) = entry.msg_id.as_ref()
+            && entry.event != "done"
+        {
+            // Whoever asked knows more of it than who has seen it begin.
+            if entry.event == "asked" {
+                open.retain(|waiting| waiting != id);
+            }
+            earlier.push(entry);
+        }
+    }
+    news.reverse();
+    (news, earlier)
+}
+
+/// The requests that end in these entries and began before them.
+fn endings(news: &[Entry]) -> Vec<String> {
+    let began = |id: &String| {
+        news.iter()
+            .any(|entry| entry.event == "asked" && entry.msg_id.as_ref() == Some(id))
+    };
+    let ended = news.iter().filter(|entry| entry.event == "done");
+    ended
+        .filter_map(|entry| entry.msg_id.clone())
+        .filter(|id| !began(id))
+        .collect()
+}
+
+/// What one other did, as it is gathered.
+#[derive(Default)]
+struct Gathered {
+    /// Who; none for the kernel itself.
+    by: Option<String>,
+    last: Timestamp,
+    /// What ran to its end, and how that was.
+    ran: Vec<(String, Option<String>)>,
+    runs: Option<(String, Timestamp)>,
+    /// Each kind of event with how often it happened and when last.
+    events: Vec<(&'static str, usize, Timestamp)>,
+    variables_gone: bool,
+}
+
+/// The rule: what of the news is told to `name`, who looked `before`.
+fn told(
+    news: &[Entry],
+    earlier: &[Entry],
+    before: &Looked,
+    generation: u64,
+    name: &str,
+    zone: &TimeZone,
+) -> Vec<Doings> {
+    let mut others: Vec<Gathered> = Vec::new();
+    let mut executions: HashSet<&str> = HashSet::new();
+    let mut replaced = false;
+    for entry in news {
+        let of = |event: &str, id: &str| {
+            let mut all = news.iter().chain(earlier);
+            all.find(|it| it.event == event && it.msg_id.as_deref() == Some(id))
+        };
+        let id = entry.msg_id.as_deref();
+        let began = id.and_then(|id| of("asked", id).or_else(|| of("seen", id)));
+        let gone = matches!(entry.event.as_str(), "opened" | "restarted")
+            && entry.generation.is_some_and(|of| of > before.generation);
+        replaced |= gone;
+        let by = began
+            .and_then(|it| it.by.as_deref())
+            .or(entry.by.as_deref());
+        let by = (entry.event != "died").then(|| company::name(by));
+        if by.is_some_and(|by| company::is_same(by, name)) {
+            continue;
+        }
+        let mut one = Gathered {
+            by: by.map(str::to_owned),
+            last: entry.at,
+            variables_gone: gone || entry.event == "died",
+            ..Gathered::default()
+        };
+        match (entry.event.as_str(), id) {
+            ("asked" | "seen" | "done", Some(id)) => {
+                if !executions.insert(id) || began.is_some_and(|it| !it.store_history) {
+                    continue;
+                }
+                let label = began.map_or_else(|| "a cell".to_owned(), label);
+                let ends = news.iter().filter(|it| it.event == "done");
+                let mut ends = ends.filter(|it| it.msg_id.as_deref() == Some(id));
+                match ends.next().map(|end| end.status.clone()) {
+                    Some(Some(status)) if status == "aborted" => continue,
+                    Some(status) => one.ran.push((label, status)),
+                    None => one.runs = Some((label, entry.at)),
+                }
+            }
+            ("interrupted", _) if entry.other.get("withdrawn").is_none_or(|it| *it == 0) => {
+                one.events.push(("interrupted the kernel", 1, entry.at));
+            }
+            ("opened", _) => one.events.push(("started the kernel", 1, entry.at)),
+            ("restarted", _) => one.events.push(("restarted the kernel", 1, entry.at)),
+            ("stopped", _) => one.events.push(("shut the kernel down", 1, entry.at)),
+            ("died", _) => one.events.push(("the kernel died", 1, entry.at)),
+            _ => continue,
+        }
+        match others.iter_mut().find(|other| other.by == one.by) {
+            Some(other) => other.add(one),
+            None => others.push(one),
+        }
+    }
+    if generation > before.generation && !replaced {
+        // By a program that writes no journal, or one that could not.
+        others.push(Gathered {
+            last: Timestamp::now(),
+            events: vec![("the kernel was replaced", 1, Timestamp::now())],
+            variables_gone: true,
+            ..Gathered::default()
+        });
+    }
+    lines(others, before.at, zone)
+}
+
+impl Gathered {
+    fn add(&mut self, more: Self) {
+        self.last = more.last;
+        self.ran.extend(more.ran);
+        self.runs = more.runs.or(self.runs.take());
+        for (what, _, at) in more.events {
+            match self.events.iter_mut().find(|(known, ..)| *known == what) {
+                Some((_, count, last)) => (*count, *last) = (*count + 1, at),
+                None => self.events.push((what, 1, at)),
+            }
+        }
+        self.variables_gone |= more.variables_gone;
+    }
+
+    fn text(&self, zone: &TimeZone) -> String {
+        let mut parts = Vec::new();
+        if let Some(((label, status), rest)) = self.ran.split_last() {
+            parts.push(match status.as_deref() {
+                Some("ok") => format!("ran {label} ok"),
+                Some("error") => format!("ran {label}: it failed"),
+                Some("interrupted") => format!("ran {label}: it was interrupted"),
+                _ => format!("ran {label}"),
+            });
+            let failed = |(_, status): &&(_, Option<String>)| status.as_deref() == Some("error");
+            match (rest.len(), rest.iter().filter(failed).count()) {
+                (0, _) => {}
+                (more, 0) => parts.push(format!("ran {more} more")),
+                (more, failed) => parts.push(format!("ran {more} more ({failed} failed)")),
+            }
+        }
+        if let Some((label, at)) = &self.runs {
+            parts.push(format!("runs {label} since {}", clock(*at, zone)));
+        }
+        for (what, count, at) in &self.events {
+            let at = clock(*at, zone);
+            parts.push(match count {
+                1 => format!("{what} {at}"),
+                _ => format!("{what} {count} times, last {at}"),
+            });
+        }
+        let gone = if self.variables_gone {
+            ": variables are gone"
+        } else {
+            ""
+        };
+        let who = self.by.as_deref().map(|by| format!("{by} "));
+        format!("{}{}{gone}", who.unwrap_or_default(), parts.join(", "))
+    }
+}
+
+fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Doings> {
+    let moment = clock(since, zone);
+    others.sort_by_key(|other| std::cmp::Reverse(other.last));
+    let rest = if others.len() > LINES {
+        others.split_off(LINES - 1)
+    } else {
+        Vec::new()
+    };
+    let mut told: Vec<_> = others
+        .into_iter()
+        .map(|other| Doings {
+            text: format!("since {moment} · {}", other.text(zone)),
+            by: other.by,
+            since,
+            variables_gone: other.variables_gone,
+        })
+        .collect();
+    if !rest.is_empty() {
+        let names: Vec<_> = rest
+            .iter()
+            .filter_map(|other| other.by.as_deref())
+            .collect();
+        told.push(Doings {
+            by: None,
+            since,
+            variables_gone: rest.iter().any(|other| other.variables_gone),
+            text: format!("since {moment} · {} were here too", names.join(", ")),
+        });
+    }
+    told
+}
+
+/// Shows a moment: today as a time, else with its date.
+fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
+        "%H:%M"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(event: &str, id: &str, by: &str) -> Entry {
+        let mut entry = Entry::now(event, "a.ipynb");
+        entry.at = "2026-01-02T14:05:00Z".parse().unwrap();
+        entry.generation = Some(1);
+        entry.msg_id = Some(id.to_owned()).filter(|id| !id.is_empty());
+        entry.by = Some(by.to_owned());
+        entry.code = Some(format!("code {id}"));
+        entry
+    }
+
+    fn done(id: &str, by: &str, status: &str) -> Entry {
+        let mut entry = entry("done", id, by);
+        entry.code = None;
+        entry.status = Some(status.to_owned());
+        entry
+    }
+
+    fn restarted(by: &str) -> Entry {
+        let mut entry = entry("restarted", "", by);
+        entry.generation = Some(2);
+        entry
+    }
+
+    fn tell(news: &[Entry], earlier: &[Entry], generation: u64) -> Vec<String> {
+        let before = Looked {
+            at: "2026-01-02T14:02:00Z".parse().unwrap(),
+            position: 0,
+            generation: 1,
+        };
+        told(news, earlier, &before, generation, "claude", &TimeZone::UTC)
+            .into_iter()
+            .map(|doings| doings.text.replace("2026-01-02 ", ""))
+            .collect()
+    }
+
+    const HUMAN: &str = "human (VS Code)";
+
+    #[test]
+    fn what_others_did_is_told_in_a_line_each() {
+        let mut named = entry("asked", "3", HUMAN);
+        named.cell = Some("3f2c9a1e".to_owned());
+        let news = [
+            entry("asked", "1", HUMAN),
+            done("1", HUMAN, "ok"),
+            entry("asked", "2", HUMAN),
+            done("2", HUMAN, "error"),
+            named,
+            // A proxy that is none of the asker's knows less of it.
+            entry("seen", "3", "username"),
+            done("3", HUMAN, "ok"),
+            entry("asked", "4", "codex"),
+            restarted(HUMAN),
+        ];
+        assert_eq!(
+            tell(&news, &[], 2),
+            [
+                "since 14:02 · human (VS Code) ran 3f2c ok, ran 2 more (1 failed), \
+                 restarted the kernel 14:05: variables are gone",
+                "since 14:02 · codex runs \"code 4\" since 14:05",
+            ]
+        );
+    }
+
+    #[test]
+    fn ones_own_doings_and_those_of_front_ends_themselves_are_not_told() {
+        let mut startup = entry("asked", "1", HUMAN);
+        startup.store_history = false;
+        let mut withdrawn = entry("interrupted", "", HUMAN);
+        withdrawn.other.insert("withdrawn".to_owned(), 2.into());
+        let news = [
+            startup,
+            done("1", HUMAN, "ok"),
+            entry("asked", "2", HUMAN),
+            done("2", HUMAN, "aborted"),
+            entry("asked", "3", "claude"),
+            entry("seen", "3", "username"),
+            done("3", "claude", "ok"),
+            withdrawn,
+            restarted("claude"),
+        ];
+        assert_eq!(tell(&news, &[], 2), [""; 0]);
+        assert_eq!(tell(&[], &[], 1), [""; 0]);
+    }
+
+    #[test]
+    fn an_end_is_told_with_what_is_known_of_its_beginning() {
+        let began = [entry("asked", "1", HUMAN)];
+        let told = tell(&[done("1", HUMAN, "ok")], &began, 1);
+        assert_eq!(told, ["since 14:02 · human (VS Code) ran \"code 1\" ok"]);
+        let told = tell(&[done("9", HUMAN, "interrupted")], &[], 1);
+        assert_eq!(
+            told,
+            ["since 14:02 · human (VS Code) ran a cell: it was interrupted"]
+        );
+        let mine = [entry("asked", "1", "claude")];
+        assert_eq!(tell(&[done("1", "", "seen")], &mine, 1), [""; 0]);
+    }
+
+    #[test]
+    fn a_kernel_that_died_or_was_replaced_is_told_whoever_did_it() {
+        let mut died = entry("died", "", "");
+        died.by = None;
+        assert_eq!(
+            tell(&[died.clone()], &[], 1),
+            ["since 14:02 · the kernel died 14:05: variables are gone"]
+        );
+        let mut opened = restarted("claude");
+        opened.event = "opened".to_owned();
+        assert_eq!(tell(&[died, opened], &[], 2).len(), 1);
+        let told = tell(&[], &[], 2);
+        assert!(
+            matches!(&told[..], [one] if one.contains("replaced") && one.ends_with(": variables are gone")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn there_are_three_lines_at_most() {
+        let news = ["a", "b", "c", "d"].map(|name| entry("interrupted", "", name));
+        let twice: Vec<_> = news.iter().chain(&news).cloned().collect();
+        let told = tell(&twice, &[], 1);
+        assert_eq!(told.len(), LINES);
+        assert!(told[0].ends_with("interrupted the kernel 2 times, last 14:05"));
+        assert!(told[2].ends_with("were here too"), "{told:?}");
+    }
+
+    #[test]
+    fn each_name_is_told_once_and_nothing_at_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut journal = project.journal().unwrap();
+        journal.append(&entry("asked", "1", "bob")).unwrap();
+        let count = |name| look(&project, "a.ipynb", name).len();
+        assert_eq!((count("claude"), count("codex")), (0, 0));
+        assert_eq!(count("claude"), 0);
+        // It began before, and ends now.
+        journal.append(&done("1", "bob", "ok")).unwrap();
+        let told = look(&project, "a.ipynb", "claude");
+        assert!(told[0].text.ends_with("bob ran \"code 1\" ok"), "{told:?}");
+        assert_eq!(count("claude"), 0);
+        assert_eq!(count("codex"), 1);
+        assert_eq!(look(&project, "b.ipynb", "codex").len(), 0);
+        // What was damaged or cut short is begun anew.
+        std::fs::write(project.dir().join("looked.json"), "{").unwrap();
+        assert_eq!(count("codex"), 0);
+        journal.append(&entry("interrupted", "", "bob")).unwrap();
+        assert_eq!(count("codex"), 1);
+        std::fs::write(project.journal_file(), "").unwrap();
+        journal.append(&entry("interrupted", "", "bob")).unwrap();
+        assert_eq!(count("codex"), 1);
+    }
+}
