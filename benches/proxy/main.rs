@@ -12,6 +12,8 @@
 mod byte_pump;
 mod client;
 mod fake_kernel;
+#[path = "../../tests/it/made.rs"]
+mod made;
 mod process;
 #[path = "../../tests/it/python.rs"]
 mod python;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::python;
+use crate::{node, python};
 
 /// A home folder, Jupyter's folders and a project under one temporary folder.
 ///
@@ -66,6 +66,15 @@ impl World {
         command.arg("-u").arg(python::script(name));
         command.args(["--kernel", kernel]);
         command
+    }
+
+    #[allow(dead_code, reason = "used from the next change on")]
+    /// A script of `tests/node`; nothing where this machine has no npm.
+    pub fn node(&self, name: &str) -> Option<Command> {
+        let mut command = self.command(Path::new("node"));
+        command.env("NODE_PATH", node::modules()?);
+        command.arg(node::script(name));
+        Some(command)
     }
 
     fn command(&self, program: &Path) -> Command {

@@ -1,0 +1,40 @@
+//! What the tests install for themselves under `target/`, once for all of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Returns a folder under `target/` in which that was made for these contents; makes it first
+/// where it is missing.
+///
+/// Several test processes may ask at once: the first takes the lock, the others wait. The folder
+/// is named by a hash of the contents, so that a change of them makes a new one.
+pub fn once(name: &str, contents: &[&str], make: impl FnOnce(&Path)) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("target/tmp has a parent");
+    let mark = contents
+        .iter()
+        .flat_map(|text| text.bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let home = target.join(format!("{name}-{mark:016x}"));
+    let lock =
+        std::fs::File::create(target.join(format!("{name}.lock"))).expect("create the lock file");
+    lock.lock().expect("lock what is being made");
+    if !home.join("complete").exists() {
+        let _ = std::fs::remove_dir_all(&home);
+        std::fs::create_dir(&home).expect("make the folder");
+        make(&home);
+        std::fs::write(home.join("complete"), "").expect("mark it complete");
+    }
+    home
+}
+
+/// Runs a step of the making, which must succeed.
+pub fn run(command: &mut Command) {
+    let status = command
+        .status()
+        .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    assert!(status.success(), "{command:?} ended with {status}");
+}

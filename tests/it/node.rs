@@ -1,0 +1,62 @@
+//! The npm packages on which VS Code and JupyterLab talk to kernels, installed under `target/` on
+//! first use, and scripts on them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::made::{self, run};
+
+const PACKAGE: &str = include_str!("../node/package.json");
+const LOCKED: &str = include_str!("../node/package-lock.json");
+
+/// Returns `node_modules` with the locked packages; nothing where this machine has no npm.
+///
+/// `zeromq` brings its library built for the usual platforms, so that no script of a package
+/// needs to run.
+pub fn modules() -> Option<&'static Path> {
+    static MODULES: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let modules = MODULES.get_or_init(|| {
+        // Windows' npm is a script, which a plain command does not find.
+        if Command::new("npm").arg("--version").output().is_err() {
+            eprintln!("no npm here: what needs it is not tested");
+            return None;
+        }
+        let home = made::once("test-node", &[PACKAGE, LOCKED], |home| {
+            for (name, text) in [("package.json", PACKAGE), ("package-lock.json", LOCKED)] {
+                std::fs::write(home.join(name), text).expect("write what npm is to install");
+            }
+            run(Command::new("npm")
+                .args([
+                    "ci",
+                    "--ignore-scripts",
+                    "--no-audit",
+                    "--no-fund",
+                    "--silent",
+                ])
+                .current_dir(home));
+        });
+        Some(home.join("node_modules"))
+    });
+    modules.as_deref()
+}
+
+#[allow(dead_code, reason = "used from the next change on")]
+/// Returns the path of a script in `tests/node`.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/node")
+        .join(name)
+}
+
+/// `.ci/run` installs npm, so that there nothing is left out in silence.
+#[test]
+fn the_packages_load() {
+    let Some(modules) = modules() else { return };
+    let loads = "for (const name of ['zeromq', '@jupyterlab/services/lib/kernel/default'])
+        if (!Object.keys(require(name)).length) throw new Error(name);
+    process.exit(0)";
+    run(Command::new("node")
+        .env("NODE_PATH", modules)
+        .args(["-e", loads]));
+}
