@@ -12,6 +12,7 @@ use crate::ops::interrupt::InterruptError;
 use crate::ops::open::OpenError;
 use crate::ops::run::RunError;
 use crate::ops::serve::ServeError;
+use crate::ops::share::ShareError;
 use crate::ops::target::TargetError;
 use crate::project::StateError;
 
@@ -160,6 +161,13 @@ impl From<OpenError> for Fault {
             )),
             OpenError::NotOwned { .. } => {
                 fault(Kind::Refused).hint("end or restart it in the program that started it")
+            }
+            OpenError::Share(share) => {
+                let kind = match share {
+                    ShareError::Unknown { .. } => Kind::NoKernel,
+                    _ => Kind::Refused,
+                };
+                fault(kind).hint(share.hint())
             }
             OpenError::NoKernel { notebook } => {
                 fault(Kind::NoKernel).hint(format!("nb open {}", quote(notebook)))

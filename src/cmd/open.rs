@@ -30,6 +30,12 @@ pub(super) struct Open {
     /// Start this Python; it needs ipykernel
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// Share the kernel of this notebook of the project, and its variables
+    #[arg(long, value_name = "NOTEBOOK", conflicts_with_all = ["kernel", "python", "transport"])]
+    kernel_of: Option<PathBuf>,
+    /// Share no kernel any more: start one of the notebook's own
+    #[arg(long, conflicts_with = "kernel_of")]
+    own: bool,
     /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
     transport: Option<Transport>,
@@ -37,7 +43,7 @@ pub(super) struct Open {
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "own"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -88,6 +94,9 @@ impl Open {
             patience,
             by: context.by.clone(),
             force: self.force,
+            language: None,
+            kernel_of: self.kernel_of.clone(),
+            own: self.own,
         };
         let created = create_notebook(&notebook, &options, !self.no_kernel)?;
         let project = Project::for_notebook(&notebook)
@@ -160,6 +169,8 @@ impl Open {
                 "kernel_pid": session.pid,
                 "kernel_generation": session.generation,
                 "connection_file": session.connection_file,
+                "kernel_of": session.kernel_of,
+                "shared_with": opened.shared_with,
                 "before": opened.before,
                 "spec": served.map(|served| served.word),
                 "notes": opened.notes,
@@ -171,8 +182,12 @@ impl Open {
                 .pid
                 .map(|pid| format!(", pid {pid}"))
                 .unwrap_or_default();
+            let whose = session.kernel_of.as_ref();
+            let whose = whose.map_or(String::new(), |owner| {
+                format!("shares the kernel of {owner}; ")
+            });
             let _ = print::line(&format!(
-                "{}: {created}kernel {how} ({name}{pid}) in {}",
+                "{}: {created}{whose}kernel {how} ({name}{pid}) in {}",
                 opened.key,
                 print::took(opened.took)
             ));

@@ -32,29 +32,53 @@ impl Shutdown {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let target = context.target(self.notebook, "nb shutdown").await?;
         let stopped =
-            ops::shutdown::shutdown(&target.project, &target.key, &context.by, PATIENCE).await?;
+            ops::shutdown::shutdown(&target.project, &target.notebook_key, &context.by, PATIENCE)
+                .await?;
         let _ = if self.json {
             print::json(&json!({
-                "notebook": target.key,
+                "notebook": target.notebook_key,
                 "status": stopped.session.status.as_str(),
                 "was_running": stopped.was_running,
+                "let_go_of": stopped.let_go_of,
+                "shared_with": stopped.shared_with,
+                "notes": stopped.notes,
                 "kernel_generation": stopped.session.generation,
                 "took_ms": u64::try_from(stopped.took.as_millis()).unwrap_or(u64::MAX),
             }))
-        } else if stopped.was_running {
+        } else if let Some(owner) = &stopped.let_go_of {
+            let goes_on = if stopped.was_running {
+                ", which goes on"
+            } else {
+                ""
+            };
             print::line(&format!(
-                "{}: its kernel was shut down in {}",
-                target.key,
+                "{}: let go of the kernel of {owner}{goes_on}",
+                target.notebook_key
+            ))
+        } else if stopped.was_running {
+            let shared = match stopped.shared_with.as_slice() {
+                [] => String::new(),
+                others => format!("; it was shared with {}", others.join(", ")),
+            };
+            print::line(&format!(
+                "{}: its kernel was shut down in {}{shared}",
+                target.notebook_key,
                 print::took(stopped.took)
             ))
         } else if stopped.session.owned {
-            print::line(&format!("{}: no kernel was running", target.key))
+            print::line(&format!("{}: no kernel was running", target.notebook_key))
         } else {
             print::line(&format!(
                 "{}: let go; its kernel was started by another program and goes on",
-                target.key
+                target.notebook_key
             ))
         };
+        if !self.json {
+            stopped
+                .notes
+                .iter()
+                .for_each(|note| print::note(&format!("note: {note}")));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

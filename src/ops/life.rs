@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::open::OpenError;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
@@ -48,6 +49,14 @@ pub async fn life(session: &Session) -> Life {
         Life::Foreign
     } else {
         Life::Gone
+    }
+}
+
+/// Returns why nothing can be done from here with a kernel that is [`Life::Elsewhere`].
+pub(super) fn unseen(session: &Session) -> OpenError {
+    OpenError::Elsewhere {
+        notebook: session.notebook.clone(),
+        host: session.place.host.clone(),
     }
 }
 

@@ -13,6 +13,7 @@ mod ready;
 pub mod restart;
 pub mod run;
 pub mod serve;
+pub mod share;
 pub mod shutdown;
 pub mod since;
 mod start;

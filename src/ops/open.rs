@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::background;
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
+use super::share::{self, ShareError};
 use super::start::Held;
 use super::status::note_death;
 use super::target::recorded;
@@ -19,6 +20,7 @@ use crate::kernel::connection::{self, ConnectionError, KernelFiles};
 use crate::kernel::detach::DetachError;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
+use crate::kernel::python::quote;
 use crate::notebook::{self, Named, NotANotebook};
 use crate::project::journal::Entry;
 use crate::project::{
@@ -40,6 +42,12 @@ pub struct OpenOptions {
     pub by: String,
     /// Start a kernel here although the record says that one lives elsewhere.
     pub force: bool,
+    /// The language of the cells, where a front end tells it and the notebook does not.
+    pub language: Option<String>,
+    /// Share the kernel of this notebook.
+    pub kernel_of: Option<PathBuf>,
+    /// Share no kernel any more.
+    pub own: bool,
 }
 
 impl Default for OpenOptions {
@@ -51,6 +59,9 @@ impl Default for OpenOptions {
             patience: Duration::from_secs(60),
             by: "nb".to_owned(),
             force: false,
+            language: None,
+            kernel_of: None,
+            own: false,
         }
     }
 }
@@ -73,8 +84,10 @@ pub struct Opened {
     pub project: Project,
     /// Its key in `state.json`.
     pub key: String,
-    /// Its session, live.
+    /// Its session, live; where it shares a kernel, `kernel_of` says whose.
     pub session: Session,
+    /// The other notebooks that share this kernel, its owner included.
+    pub shared_with: Vec<String>,
     /// How it came to be.
     pub how: How,
     /// How the kernel before this one ended, if it went by itself.
@@ -189,6 +202,9 @@ pub enum OpenError {
         /// The notebook.
         notebook: PathBuf,
     },
+    /// The kernel of another notebook cannot be shared.
+    #[error(transparent)]
+    Share(#[from] ShareError),
     /// A fault of this program.
     #[error("nb failed: {0}")]
     Internal(String),
@@ -205,37 +221,88 @@ pub async fn ensure_kernel(
 ) -> Result<Opened, OpenError> {
     let began = Instant::now();
     let key = project.key(notebook);
-    let held = Held::wait(project, &key, options.patience).await?;
-    let notebook = project.notebook(&key);
     let mut notes: Vec<String> = project.notice().into_iter().collect();
+    let owner = match &options.kernel_of {
+        Some(other) => share::owner(notebook, other)?.0,
+        None if options.own => key.clone(),
+        None => project.state()?.partner(&key),
+    };
+    let (session, how, before) = if owner == key {
+        own(project, &key, options, &mut notes).await?
+    } else {
+        let kernel = OpenOptions {
+            kernel: None,
+            python: None,
+            transport: None,
+            ..options.clone()
+        };
+        let opened = own(project, &owner, &kernel, &mut notes).await?;
+        let known = project.state()?.owner_key(&key) == owner;
+        if !known {
+            share::join(project, &key, &owner, options.patience).await?;
+        }
+        if options.kernel_of.is_none() {
+            notes.push(format!(
+                "it shares the kernel of {owner}; for one of its own: nb open {} --own",
+                quote(notebook)
+            ));
+        }
+        opened
+    };
+    let (session, shared_with) = project.update(|state| {
+        let session = state.session(&key).unwrap_or(session);
+        // The last opened one is what readers without a notebook get.
+        state.mirror(&session);
+        let mut all = state.sharers(&owner);
+        all.insert(0, owner.clone());
+        all.retain(|other| *other != key);
+        (session, all)
+    })?;
+    Ok(Opened {
+        project: project.clone(),
+        key,
+        before: before.filter(|_| how == How::Started),
+        session,
+        shared_with,
+        how,
+        notes,
+        took: began.elapsed(),
+    })
+}
+
+/// Makes the kernel of a session of its own run.
+async fn own(
+    project: &Project,
+    key: &str,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Session, How, Option<Ended>), OpenError> {
+    let held = Held::wait(project, key, options.patience).await?;
+    let notebook = project.notebook(key);
     notes.extend(sweep(project)?);
     background::sweep(project);
+    held.record(|session| {
+        if session.kernel_of.take().is_some() {
+            // Of a kernel of its own nothing more is known than that it has none.
+            session.status = Status::Stopped;
+        }
+    })?;
     let recorded = match held.session()? {
         Some(session) => Some(noticed(&held, session).await?),
         None => None,
     };
     let before = recorded.as_ref().and_then(went_by_itself);
     let (session, how) = match recorded {
-        Some(session) => reopen(&held, &notebook, session, options, &mut notes).await?,
+        Some(session) => reopen(&held, &notebook, session, options, notes).await?,
         None => {
-            let session = start(&held, &notebook, None, options, &mut notes).await?;
+            let session = start(&held, &notebook, None, options, notes).await?;
             (session, How::Started)
         }
     };
     if how != How::Attached {
-        journal(project, &key, &session, "opened", &options.by);
+        journal(project, key, &session, "opened", &options.by);
     }
-    // The last opened one is what readers without a notebook get.
-    project.update(|state| state.mirror(&session))?;
-    Ok(Opened {
-        project: project.clone(),
-        key,
-        before: before.filter(|_| how == How::Started),
-        session,
-        how,
-        notes,
-        took: began.elapsed(),
-    })
+    Ok((session, how, before))
 }
 
 /// Records that the kernel went by itself, where nobody has noticed it yet.
@@ -260,10 +327,13 @@ async fn reopen(
 ) -> Result<(Session, How), OpenError> {
     let started = |session| (session, How::Started);
     match life(&session).await {
-        Life::Elsewhere if !options.force => Err(OpenError::Elsewhere {
-            notebook: notebook.to_owned(),
-            host: session.place.host,
-        }),
+        Life::Elsewhere if !options.force => Err(unseen(&session)),
+        Life::Foreign if options.own && !session.owned => {
+            notes.push("its kernel until now was started by another program and goes on".into());
+            start(held, notebook, Some(session), options, notes)
+                .await
+                .map(started)
+        }
         Life::Foreign => {
             held.record(|session| session.status = Status::Live)?;
             let status = Status::Live;
@@ -328,7 +398,7 @@ async fn start(
             python: wanted.python.as_deref(),
             recorded: recorded.as_ref(),
             named: named.kernelspec.as_deref(),
-            language: named.language.as_deref(),
+            language: named.language.as_deref().or(wanted.language.as_deref()),
         };
         choose::choose(wish, &folder, &ProcessVariables)
     });
@@ -395,7 +465,10 @@ pub fn create_notebook(
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let real = folder.canonicalize().map_err(cannot)?;
-    let session = known(notebook);
+    let session = match &options.kernel_of {
+        Some(other) => share::owner(notebook, other)?.1,
+        None => known(notebook),
+    };
     let wish = Wish {
         kernel: options.kernel.as_deref(),
         python: options.python.as_deref(),

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
 use super::open::{OpenError, journal};
+use super::share;
 use super::start::Held;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
@@ -23,15 +24,22 @@ pub(super) const GRACE: Duration = Duration::from_secs(3);
 pub struct Stopped {
     /// The session, stopped.
     pub session: Session,
-    /// Whether a kernel was running.
+    /// Whether a kernel was running. One that was let go goes on.
     pub was_running: bool,
+    /// With whom the notebook shared a kernel.
+    pub let_go_of: Option<String>,
+    /// The notebooks that shared the kernel and have none now either.
+    pub shared_with: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
 /// Ends the kernel: asks it, then SIGTERM, then SIGKILL to its process group.
 ///
-/// Nothing but `nb open` brings the session back. A kernel that another program started is only
+/// `key` is the notebook's own, see [`super::target::Target`]. Nothing but `nb open` brings the
+/// session back. A kernel that another program started, or that is another notebook's, is only
 /// let go.
 pub async fn shutdown(
     project: &Project,
@@ -45,6 +53,25 @@ pub async fn shutdown(
     let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
+    if let Some(owner) = session.kernel_of.clone() {
+        let goes_on = match project.state()?.session(&owner) {
+            Some(session) => matches!(life(&session).await, Life::Own(_) | Life::Foreign),
+            None => false,
+        };
+        let shares = project.state()?.owner_key(key) != key;
+        if shares {
+            held.record(|session| share::let_go(session, &owner, by))?;
+            journal(project, key, &session, "stopped", by);
+        }
+        return Ok(Stopped {
+            session: held.session()?.unwrap_or(session),
+            was_running: shares && goes_on,
+            let_go_of: Some(owner),
+            shared_with: Vec::new(),
+            notes: Vec::new(),
+            took: began.elapsed(),
+        });
+    }
     if !project.state()?.sessions.contains_key(key) {
         // Only the top-level fields tell of it: another program wrote them, and it is to take
         // them back.
@@ -52,12 +79,10 @@ pub async fn shutdown(
     }
     let life = life(&session).await;
     if life == Life::Elsewhere {
-        return Err(OpenError::Elsewhere {
-            notebook: session.notebook,
-            host: session.place.host,
-        });
+        return Err(unseen(&session));
     }
     let was_running = matches!(life, Life::Own(_));
+    let shared_with = project.state()?.sharers(key);
     if session.status != Status::Stopped {
         held.record(|session| {
             session.status = Status::Stopped;
@@ -77,6 +102,9 @@ pub async fn shutdown(
     Ok(Stopped {
         session,
         was_running,
+        let_go_of: None,
+        shared_with,
+        notes: Vec::new(),
         took: began.elapsed(),
     })
 }

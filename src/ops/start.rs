@@ -94,6 +94,16 @@ impl<'a> Held<'a> {
             KernelFiles::of(&before.connection_file).remove(&self.variables);
         }
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
+        let before = before.map(|before| match before.owned {
+            true => before,
+            // Another program's kernel counts too, though its process is not known.
+            false => Session {
+                generation: before.generation + 1,
+                pid: None,
+                start_time: None,
+                ..before
+            },
+        });
         let files = KernelFiles::fresh(self.project).map_err(|source| OpenError::Lock {
             dir: self.project.dir().to_owned(),
             source,
@@ -106,6 +116,7 @@ impl<'a> Held<'a> {
             transport,
             place: Place::here(),
             owned: true,
+            kernel_of: None,
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
@@ -269,7 +280,7 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-fn empty_session(notebook: &Path) -> Session {
+pub(super) fn empty_session(notebook: &Path) -> Session {
     Session {
         notebook: notebook.to_owned(),
         connection_file: PathBuf::new(),

@@ -146,9 +146,22 @@ impl State {
     /// A notebook that was shut down has let go of a shared kernel. Where sharing leads to no
     /// session or in a circle, the notebook at which it ends has a kernel of its own.
     pub fn owner_key(&self, key: &str) -> String {
+        self.follow(key, |session| session.status != Status::Stopped)
+    }
+
+    /// Returns the key of the session whose kernel a notebook will use when it is opened: as
+    /// [`State::owner_key`], but letting go does not end the partnership.
+    pub fn partner(&self, key: &str) -> String {
+        self.follow(key, |_| true)
+    }
+
+    fn follow(&self, key: &str, shares: impl Fn(&Session) -> bool) -> String {
         let mut seen = vec![key];
         let mut at = key;
-        while let Some(next) = self.shares(at) {
+        while let Some(session) = self.sessions.get(at).filter(|session| shares(session))
+            && let Some(next) = session.kernel_of.as_deref()
+            && self.sessions.contains_key(next)
+        {
             if seen.contains(&next) {
                 return key.to_owned();
             }
@@ -156,13 +169,6 @@ impl State {
             at = next;
         }
         at.to_owned()
-    }
-
-    /// Returns with whom a session shares a kernel now, where that one is known.
-    fn shares(&self, key: &str) -> Option<&str> {
-        let session = self.sessions.get(key)?;
-        let other = session.kernel_of.as_deref()?;
-        (session.status != Status::Stopped && self.sessions.contains_key(other)).then_some(other)
     }
 
     /// Returns what is known of the kernel that a notebook uses: the session of
@@ -371,6 +377,7 @@ mod tests {
 
         state.sessions.get_mut("b").unwrap().status = Status::Stopped;
         assert_eq!(state.owner_key("c"), "b");
+        assert_eq!(state.partner("c"), "a");
         let let_go = state.session("b").unwrap();
         assert_eq!(let_go.status, Status::Stopped);
         assert_eq!(let_go.connection_file, Path::new("/p/b.json"));

@@ -4,6 +4,7 @@ mod broken;
 mod killed;
 mod life;
 mod places;
+mod share;
 mod spec;
 mod target;
 mod words;

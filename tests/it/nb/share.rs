@@ -1,0 +1,105 @@
+//! Notebooks that share one kernel.
+
+use super::{kill, nb, open, pid, say, until};
+use crate::world::World;
+
+#[test]
+fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
+    let world = World::new();
+    let a = open(&world, "a.ipynb");
+    nb(&world, ["run", "-n", "a.ipynb", "x = 41"]).ended(0);
+    let b = nb(
+        &world,
+        ["open", "b.ipynb", "--kernel-of", "a.ipynb", "--json"],
+    );
+    let b = b.ended(0).json();
+    assert_eq!(pid(&b), pid(&a));
+    assert_eq!(b["created"], true);
+    assert_eq!(b["how"], "attached");
+    assert_eq!(b["kernel_of"], "a.ipynb");
+    assert_eq!(b["shared_with"], serde_json::json!(["a.ipynb"]));
+    nb(&world, ["run", "-n", "b.ipynb", "x + 1"])
+        .ended(0)
+        .with("42");
+    // Both mean the same kernel, so none needs to be named.
+    nb(&world, ["run", "x"]).ended(0).with("41");
+    nb(&world, ["open", "a.ipynb", "--kernel-of", "b.ipynb"])
+        .ended(5)
+        .with("already shares");
+    nb(&world, ["open", "b.ipynb", "--kernel-of", "b.ipynb"])
+        .ended(5)
+        .with("with itself");
+    nb(&world, ["open", "c.ipynb", "--kernel-of", "none.ipynb"])
+        .ended(6)
+        .with("hint: nb open none.ipynb");
+    assert!(!world.project().join("c.ipynb").exists());
+
+    let restarted = nb(&world, ["restart", "b.ipynb", "--json"]).ended(0).json();
+    let a = open(&world, "a.ipynb");
+    assert_eq!(pid(&a), pid(&restarted));
+    assert_eq!(a["kernel_generation"], 2);
+    assert_eq!(a["shared_with"], serde_json::json!(["b.ipynb"]));
+
+    let let_go = nb(&world, ["shutdown", "b.ipynb"]).ended(0);
+    let_go.with("b.ipynb: let go of the kernel of a.ipynb, which goes on");
+    nb(&world, ["status", "b.ipynb"]).ended(6).with("stopped");
+    nb(&world, ["restart", "b.ipynb"])
+        .ended(6)
+        .with("hint: nb open");
+    nb(&world, ["run", "-n", "a.ipynb", "print(6 * 7)"])
+        .ended(0)
+        .with("42");
+    let again = nb(&world, ["shutdown", "b.ipynb", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(again["was_running"], false);
+
+    let again = nb(&world, ["open", "b.ipynb"]).ended(0);
+    again
+        .with("shares the kernel of a.ipynb")
+        .with("nb open b.ipynb --own");
+    // The kernel's end is both's, and opening one starts it for both.
+    kill(pid(&a));
+    until("both have died", || {
+        let status = nb(&world, ["status", "b.ipynb"]);
+        (status.code == Some(6)).then_some(())
+    });
+    let b = open(&world, "b.ipynb");
+    assert_eq!(b["how"], "started");
+    assert_eq!(b["kernel_generation"], 3);
+    assert_eq!(pid(&open(&world, "a.ipynb")), pid(&b));
+
+    let stopped = nb(&world, ["shutdown", "a.ipynb"]).ended(0);
+    stopped.with("it was shared with b.ipynb");
+    assert_eq!(world.processes(), []);
+    nb(&world, ["status", "b.ipynb"]).ended(6).with("stopped");
+    let b = open(&world, "b.ipynb");
+    assert_eq!(b["kernel_of"], "a.ipynb");
+
+    let own = say(super::opening(&world, "b.ipynb").arg("--own"))
+        .ended(0)
+        .json();
+    assert_eq!(own["how"], "started");
+    assert_eq!(own["kernel_of"], serde_json::Value::Null);
+    assert_ne!(pid(&own), pid(&b));
+    nb(&world, ["run", "1"]).ended(2).with("several notebooks");
+    nb(&world, ["open", "b.ipynb", "--kernel-of", "a.ipynb"])
+        .ended(5)
+        .with("hint: end it first: nb shutdown /");
+    nb(&world, ["shutdown", "b.ipynb"])
+        .ended(0)
+        .with("was shut down");
+    nb(&world, ["run", "1"]).ended(0);
+}
+
+#[test]
+fn a_notebook_of_another_project_is_not_shared_with() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let folder = world.project().join("../other");
+    std::fs::create_dir(&folder).expect("make a folder");
+    let there = |words: &[&str]| say(world.nb().args(words).current_dir(&folder));
+    let with = ["open", "b.ipynb", "--kernel-of", "../project/a.ipynb"];
+    there(&with).ended(5).with("--attach ");
+    assert!(!folder.join("b.ipynb").exists());
+}
