@@ -152,7 +152,7 @@ impl Links {
                 return;
             };
             if strong.has_link(&client, channel, &dialer) && dialer.is_up() {
-                strong.route(|bridge, _| bridge.link_up(&client, channel));
+                strong.route(|bridge, now| bridge.link_up(now, &client, channel));
             }
         });
     }
@@ -292,7 +292,7 @@ fn oversized(shell: &Weak<Shell>, channel: Channel, begun: &Message, bytes: u64)
 impl DialHandler for Own {
     fn up(&self) {
         if let Some(shell) = self.shell.upgrade() {
-            shell.route(|bridge, _| bridge.link_up(&self.client, self.channel));
+            shell.route(|bridge, now| bridge.link_up(now, &self.client, self.channel));
         }
     }
 
@@ -332,7 +332,7 @@ impl DialHandler for Own {
             && since.elapsed() > UNREACHABLE
             && let Some(shell) = self.shell.upgrade()
         {
-            shell.route(|bridge, _| bridge.stdin_absent(&self.client));
+            shell.route(|bridge, now| bridge.stdin_absent(now, &self.client));
         }
     }
 }

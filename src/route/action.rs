@@ -139,9 +139,27 @@ pub enum Note {
     },
     Shutdown {
         client: ClientId,
+        asked_restart: bool,
         restart: bool,
     },
     Interrupt {
+        client: ClientId,
+        withdrawn: usize,
+    },
+    CellHeld {
+        client: ClientId,
+        msg_id: String,
+    },
+    StartupAnswered {
+        client: ClientId,
+    },
+    StartupUnknown {
+        fingerprint: String,
+    },
+    Revives {
+        client: ClientId,
+    },
+    CommKept {
         client: ClientId,
     },
     NoKernel {
@@ -198,12 +216,51 @@ impl fmt::Display for Note {
                     "client {client} went during input(): answered with end of file, so that the kernel goes on"
                 )
             }
-            Self::Shutdown { client, restart } => write!(
+            Self::Shutdown {
+                client,
+                asked_restart,
+                restart,
+            } => {
+                let asked = if *asked_restart {
+                    "a restart"
+                } else {
+                    "a shutdown"
+                };
+                let done = if *restart {
+                    "the shared kernel is restarted"
+                } else {
+                    "the shared kernel lives on"
+                };
+                write!(f, "client {client} asked for {asked}: answered, {done}")
+            }
+            Self::Interrupt {
+                client,
+                withdrawn: 0,
+            } => write!(f, "client {client} interrupts the kernel"),
+            Self::Interrupt { client, withdrawn } => write!(
                 f,
-                "client {client} asked for {}: answered, the shared kernel lives on",
-                if *restart { "a restart" } else { "a shutdown" }
+                "client {client} takes back {withdrawn} of its own cells, which waited for another's; that one goes on"
             ),
-            Self::Interrupt { client } => write!(f, "client {client} interrupts the kernel"),
+            Self::CellHeld { client, msg_id } => write!(
+                f,
+                "cell {msg_id} of client {client} waits until another's cell has ended"
+            ),
+            Self::StartupAnswered { client } => write!(
+                f,
+                "start-up code of client {client} was answered in the kernel's stead"
+            ),
+            Self::StartupUnknown { fingerprint } => write!(
+                f,
+                "start-up code of a version that is not known was passed on to the kernel; to have it answered here: startup_known = [\"{fingerprint}\"] in .nb/config.toml"
+            ),
+            Self::Revives { client } => write!(
+                f,
+                "a cell of client {client} brings a new kernel in the place of the one that died"
+            ),
+            Self::CommKept { client } => write!(
+                f,
+                "client {client} may not close a comm that another opened"
+            ),
             Self::NoKernel {
                 client,
                 channel,

@@ -8,9 +8,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::client::{Client, Link};
-use super::kernel::{Ending, Interrupt, Kernel};
+use super::comms::Comms;
+use super::connect::{self, Naming};
+use super::kernel::{Ending, Kernel};
 use super::request::{Key, Requests};
 use super::timer::{AWAITED, GONE, Now, PROBE, Timer, Timers};
+use super::turns::Running;
 use super::voice::Voice;
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
@@ -41,12 +44,14 @@ pub enum FrontEnd {
 }
 
 /// What the user wants otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     /// Whether a person's cell waits here while somebody else's runs.
     pub turns: bool,
     /// Whether front ends' own start-up code is answered in the kernel's stead.
     pub answer_startup: bool,
+    /// Fingerprints of more such code, as the log names them.
+    pub startup_known: Vec<String>,
     /// Whether a front end's restart is one of the real kernel.
     pub restart: bool,
 }
@@ -56,6 +61,7 @@ impl Default for Policies {
         Self {
             turns: true,
             answer_startup: true,
+            startup_known: Vec::new(),
             restart: true,
         }
     }
@@ -68,6 +74,17 @@ pub struct Bridge {
     pub(super) policies: Policies,
     /// What the next cell's asker reads first.
     pub(super) notice: Option<String>,
+    /// The content of a `kernel_info_reply`, as long as it can serve as one.
+    pub(super) info: Option<Bytes>,
+    /// The version of the kernel's ipywidgets, once it has printed it for a front end's probe.
+    pub(super) widgets: Option<String>,
+    /// The last that the kernel told.
+    pub(super) execution_count: u64,
+    pub(super) naming: Naming,
+    /// Whether the clients' session was told.
+    pub(super) heard: bool,
+    pub(super) running: Running,
+    pub(super) comms: Comms,
     pub(super) kernel: Kernel,
     /// The last life that was seen; an ended kernel keeps its number.
     pub(super) generation: u64,
@@ -87,9 +104,11 @@ pub struct Bridge {
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     pub(super) wait: Duration,
-    /// Whether a kernel_info_request waits in the kernel's shell queue. One at a time: behind a
+    /// The kernel_info_request that waits in the kernel's shell queue. One at a time: behind a
     /// long cell they would pile up.
-    pub(super) on_shell: bool,
+    pub(super) on_shell: Option<Key>,
+    /// What ran when the kernel answered it.
+    pub(super) ran: Running,
 }
 
 impl Bridge {
@@ -103,6 +122,13 @@ impl Bridge {
             settings,
             policies: Policies::default(),
             notice: None,
+            info: None,
+            widgets: None,
+            execution_count: 0,
+            naming: Naming::default(),
+            heard: false,
+            running: Running::default(),
+            comms: Comms::default(),
             kernel: Kernel::Awaited,
             generation: 0,
             proven: false,
@@ -169,6 +195,11 @@ impl Bridge {
         if kernel == self.kernel {
             return;
         }
+        if let Kernel::Live { info, .. } | Kernel::Unnamed { info } = &kernel
+            && connect::usable(info.as_ref())
+        {
+            self.info.clone_from(info);
+        }
         if self.kernel.is_same_life(&kernel) {
             self.kernel = kernel;
             return;
@@ -185,17 +216,22 @@ impl Bridge {
         }
         self.kernel = kernel;
         self.proven = false;
-        self.timers.stop(&Timer::Awaited);
-        self.timers.stop(&Timer::Probe);
+        self.running = Running::Nothing;
+        self.probe = Probe::default();
+        self.comms = Comms::default();
+        for timer in [Timer::Awaited, Timer::Probe, Timer::Busy, Timer::IdleLost] {
+            self.timers.stop(&timer);
+        }
         match self.kernel.clone() {
             Kernel::Awaited => self.timers.start(now.instant + AWAITED, Timer::Awaited),
             Kernel::Live { generation, .. } => {
                 self.generation = generation;
-                self.probe = Probe::default();
+                self.execution_count = 0;
+                self.widgets = None;
                 self.open_all_links();
             }
             Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
-            Kernel::Unnamed { .. } => {}
+            Kernel::Unnamed { .. } => self.naming = Naming::Wanted,
         }
     }
 
@@ -254,57 +290,48 @@ impl Bridge {
             });
             return self.forward(now, channel, id, None, message);
         };
-        match (channel, &*header.msg_type) {
-            (Channel::Stdin, _) => self.input(channel, id, message),
-            (_, "shutdown_request") => self.answer_shutdown(now, channel, id, &message),
-            (Channel::Control, "interrupt_request") if self.answers_interrupts() => {
-                if self.kernel.is_live() {
-                    self.log(Note::Interrupt { client: id.clone() });
-                    self.actions.push_back(Action::SignalKernel);
+        self.hear(&header.session);
+        match channel {
+            Channel::Stdin => self.input(channel, id, message),
+            Channel::Control => self.control_message(now, id, &message, &header),
+            _ => match &*header.msg_type {
+                "shutdown_request" => self.answer_shutdown(now, channel, id, &message),
+                "kernel_info_request" => self.kernel_info(now, channel, id, &message, &header),
+                "execute_request" => self.execute(now, id, &message, &header),
+                "comm_open" => {
+                    self.comms.opened(message.content(), Some(id.clone()));
+                    self.pass(now, channel, id, message);
                 }
-                let parent = message.header_bytes().clone();
-                self.answer(
-                    now,
-                    channel,
-                    id,
-                    parent,
-                    "interrupt_reply",
-                    &json!({ "status": "ok" }),
-                );
-            }
-            _ => {
-                let key = self.track(channel, id, &message, &header);
-                self.forward(now, channel, id, key, message);
-            }
+                "comm_close" if !self.may_close(id, &message) => {
+                    self.log(Note::CommKept { client: id.clone() });
+                }
+                _ => self.pass(now, channel, id, message),
+            },
         }
     }
 
-    /// Interrupts the running cell: a SIGINT to the proxy is Jupyter asking for that.
+    /// Passes a message on that needs nothing but its answer.
+    fn pass(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
+        let key = message
+            .header()
+            .ok()
+            .and_then(|header| self.track(channel, id, &message, &header));
+        self.forward(now, channel, id, key, message);
+    }
+
+    fn may_close(&self, id: &ClientId, message: &Verified) -> bool {
+        let is_here = |other: &ClientId| self.clients.get(other).is_some_and(Client::is_joined);
+        self.comms.may_close(message.content(), id, is_here)
+    }
+
+    /// Takes a SIGINT to the proxy: Jupyter asks for an interrupt.
     pub fn interrupt(&mut self, now: Now) {
-        let Kernel::Live { interrupt, .. } = self.kernel else {
-            return;
-        };
-        self.log(Note::Interrupt {
-            client: self.own.clone(),
-        });
-        match interrupt {
-            Interrupt::Signal => self.actions.push_back(Action::SignalKernel),
-            Interrupt::Message => self.ask(now, Channel::Control, "interrupt_request"),
-        }
-    }
-
-    /// Returns whether an interrupt is carried out here: no message reaches a kernel that wants a
-    /// signal, and none runs while one is awaited.
-    fn answers_interrupts(&self) -> bool {
-        match &self.kernel {
-            Kernel::Live { interrupt, .. } => *interrupt == Interrupt::Signal,
-            Kernel::Unnamed { .. } | Kernel::Awaited => true,
-            Kernel::Died(_) | Kernel::Ended(_) => false,
-        }
+        let own = self.own.clone();
+        self.stop(now, &own, None);
     }
 
     /// Takes a socket to the kernel that has become usable.
-    pub fn link_up(&mut self, id: &ClientId, channel: Channel) {
+    pub fn link_up(&mut self, now: Now, id: &ClientId, channel: Channel) {
         if let Some(state) = self
             .clients
             .get_mut(id)
@@ -312,7 +339,7 @@ impl Bridge {
         {
             state.link = Link::Up;
         }
-        self.release(id);
+        self.release(now, id);
     }
 
     /// Takes a socket to the kernel that was lost, and what was not wholly written to it.
@@ -334,7 +361,7 @@ impl Bridge {
     }
 
     /// Takes the news that a stdin socket could not be connected for long: cells run without it.
-    pub fn stdin_absent(&mut self, id: &ClientId) {
+    pub fn stdin_absent(&mut self, now: Now, id: &ClientId) {
         let state = self
             .clients
             .get_mut(id)
@@ -344,14 +371,14 @@ impl Bridge {
         {
             state.link = Link::Absent;
             self.log(Note::NoStdin { client: id.clone() });
-            self.release(id);
+            self.release(now, id);
         }
     }
 
     /// Takes the iopub subscription that has become usable: now it must be proven.
     pub fn iopub_up(&mut self, now: Now) {
         self.probe.wait = PROBE;
-        self.probe.on_shell = false;
+        self.probe.on_shell = None;
         self.probe(now);
     }
 
@@ -369,7 +396,10 @@ impl Bridge {
         mut message: Verified,
     ) {
         if *id == self.own {
-            self.probe.on_shell &= channel != Channel::Shell;
+            let key = message.parent().ok().and_then(|parent| Key::of(&parent));
+            if channel == Channel::Shell && self.probe.on_shell == key {
+                self.shell_answers(now);
+            }
             return;
         }
         let Ok(header) = message.header() else {
@@ -389,7 +419,11 @@ impl Bridge {
         if header.msg_type.ends_with("_reply")
             && let Some(key) = message.parent().ok().and_then(|parent| Key::of(&parent))
         {
+            let answered_here = self.requests.is_answered_here(&key);
             self.replied(now, &key, &header, &message);
+            if answered_here {
+                return;
+            }
         }
         keep_session(&mut message, other_session.as_deref());
         self.deliver(id, channel, message);
@@ -397,7 +431,7 @@ impl Bridge {
 
     /// Takes a message of the kernel on iopub.
     pub fn iopub_message(&mut self, now: Now, mut message: Verified) {
-        self.prove();
+        self.prove(now);
         let Ok(header) = message.header() else {
             self.log(Note::UnreadableHeader {
                 from: "kernel",
@@ -419,12 +453,21 @@ impl Bridge {
             // ipykernel broadcasts it, and consoles exit on it.
             "shutdown_reply" => return,
             "execute_input" => self.see(&message),
+            "stream" => self.note_widgets(&message),
+            "comm_open" => self.see_comm(&message),
             _ => {}
         }
-        if let Some(state) = status
-            && let Some(key) = message.parent().ok().and_then(|parent| Key::of(&parent))
+        if (status.is_some() || self.requests.any_answered_here())
+            && let Ok(parent) = message.parent()
+            && let Some(key) = Key::of(&parent)
         {
-            self.status(now, &key, &state);
+            let answered_here = self.requests.is_answered_here(&key);
+            if let Some(state) = status {
+                self.status(now, &key, &parent, &state);
+            }
+            if answered_here {
+                return;
+            }
         }
         keep_session(&mut message, other_session.as_deref());
         self.actions.push_back(Action::Publish(message));
@@ -484,6 +527,11 @@ impl Bridge {
                     self.kernel = Kernel::Ended(ending);
                 }
                 Timer::Gone(id) => self.forget(now, &id),
+                Timer::Interrupt(id) => self.carry_on(now, &id),
+                Timer::Stale(key) => self.answer_stale(now, &key),
+                Timer::Nameless => self.nameless(),
+                Timer::Busy => self.seems_busy(),
+                Timer::IdleLost => self.idle_lost(now),
             }
         }
     }

@@ -67,6 +67,8 @@ pub(super) struct Client {
     pub(super) prompt: Option<Bytes>,
     /// How many of its requests have no answer yet.
     pub(super) outstanding: usize,
+    /// An interrupt that is held for a moment, and what came on control after it.
+    pub(super) behind_interrupt: VecDeque<Verified>,
 }
 
 /// One of a client's three channels.
@@ -124,6 +126,11 @@ impl Client {
         up(channel)
             && (channel != Channel::Shell
                 || matches!(self.link(Channel::Stdin), Link::Up | Link::Absent))
+    }
+
+    /// Returns what waits first on shell.
+    pub(super) fn first_held(&mut self) -> Option<Key> {
+        self.on(Channel::Shell)?.held.front()?.key.clone()
     }
 
     pub(super) fn is_joined(&self) -> bool {

@@ -2,8 +2,8 @@
 
 use super::bridge::Bridge;
 use super::kernel::Ending;
-use super::request::{Key, Request};
-use super::timer::Now;
+use super::request::{Answer, Key, Request};
+use super::timer::{Now, Timer};
 use super::to_clients::done;
 use super::voice;
 use super::{Action, Note};
@@ -19,14 +19,34 @@ impl Bridge {
         }
     }
 
-    /// Ends one request as a kernel would: busy, error, reply, idle; what came already is not repeated.
+    /// Ends one request as a kernel would, unless it has its answer.
     pub(super) fn fail_one(&mut self, now: Now, ending: &Ending, key: &Key) {
         let Some(request) = self.requests.remove(key) else {
             return;
         };
+        self.timers.stop(&Timer::Stale(key.clone()));
+        if request.answer == Answer::FromKernel {
+            self.tell_failed(now, ending, key, &request);
+        }
+    }
+
+    /// Ends a request that the kernel has: its asker reads the error now, the kernel is not heard.
+    pub(super) fn fail_early(&mut self, now: Now, ending: &Ending, key: &Key) {
+        let Some(known) = self.requests.get_mut(key) else {
+            return;
+        };
+        let request = known.clone();
+        // Its end is written down now, and not once more when the kernel has had it.
+        known.journalled = false;
+        self.tell_failed(now, ending, key, &request);
+        self.requests.set_answer(key, Answer::Withdrawn);
+    }
+
+    /// Busy, error, reply, idle; what came already is not repeated.
+    fn tell_failed(&mut self, now: Now, ending: &Ending, key: &Key, request: &Request) {
         let parent = request.header.clone();
         if request.journalled {
-            let execution = done(self.generation, key, &request, "error".into());
+            let execution = done(self.generation, key, request, "error".into());
             self.actions.push_back(Action::Journal(execution));
         }
         if !request.busy {
@@ -41,7 +61,7 @@ impl Bridge {
                 self.actions.push_back(Action::Publish(error));
             }
             if let Some(reply_type) = request.reply_type() {
-                let content = voice::error_reply(&request, ending);
+                let content = voice::error_reply(request, ending);
                 let reply = self.voice.say(now, &reply_type, parent.clone(), &content);
                 self.deliver(&request.client, request.channel, reply);
             }

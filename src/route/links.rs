@@ -4,7 +4,9 @@ use serde_json::json;
 
 use super::bridge::Bridge;
 use super::client::Link;
+use super::request::Key;
 use super::timer::{GONE, Now, PROBE_MAX, Timer};
+use super::turns::BUSY;
 use super::{Action, ClientId, Note};
 use crate::wire::Channel;
 
@@ -136,35 +138,39 @@ impl Bridge {
             return;
         }
         self.ask(now, Channel::Control, "kernel_info_request");
-        if !self.probe.on_shell {
-            self.probe.on_shell = true;
-            self.ask(now, Channel::Shell, "kernel_info_request");
-        }
+        self.ask_on_shell(now);
         self.timers
             .start(now.instant + self.probe.wait, Timer::Probe);
         self.probe.wait = (self.probe.wait * 2).min(PROBE_MAX);
     }
 
-    /// Sends a request of the proxy's own, whose reply nobody awaits.
-    pub(super) fn ask(&mut self, now: Now, channel: Channel, msg_type: &str) {
+    /// Asks on shell, where the kernel answers between two cells only, unless it is asked already.
+    pub(super) fn ask_on_shell(&mut self, now: Now) {
+        if self.probe.on_shell.is_none() && self.kernel.is_live() {
+            self.probe.on_shell = self.ask(now, Channel::Shell, "kernel_info_request");
+            self.timers.start(now.instant + BUSY, Timer::Busy);
+        }
+    }
+
+    /// Sends a request of the proxy's own, whose reply nobody awaits. Returns its key.
+    pub(super) fn ask(&mut self, now: Now, channel: Channel, msg_type: &str) -> Option<Key> {
         let message = self.voice.ask(now, msg_type);
+        let key = message.header().ok().and_then(|header| Key::of(&header));
         self.actions.push_back(Action::ToKernel {
             client: self.own.clone(),
             channel,
             message,
         });
+        key
     }
 
     /// Something arrived on iopub: requests may go.
-    pub(super) fn prove(&mut self) {
+    pub(super) fn prove(&mut self, now: Now) {
         if self.proven {
             return;
         }
         self.proven = true;
         self.timers.stop(&Timer::Probe);
-        let ids: Vec<_> = self.clients.keys().cloned().collect();
-        for id in ids {
-            self.release(&id);
-        }
+        self.release_all(now);
     }
 }

@@ -14,17 +14,19 @@
 mod action;
 mod bridge;
 mod client;
+mod comms;
+mod connect;
+mod control;
 mod endings;
 mod kernel;
 mod links;
-#[allow(dead_code, reason = "the bridge asks it from the next change on")]
 mod naming;
 mod request;
-#[allow(dead_code, reason = "the bridge asks it from the next change on")]
 mod startup;
 mod timer;
 mod to_clients;
 mod to_kernel;
+mod turns;
 mod voice;
 
 pub use action::{Action, Execution, Note, Phase};

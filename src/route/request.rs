@@ -10,7 +10,7 @@ use crate::wire::{Channel, Header};
 /// What a reply's parent header names: the asker's session and message.
 ///
 /// Both, since two clients may count their messages alike.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     session: String,
     msg_id: String,
@@ -31,7 +31,7 @@ impl Key {
 }
 
 /// A request and what has come back for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) client: ClientId,
     pub(super) channel: Channel,
@@ -47,6 +47,32 @@ pub(super) struct Request {
     pub(super) busy: bool,
     pub(super) idle: bool,
     pub(super) replied: bool,
+    pub(super) role: Role,
+    pub(super) answer: Answer,
+}
+
+/// What a request is to the bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A cell that somebody wants to see run: it takes its turn.
+    Cell,
+    /// A front end's question for its kernel's ipywidgets, whose stdout is remembered.
+    WidgetProbe,
+    /// Anything else.
+    #[default]
+    Plain,
+}
+
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The kernel.
+    #[default]
+    FromKernel,
+    /// It was answered here; what the kernel still says of it is not passed on.
+    Given,
+    /// As given, and its asker does not want it to run any more.
+    Withdrawn,
 }
 
 impl Request {
@@ -66,7 +92,9 @@ impl Request {
     ///
     /// On control the reply is enough: not every kernel tells its status there.
     pub(super) fn is_answered(&self) -> bool {
-        self.is_done() || (self.channel == Channel::Control && self.replied)
+        self.is_done()
+            || self.answer != Answer::FromKernel
+            || (self.channel == Channel::Control && self.replied)
     }
 }
 
@@ -77,6 +105,8 @@ pub(super) struct Requests {
     /// When each came, for failing them in order.
     order: u64,
     numbered: HashMap<Key, u64>,
+    /// How many were answered here while the kernel has them still.
+    answered_here: usize,
 }
 
 /// How many requests one client may have without an answer before the oldest is forgotten.
@@ -101,7 +131,49 @@ impl Requests {
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Request> {
         self.numbered.remove(key);
-        self.by_key.remove(key)
+        let request = self.by_key.remove(key)?;
+        self.answered_here -= usize::from(request.answer != Answer::FromKernel);
+        Some(request)
+    }
+
+    pub(super) fn role(&self, key: &Key) -> Option<Role> {
+        self.by_key.get(key).map(|request| request.role)
+    }
+
+    pub(super) fn set_role(&mut self, key: &Key, role: Role) {
+        if let Some(request) = self.by_key.get_mut(key) {
+            request.role = role;
+        }
+    }
+
+    pub(super) fn answer(&self, key: &Key) -> Option<Answer> {
+        self.by_key.get(key).map(|request| request.answer)
+    }
+
+    /// Notes that the asker has its answer although the kernel has the request still.
+    pub(super) fn set_answer(&mut self, key: &Key, answer: Answer) {
+        if let Some(request) = self.by_key.get_mut(key)
+            && request.answer == Answer::FromKernel
+        {
+            request.answer = answer;
+            self.answered_here += 1;
+        }
+    }
+
+    /// Returns whether any message of the kernel's may be one that is not to be passed on.
+    pub(super) fn any_answered_here(&self) -> bool {
+        self.answered_here > 0
+    }
+
+    /// Returns whether what the kernel says of a request goes no further.
+    pub(super) fn is_answered_here(&self, key: &Key) -> bool {
+        self.answer(key)
+            .is_some_and(|answer| answer != Answer::FromKernel)
+    }
+
+    /// Returns when a request came, as a running number.
+    pub(super) fn number(&self, key: &Key) -> Option<u64> {
+        self.numbered.get(key).copied()
     }
 
     /// Returns the keys that a predicate chooses, oldest first.

@@ -29,6 +29,7 @@ pub(super) enum Startup {
 }
 
 /// Returns what a known start-up code is.
+#[cfg(test)]
 pub(super) fn recognise(code: &str) -> Option<Startup> {
     recognise_with(code, &[])
 }

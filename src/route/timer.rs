@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::ClientId;
+use super::request::Key;
 
 /// The time, as the caller knows it.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,16 @@ pub(super) enum Timer {
     Awaited,
     /// A client without connections is forgotten.
     Gone(ClientId),
+    /// No shutdown has followed an interrupt.
+    Interrupt(ClientId),
+    /// The kernel has not answered what a connecting client waits for.
+    Stale(Key),
+    /// Nothing has named the notebook.
+    Nameless,
+    /// The kernel has not answered the proxy's own question on shell.
+    Busy,
+    /// The kernel was idle, and the idle of what ran has not come.
+    IdleLost,
 }
 
 /// How long requests wait for a kernel that is being started.
@@ -33,6 +44,13 @@ pub(super) const GONE: Duration = Duration::from_secs(30);
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// VS Code, too, asks again every 500 ms.
 pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
+/// How long a Jupyter server's interrupt is held: it sends one along with each shutdown.
+pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
+/// How long a connecting client waits for the kernel itself.
+pub(super) const STALE: Duration = Duration::from_millis(200);
+/// How long what needs a kernel waits for the notebook's name. VS Code tells it 40 ms after the
+/// launch where it runs start-up code, and with the first cell elsewhere.
+pub(super) const NAMELESS: Duration = Duration::from_secs(2);
 
 /// Every timer that runs, soonest first.
 #[derive(Debug, Default)]
@@ -47,6 +65,10 @@ impl Timers {
 
     pub(super) fn stop(&mut self, timer: &Timer) {
         self.0.retain(|(_, other)| other != timer);
+    }
+
+    pub(super) fn runs(&self, timer: &Timer) -> bool {
+        self.0.iter().any(|(_, other)| other == timer)
     }
 
     /// Returns when the next one is due.

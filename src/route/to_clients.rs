@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::bridge::Bridge;
-use super::request::{Key, Request};
+use super::request::{Answer, Key, Request};
 use super::timer::{Now, Timer};
 use super::{Action, ClientId, Execution, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
@@ -78,12 +78,16 @@ impl Bridge {
         self.finish(now, key);
     }
 
-    pub(super) fn status(&mut self, now: Now, key: &Key, state: &str) {
-        let Some(request) = self.requests.get_mut(key) else {
-            return;
-        };
-        request.busy |= state == "busy";
-        request.idle |= state == "idle";
+    pub(super) fn status(&mut self, now: Now, key: &Key, parent: &Header<'_>, state: &str) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.busy |= state == "busy";
+            request.idle |= state == "idle";
+        }
+        match state {
+            "busy" => self.begins(now, key, parent),
+            "idle" => self.ends(now, key, parent),
+            _ => {}
+        }
         self.finish(now, key);
     }
 
@@ -95,7 +99,10 @@ impl Bridge {
             .is_some_and(|request| request.is_done())
             && let Some(request) = self.requests.remove(key)
         {
-            self.settled(now, &request.client);
+            self.timers.stop(&Timer::Stale(key.clone()));
+            if request.answer == Answer::FromKernel {
+                self.settled(now, &request.client);
+            }
         }
     }
 
@@ -114,15 +121,18 @@ impl Bridge {
         #[derive(Deserialize)]
         struct Input {
             code: String,
+            #[serde(default)]
+            execution_count: u64,
         }
         let Ok(parent) = message.parent() else { return };
         let Some(key) = Key::of(&parent) else { return };
-        if self.requests.contains(&key) {
-            return;
-        }
         let Ok(input) = serde_json::from_slice::<Input>(message.content()) else {
             return;
         };
+        self.execution_count = input.execution_count;
+        if self.requests.contains(&key) {
+            return;
+        }
         self.actions.push_back(Action::Journal(Execution {
             phase: Phase::Seen,
             generation: self.generation,
@@ -133,6 +143,17 @@ impl Bridge {
             code: Some(input.code),
             store_history: true,
         }));
+    }
+}
+
+impl Bridge {
+    /// Remembers whose request led to a comm of the kernel's.
+    pub(super) fn see_comm(&mut self, message: &Verified) {
+        let key = message.parent().ok().and_then(|parent| Key::of(&parent));
+        let asker = key
+            .and_then(|key| self.requests.get_mut(&key))
+            .map(|request| request.client.clone());
+        self.comms.opened(message.content(), asker);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::bridge::Bridge;
-use super::client::{Held, Link};
-use super::request::{Key, OUTSTANDING_MAX, Request};
-use super::timer::Now;
+use super::client::{Client, Held, Link};
+use super::connect::{self, Execute};
+use super::kernel::Kernel;
+use super::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
+use super::timer::{AWAITED, Now, Timer};
 use super::{Action, ClientId, Execution, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
@@ -31,8 +32,10 @@ impl Bridge {
                 .requests
                 .keys(|request| request.client == *id && request.sent);
             for key in oldest.iter().take(OUTSTANDING_MAX / 10) {
-                self.requests.remove(key);
-                client.outstanding -= 1;
+                let forgotten = self.requests.remove(key);
+                if forgotten.is_some_and(|request| request.answer == Answer::FromKernel) {
+                    client.outstanding = client.outstanding.saturating_sub(1);
+                }
             }
             self.actions
                 .push_back(Action::Log(Note::TooManyOutstanding { client: id.clone() }));
@@ -50,9 +53,42 @@ impl Bridge {
             busy: false,
             idle: false,
             replied: false,
+            role: Role::default(),
+            answer: Answer::default(),
         };
         self.requests.insert(key.clone(), request);
         Some(key)
+    }
+
+    /// Takes a cell, or code that a front end runs for itself.
+    pub(super) fn execute(
+        &mut self,
+        now: Now,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+    ) {
+        let execute = Execute::read(message.content());
+        let is_cell = execute.as_ref().is_some_and(Execute::is_cell);
+        if let Some(execute) = &execute
+            && !is_cell
+            && self.start_up(now, id, message, header, execute.code())
+        {
+            return;
+        }
+        self.look_for_name(message);
+        let key = self.track(Channel::Shell, id, message, header);
+        if is_cell && let Some(key) = &key {
+            self.requests.set_role(key, Role::Cell);
+            if matches!(self.kernel, Kernel::Died(_)) {
+                self.kernel = Kernel::Awaited;
+                self.timers.start(now.instant + AWAITED, Timer::Awaited);
+                self.log(Note::Revives { client: id.clone() });
+                self.actions
+                    .push_back(Action::Revive { client: id.clone() });
+            }
+        }
+        self.forward(now, Channel::Shell, id, key, message.clone());
     }
 
     /// Sends a message to the kernel, holds it for the kernel, or says that there is none.
@@ -76,6 +112,7 @@ impl Bridge {
             };
         }
         let ready = self.proven && self.kernel.is_live();
+        let in_turn = channel != Channel::Shell || !self.must_wait(id, key.as_ref());
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -83,20 +120,32 @@ impl Bridge {
         let Some(state) = client.on(channel) else {
             return;
         };
-        if ready && linked && state.held.is_empty() {
-            return self.send(channel, id, key.as_ref(), message);
+        if ready && linked && in_turn && state.held.is_empty() {
+            return self.send(now, channel, id, key.as_ref(), message);
         }
         let bytes = message.size();
-        state.held.push_back(Held { key, message });
+        state.held.push_back(Held {
+            key: key.clone(),
+            message,
+        });
         client.held_bytes += bytes;
         if client.held_bytes > self.settings.held_bytes && !client.paused {
             client.paused = true;
             self.actions.push_back(Action::Pause(id.clone()));
         }
+        if let Some(key) = key
+            && !in_turn
+        {
+            self.waits(now, id, &key);
+        }
+        if self.is_unnamed() {
+            self.wait_for_name(now);
+        }
     }
 
     pub(super) fn send(
         &mut self,
+        now: Now,
         channel: Channel,
         id: &ClientId,
         key: Option<&Key>,
@@ -106,8 +155,17 @@ impl Bridge {
             && let Some(request) = self.requests.get_mut(key)
         {
             request.sent = true;
+            if request.role == Role::Cell
+                && let Some(notice) = self.notice.take()
+            {
+                let content = connect::notice_stream(&notice);
+                let parent = request.header.clone();
+                let stream = self.voice.publish(now, "stream", parent, &content);
+                self.actions.push_back(Action::Publish(stream));
+            }
             if request.msg_type == "execute_request"
                 && !request.journalled
+                && request.answer == Answer::FromKernel
                 && let Some(execution) = asked(self.generation, key, request, &message)
             {
                 request.journalled = true;
@@ -121,27 +179,41 @@ impl Bridge {
         });
     }
 
-    /// Sends what a client has waiting, on every channel that is ready.
-    pub(super) fn release(&mut self, id: &ClientId) {
+    /// Sends what all clients have waiting.
+    pub(super) fn release_all(&mut self, now: Now) {
+        let mut ids: Vec<_> = self.clients.keys().cloned().collect();
+        // Whoever has waited longest goes first.
+        ids.sort_by_key(|id| {
+            let held = self.clients.get_mut(id).and_then(Client::first_held);
+            held.and_then(|key| self.requests.number(&key))
+        });
+        ids.iter().for_each(|id| self.release(now, id));
+    }
+
+    /// Sends what a client has waiting, on every channel that is ready, up to a cell whose turn it is not.
+    pub(super) fn release(&mut self, now: Now, id: &ClientId) {
         if !self.proven || !self.kernel.is_live() {
             return;
         }
         for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
-            let Some(client) = self.clients.get_mut(id) else {
-                return;
-            };
-            if !client.is_linked(channel) {
+            let linked = |client: &Client| client.is_linked(channel);
+            if !self.clients.get(id).is_some_and(linked) {
                 continue;
             }
-            let held = client
-                .on(channel)
-                .map(|state| std::mem::take(&mut state.held))
-                .unwrap_or_default();
-            for Held { key, message } in held {
+            while let Some(client) = self.clients.get_mut(id)
+                && let Some(state) = client.on(channel)
+                && let Some(Held { key, message }) = state.held.pop_front()
+            {
+                if channel == Channel::Shell && self.must_wait(id, key.as_ref()) {
+                    if let Some(state) = self.clients.get_mut(id).and_then(|own| own.on(channel)) {
+                        state.held.push_front(Held { key, message });
+                    }
+                    break;
+                }
                 if let Some(client) = self.clients.get_mut(id) {
                     client.held_bytes = client.held_bytes.saturating_sub(message.size());
                 }
-                self.send(channel, id, key.as_ref(), message);
+                self.send(now, channel, id, key.as_ref(), message);
             }
         }
         self.read_on(id);
@@ -166,6 +238,13 @@ impl Bridge {
         for (id, channel, message) in unsent.into_iter().rev() {
             let key = message.header().ok().and_then(|header| Key::of(&header));
             let key = key.filter(|key| self.requests.contains(key));
+            if let Some(key) = &key
+                && self.requests.is_answered_here(key)
+            {
+                // Its asker has its answer: the next kernel need not hear of it.
+                self.requests.remove(key);
+                continue;
+            }
             if let Some(request) = key.as_ref().and_then(|key| self.requests.get_mut(key)) {
                 request.sent = false;
             }
@@ -199,40 +278,6 @@ impl Bridge {
                 count: 1,
             });
         }
-    }
-
-    /// Answers a shutdown in the kernel's stead: front ends end their kernel, not everybody's.
-    pub(super) fn answer_shutdown(
-        &mut self,
-        now: Now,
-        channel: Channel,
-        id: &ClientId,
-        message: &Verified,
-    ) {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Shutdown {
-            restart: bool,
-        }
-        let restart = serde_json::from_slice::<Shutdown>(message.content())
-            .unwrap_or_default()
-            .restart;
-        self.log(Note::Shutdown {
-            client: id.clone(),
-            restart,
-        });
-        let content = json!({ "status": "ok", "restart": restart });
-        self.answer(
-            now,
-            channel,
-            id,
-            message.header_bytes().clone(),
-            "shutdown_reply",
-            &content,
-        );
-        self.actions.push_back(Action::Leave {
-            restart: restart && self.policies.restart,
-        });
     }
 
     /// Answers a request in the kernel's stead: busy, reply, idle.

@@ -177,6 +177,17 @@ impl Verified {
         self
     }
 
+    /// Replaces the metadata.
+    #[cfg(test)]
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: &serde_json::Value) -> Self {
+        let index = self.0.delimiter + METADATA;
+        if let Some(frame) = self.0.frames.get_mut(index) {
+            *frame = metadata.to_string().into();
+        }
+        self
+    }
+
     /// Returns the size of all frames together, in bytes.
     pub fn size(&self) -> usize {
         self.0.frames.iter().map(Bytes::len).sum()

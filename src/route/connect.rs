@@ -1,0 +1,323 @@
+//! What a connecting client asks, answered while the kernel cannot: nobody waits behind an
+//! agent's cell to connect.
+//!
+//! jupyter_client's `wait_for_ready`, nbclient and JupyterLab wait for kernel_info on shell, which
+//! a kernel answers between two cells only; VS Code runs code of its own there before it lets a
+//! person in. What the kernel has not answered for a moment is answered here, from what it said
+//! when it was started, and its late answer goes no further.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::bridge::Bridge;
+use super::kernel::Kernel;
+use super::naming::notebook_of_cell;
+use super::request::{Answer, Key, Role};
+use super::startup::{self, Startup};
+use super::timer::{NAMELESS, Now, STALE, Timer};
+use super::turns::Running;
+use super::{Action, ClientId, Note};
+use crate::wire::{Channel, Header, Verified};
+
+/// How far the front end's notebook is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// It was known at launch, or its traffic has named it.
+    #[default]
+    Known,
+    /// It is waited for.
+    Wanted,
+    /// Nothing named it in time: the default was taken, and a name still changes that.
+    Assumed,
+}
+
+/// What the content of an execute request says about how it is to be treated.
+#[derive(Deserialize)]
+pub(super) struct Execute {
+    code: String,
+    #[serde(default)]
+    silent: bool,
+    store_history: Option<bool>,
+}
+
+impl Execute {
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
+        serde_json::from_slice(content).ok()
+    }
+
+    pub(super) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Returns whether a person or an agent wants to see it run: not a tool's own code.
+    pub(super) fn is_cell(&self) -> bool {
+        !self.silent && self.store_history.unwrap_or(true)
+    }
+}
+
+impl Bridge {
+    /// Takes a kernel_info_request on shell or control.
+    pub(super) fn kernel_info(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+    ) {
+        let Some(key) = self.track(channel, id, message, header) else {
+            return self.forward(now, channel, id, None, message.clone());
+        };
+        // Where the kernel died, whoever connects anew is let in: the next cell brings another.
+        if matches!(self.kernel, Kernel::Unnamed { .. } | Kernel::Died(_)) {
+            return self.answer_info(now, &key);
+        }
+        self.timers
+            .start(now.instant + STALE, Timer::Stale(key.clone()));
+        self.forward(now, channel, id, Some(key), message.clone());
+    }
+
+    /// Takes code that a front end runs for itself, if it is recognised: returns whether that was all.
+    pub(super) fn start_up(
+        &mut self,
+        now: Now,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+        code: &str,
+    ) -> bool {
+        if !self.policies.answer_startup {
+            return false;
+        }
+        let Some(startup) = startup::recognise_with(code, &self.policies.startup_known) else {
+            if startup::bears_the_marks(code) {
+                let fingerprint = startup::fingerprint(code);
+                self.log(Note::StartupUnknown { fingerprint });
+            }
+            return false;
+        };
+        match startup {
+            Startup::Setup { notebook } => {
+                if let Some(notebook) = notebook {
+                    self.named(notebook);
+                }
+                if let Some(key) = self.track(Channel::Shell, id, message, header) {
+                    self.answer_execute(now, &key, None);
+                }
+                self.log(Note::StartupAnswered { client: id.clone() });
+            }
+            Startup::WidgetProbe => {
+                let Some(key) = self.track(Channel::Shell, id, message, header) else {
+                    return false;
+                };
+                self.requests.set_role(&key, Role::WidgetProbe);
+                if self.kernel.ending().is_some() {
+                    self.answer_execute(now, &key, None);
+                    return true;
+                }
+                // Sent in any case: an answer that comes too late is remembered for the next time.
+                self.forward(now, Channel::Shell, id, Some(key.clone()), message.clone());
+                if self.running != Running::Nothing || self.is_unnamed() {
+                    self.answer_widgets(now, &key);
+                } else {
+                    self.timers.start(now.instant + STALE, Timer::Stale(key));
+                }
+            }
+        }
+        true
+    }
+
+    /// Remembers what the kernel printed for the probe of its ipywidgets.
+    pub(super) fn note_widgets(&mut self, message: &Verified) {
+        #[derive(Deserialize)]
+        struct Stream {
+            text: String,
+        }
+        let key = message.parent().ok().and_then(|parent| Key::of(&parent));
+        if key.and_then(|key| self.requests.role(&key)) != Some(Role::WidgetProbe) {
+            return;
+        }
+        if let Ok(stream) = serde_json::from_slice::<Stream>(message.content())
+            && let Some(version) = startup::widget_version(&stream.text)
+        {
+            self.widgets = Some(version.to_owned());
+        }
+    }
+
+    /// The kernel has not answered in time what a connecting client waits for.
+    pub(super) fn answer_stale(&mut self, now: Now, key: &Key) {
+        let Some(role) = self.requests.role(key) else {
+            return;
+        };
+        if !self.kernel.is_live() && !self.is_unnamed() {
+            // While a kernel is started everybody waits for it.
+            let timer = Timer::Stale(key.clone());
+            return self.timers.start(now.instant + STALE, timer);
+        }
+        if role == Role::WidgetProbe {
+            self.answer_widgets(now, key);
+        } else if self.info.is_some() {
+            self.answer_info(now, key);
+        }
+    }
+
+    /// Answers a kernel_info_request from what is known.
+    fn answer_info(&mut self, now: Now, key: &Key) {
+        let stored = self
+            .info
+            .as_deref()
+            .and_then(|info| serde_json::from_slice(info).ok());
+        let content = stored.unwrap_or_else(plain_info);
+        self.answer_here(now, key, &content, &[]);
+    }
+
+    /// Answers the probe of ipywidgets with what is known; without a version VS Code asks once
+    /// more, at the first message of a widget.
+    fn answer_widgets(&mut self, now: Now, key: &Key) {
+        let stdout = startup::widget_probe_stdout(self.widgets.as_deref());
+        self.answer_execute(
+            now,
+            key,
+            Some(stdout).filter(|text| !text.is_empty()).as_deref(),
+        );
+    }
+
+    /// Answers an execute_request that is not to reach the kernel.
+    fn answer_execute(&mut self, now: Now, key: &Key, stdout: Option<&str>) {
+        let content = json!({
+            "status": "ok",
+            "execution_count": self.execution_count,
+            "user_expressions": {},
+            "payload": [],
+        });
+        let stream = stdout.map(|text| ("stream", json!({ "name": "stdout", "text": text })));
+        self.answer_here(now, key, &content, stream.as_slice());
+    }
+
+    /// Answers a request here, wherever it is by now: busy, outputs, reply, idle.
+    fn answer_here(&mut self, now: Now, key: &Key, content: &Value, outputs: &[(&str, Value)]) {
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
+        let (parent, client, channel) = (
+            request.header.clone(),
+            request.client.clone(),
+            request.channel,
+        );
+        let reply_type = request.reply_type().unwrap_or_default();
+        let (sent, busy, role) = (request.sent, request.busy, request.role);
+        if !busy {
+            let busy = self.voice.status(now, parent.clone(), "busy");
+            self.actions.push_back(Action::Publish(busy));
+        }
+        for (msg_type, content) in outputs {
+            let output = self.voice.publish(now, msg_type, parent.clone(), content);
+            self.actions.push_back(Action::Publish(output));
+        }
+        let reply = self.voice.say(now, &reply_type, parent.clone(), content);
+        self.deliver(&client, channel, reply);
+        let idle = self.voice.status(now, parent, "idle");
+        self.actions.push_back(Action::Publish(idle));
+        if sent || role == Role::WidgetProbe && self.kernel.ending().is_none() {
+            self.requests.set_answer(key, Answer::Given);
+        } else {
+            self.take_held(key);
+            self.requests.remove(key);
+        }
+        self.timers.stop(&Timer::Stale(key.clone()));
+        self.settled(now, &client);
+    }
+
+    // ---- which notebook it is
+
+    pub(super) fn is_unnamed(&self) -> bool {
+        matches!(self.kernel, Kernel::Unnamed { .. })
+    }
+
+    /// Something of the front end's own waits for a kernel that nobody has named.
+    pub(super) fn wait_for_name(&mut self, now: Now) {
+        if self.naming == Naming::Wanted && !self.timers.runs(&Timer::Nameless) {
+            self.timers.start(now.instant + NAMELESS, Timer::Nameless);
+        }
+    }
+
+    /// Nothing has named the notebook for long enough.
+    pub(super) fn nameless(&mut self) {
+        if self.naming == Naming::Wanted {
+            self.naming = Naming::Assumed;
+            self.actions.push_back(Action::Bind { notebook: None });
+        }
+    }
+
+    /// Looks for the notebook's name in the metadata of a cell.
+    pub(super) fn look_for_name(&mut self, message: &Verified) {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Metadata {
+            cell_id: Option<String>,
+        }
+        if self.naming == Naming::Known {
+            return;
+        }
+        let metadata: Metadata = serde_json::from_slice(message.metadata()).unwrap_or_default();
+        let notebook = metadata.cell_id.as_deref().and_then(notebook_of_cell);
+        if let Some(notebook) = notebook {
+            self.named(notebook);
+        }
+    }
+
+    fn named(&mut self, notebook: String) {
+        if self.naming == Naming::Known {
+            return;
+        }
+        self.naming = Naming::Known;
+        self.timers.stop(&Timer::Nameless);
+        self.actions.push_back(Action::Bind {
+            notebook: Some(notebook),
+        });
+    }
+
+    /// Tells once which session the front end's clients have.
+    pub(super) fn hear(&mut self, session: &str) {
+        if !self.heard && !session.is_empty() {
+            self.heard = true;
+            self.actions.push_back(Action::Heard {
+                session: session.to_owned(),
+            });
+        }
+    }
+}
+
+/// Returns what a Python kernel of which nothing is known yet answers to kernel_info.
+fn plain_info() -> Value {
+    json!({
+        "status": "ok",
+        "protocol_version": "5.3",
+        "implementation": "nb-proxy",
+        "implementation_version": env!("CARGO_PKG_VERSION"),
+        "language_info": {
+            "name": "python",
+            "version": "3",
+            "mimetype": "text/x-python",
+            "codemirror_mode": { "name": "ipython", "version": 3 },
+            "pygments_lexer": "ipython3",
+            "nbconvert_exporter": "python",
+            "file_extension": ".py",
+        },
+        "banner": "nb shared kernel",
+        "help_links": [],
+    })
+}
+
+/// Returns the text of a notice as it appears above a cell's outputs.
+pub(super) fn notice_stream(text: &str) -> Value {
+    json!({ "name": "stderr", "text": format!("[nb] {text}\n") })
+}
+
+/// Returns whether stored content can serve as a reply.
+pub(super) fn usable(info: Option<&Bytes>) -> bool {
+    info.is_some_and(|info| {
+        serde_json::from_slice::<Value>(info).is_ok_and(|info| info["language_info"].is_object())
+    })
+}

@@ -1,0 +1,379 @@
+//! One rule a test.
+
+use super::*;
+
+#[test]
+fn a_shutdown_is_answered_and_never_forwarded() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("shutdown_request", "1"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "iopub busy",
+            "client control shutdown_reply",
+            "iopub idle",
+            "restart"
+        ]
+    );
+}
+
+#[test]
+fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("interrupt_request", "1"),
+    );
+    bridge.interrupt(now);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "stop 0",
+            "kernel c control interrupt_request",
+            "stop 0",
+            "kernel own control interrupt_request"
+        ]
+    );
+
+    let (mut bridge, client, now) = linked(Interrupt::Signal);
+    bridge.client_message(
+        now,
+        Channel::Control,
+        &client,
+        request("interrupt_request", "1"),
+    );
+    bridge.interrupt(now);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "stop 0",
+            "SIGINT",
+            "iopub busy",
+            "client control interrupt_reply",
+            "iopub idle",
+            "stop 0",
+            "SIGINT"
+        ]
+    );
+}
+
+#[test]
+fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "kernel",
+            parent,
+            &json!({ "execution_state": "busy" }),
+        ),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "journal Asked Some(\"1+1\")",
+            "kernel c shell execute_request",
+            "iopub busy"
+        ]
+    );
+
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "close own",
+            "close c",
+            "journal Done(\"error\") None",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+    bridge.client_message(
+        now,
+        Channel::Shell,
+        &client,
+        request("execute_request", "2"),
+    );
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+
+    let later = Now {
+        instant: now.instant + Duration::from_secs(61),
+        ..now
+    };
+    bridge.handle_timeout(later);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "iopub busy",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+    bridge.client_message(
+        later,
+        Channel::Shell,
+        &client,
+        request("complete_request", "3"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["iopub busy", "client shell complete_reply", "iopub idle"]
+    );
+}
+
+#[test]
+fn what_was_not_written_goes_to_the_next_kernel_in_order() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let sent: Vec<_> = ["1", "2"].map(|id| request("execute_request", id)).into();
+    for message in &sent {
+        bridge.client_message(now, Channel::Shell, &client, message.clone());
+    }
+    let unsent = sent
+        .into_iter()
+        .map(|message| (client.clone(), Channel::Shell, message));
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), unsent);
+    bridge.kernel_is(
+        now,
+        Kernel::Live {
+            generation: 2,
+            interrupt: Interrupt::Message,
+            info: None,
+        },
+        &ending(),
+        [],
+    );
+    actions(&mut bridge);
+    bridge.link_up(now, &client, Channel::Stdin);
+    bridge.link_up(now, &client, Channel::Shell);
+    assert_eq!(
+        actions(&mut bridge),
+        Vec::<String>::new(),
+        "iopub is not proven yet"
+    );
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "new",
+            "{}".into(),
+            &json!({ "execution_state": "idle" }),
+        ),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "kernel c shell execute_request",
+            "kernel c shell execute_request",
+            "iopub idle"
+        ]
+    );
+}
+
+#[test]
+fn restarting_dead_and_the_shutdown_broadcast_do_not_reach_the_front_end() {
+    let (mut bridge, _, now) = linked(Interrupt::Message);
+    for state in ["restarting", "dead"] {
+        let status = message(
+            "status",
+            state,
+            "kernel",
+            "{}".into(),
+            &json!({ "execution_state": state }),
+        );
+        bridge.iopub_message(now, status);
+    }
+    bridge.iopub_message(
+        now,
+        message(
+            "shutdown_reply",
+            "s",
+            "kernel",
+            "{}".into(),
+            &json!({ "restart": false }),
+        ),
+    );
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+}
+
+#[test]
+fn a_client_that_goes_during_input_does_not_block_the_kernel() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    let prompt = message(
+        "input_request",
+        "p",
+        "kernel",
+        parent,
+        &json!({ "prompt": "?" }),
+    );
+    bridge.kernel_message(now, &client, Channel::Stdin, prompt);
+    for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+        bridge.client_left(now, channel, &client);
+    }
+    actions(&mut bridge);
+    bridge.handle_timeout(Now {
+        instant: now.instant + Duration::from_secs(29),
+        ..now
+    });
+    assert_eq!(
+        actions(&mut bridge),
+        Vec::<String>::new(),
+        "it may come back within 30 s"
+    );
+    bridge.handle_timeout(Now {
+        instant: now.instant + Duration::from_secs(30),
+        ..now
+    });
+    assert_eq!(actions(&mut bridge), ["kernel c stdin input_reply"]);
+}
+
+#[test]
+fn a_client_that_sends_more_than_may_wait_is_not_read_until_the_kernel_took_it() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.kernel_is(now, Kernel::Awaited, &ending(), []);
+    for n in 0..10 {
+        bridge.client_message(
+            now,
+            Channel::Shell,
+            &client,
+            request("execute_request", &n.to_string()),
+        );
+    }
+    assert_eq!(
+        actions(&mut bridge)
+            .iter()
+            .filter(|action| *action == "pause")
+            .count(),
+        1
+    );
+    bridge.kernel_is(
+        now,
+        Kernel::Live {
+            generation: 2,
+            interrupt: Interrupt::Message,
+            info: None,
+        },
+        &ending(),
+        [],
+    );
+    bridge.link_up(now, &client, Channel::Stdin);
+    bridge.link_up(now, &client, Channel::Shell);
+    bridge.iopub_message(
+        now,
+        message(
+            "status",
+            "b",
+            "new",
+            "{}".into(),
+            &json!({ "execution_state": "idle" }),
+        ),
+    );
+    let actions = actions(&mut bridge);
+    assert_eq!(
+        actions.iter().filter(|action| *action == "resume").count(),
+        1
+    );
+    assert_eq!(
+        actions
+            .iter()
+            .filter(|action| *action == "kernel c shell execute_request")
+            .count(),
+        10
+    );
+}
+
+#[test]
+fn what_others_run_is_seen_once_and_ones_own_is_not() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let own = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    actions(&mut bridge);
+    let input = json!({ "code": "2+2", "execution_count": 1 });
+    bridge.iopub_message(now, message("execute_input", "i", "kernel", own, &input));
+    assert_eq!(actions(&mut bridge), ["iopub execute_input"]);
+    let foreign = request("execute_request", "other").header_bytes().clone();
+    bridge.iopub_message(
+        now,
+        message("execute_input", "j", "kernel", foreign, &input),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["journal Seen Some(\"2+2\")", "iopub execute_input"]
+    );
+}
+
+#[test]
+fn an_identity_is_shown_only_as_far_as_a_log_line_may() {
+    assert_eq!(ClientId::new("a1b2-c3".into()).to_string(), "a1b2-c3");
+    assert_eq!(
+        ClientId::new("x".repeat(40).into()).to_string(),
+        "x".repeat(12)
+    );
+    assert_eq!(
+        ClientId::new(Bytes::from_static(b"\0\x01\n")).to_string(),
+        "0x00010a"
+    );
+}
+
+#[test]
+fn what_was_too_long_to_receive_is_told_to_its_asker() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let parent = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    actions(&mut bridge);
+    bridge.oversized(now, Channel::Iopub, b"{\"msg_id\":\"unknown\"}", 1 << 40);
+    assert_eq!(actions(&mut bridge), Vec::<String>::new());
+    bridge.oversized(now, Channel::Iopub, &parent, 1 << 40);
+    assert_eq!(actions(&mut bridge), ["iopub stream"]);
+    bridge.oversized(now, Channel::Shell, &parent, 1 << 40);
+    assert_eq!(
+        actions(&mut bridge),
+        [
+            "journal Done(\"error\") None",
+            "iopub busy",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle"
+        ]
+    );
+}
+
+#[test]
+fn a_kernel_without_stdin_runs_cells_all_the_same() {
+    let (mut bridge, _, now) = linked(Interrupt::Message);
+    let client = ClientId::new("late".into());
+    bridge.client_joined(Channel::Shell, &client);
+    bridge.link_up(now, &client, Channel::Shell);
+    bridge.client_message(
+        now,
+        Channel::Shell,
+        &client,
+        request("complete_request", "1"),
+    );
+    assert_eq!(
+        actions(&mut bridge),
+        ["open late stdin", "open late shell"],
+        "stdin may still come"
+    );
+    bridge.stdin_absent(now, &client);
+    assert_eq!(actions(&mut bridge), ["kernel late shell complete_request"]);
+}

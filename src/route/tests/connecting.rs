@@ -1,0 +1,156 @@
+//! Connecting while the kernel is busy or not even known.
+
+use super::desk::Desk;
+use super::*;
+
+const INFO: [&str; 3] = ["iopub busy", "client shell kernel_info_reply", "iopub idle"];
+
+fn ask_info(desk: &mut Desk, id: &str) {
+    desk.ask("c", Channel::Shell, "kernel_info_request", id, &json!({}));
+}
+
+#[test]
+fn a_busy_kernel_keeps_nobody_from_connecting() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    desk.state("agent", "a1", "busy");
+    desk.told();
+    ask_info(&mut desk, "1");
+    assert_eq!(desk.told(), ["kernel c shell kernel_info_request"]);
+    desk.wait(199 * MS);
+    assert!(desk.told().is_empty(), "the kernel itself goes first");
+    desk.wait(MS);
+    assert_eq!(desk.told(), INFO);
+    // Its late answer goes no further.
+    let parent = ("c", "1", "kernel_info_request");
+    desk.tells(parent, "status", &json!({ "execution_state": "busy" }));
+    desk.reply("c", "1", "kernel_info_request");
+    desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
+    assert!(desk.told().is_empty());
+    assert_eq!(desk.bridge.outstanding(), 0);
+}
+
+#[test]
+fn a_kernel_that_answers_in_time_is_heard() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    ask_info(&mut desk, "1");
+    desk.reply("c", "1", "kernel_info_request");
+    let parent = ("c", "1", "kernel_info_request");
+    desk.tells(parent, "status", &json!({ "execution_state": "idle" }));
+    desk.wait(Duration::from_secs(1));
+    assert_eq!(
+        desk.told(),
+        [
+            "kernel c shell kernel_info_request",
+            "client shell kernel_info_reply",
+            "iopub idle"
+        ]
+    );
+}
+
+#[test]
+fn a_kernel_whose_iopub_is_not_proven_yet_keeps_nobody_either() {
+    // It answers kernel_info on an idle shell only, so that nothing comes while a cell runs.
+    let mut desk = Desk::new(FrontEnd::Other);
+    desk.is_there(1);
+    desk.bridge.iopub_down();
+    desk.joins("c");
+    desk.told();
+    ask_info(&mut desk, "1");
+    assert!(desk.told().is_empty());
+    desk.wait(200 * MS);
+    assert_eq!(
+        desk.told()
+            .iter()
+            .filter(|told| INFO.contains(&told.as_str()))
+            .count(),
+        3
+    );
+}
+
+#[test]
+fn while_a_kernel_is_started_everybody_waits_for_it() {
+    let mut desk = Desk::new(FrontEnd::Other);
+    desk.joins("c");
+    ask_info(&mut desk, "1");
+    desk.wait(Duration::from_secs(2));
+    assert!(desk.told().is_empty());
+    desk.lives(1);
+    desk.joins("c");
+    assert!(
+        desk.told()
+            .contains(&"kernel c shell kernel_info_request".to_owned())
+    );
+}
+
+/// VS Code's bridge before anything names the notebook.
+fn unnamed() -> Desk {
+    let mut desk = Desk::new(FrontEnd::VsCode);
+    desk.bridge
+        .kernel_is(desk.now, Kernel::Unnamed { info: None }, &ending(), []);
+    desk.joins("c");
+    desk.told();
+    desk
+}
+
+#[test]
+fn what_names_no_notebook_is_answered_and_decides_nothing() {
+    let mut desk = unnamed();
+    ask_info(&mut desk, "1");
+    assert_eq!(desk.told(), INFO);
+    desk.wait(Duration::from_secs(5));
+    assert!(desk.told().is_empty());
+}
+
+#[test]
+fn a_cell_names_its_notebook() {
+    let mut desk = unnamed();
+    let header = NewHeader {
+        msg_id: "1",
+        session: "c",
+        username: "u",
+        date: "2026-01-01T00:00:00Z",
+        msg_type: "execute_request",
+    };
+    let content = json!({ "code": "1+1", "store_history": true });
+    let metadata = json!({ "cellId": "vscode-notebook-cell:/p/my%20b.ipynb#W0sZmlsZQ%3D%3D" });
+    let cell = Verified::new(&header, "{}".into(), &content).with_metadata(&metadata);
+    let client = ClientId::new("c".into());
+    desk.bridge
+        .client_message(desk.now, Channel::Shell, &client, cell);
+    assert_eq!(desk.told(), ["bind Some(\"/p/my b.ipynb\")"]);
+    desk.lives(1);
+    desk.joins("c");
+    assert!(
+        desk.told()
+            .contains(&"kernel c shell execute_request".to_owned())
+    );
+}
+
+#[test]
+fn what_needs_a_kernel_and_names_none_takes_the_default_after_a_while() {
+    let mut desk = unnamed();
+    let content = json!({ "code": "warm_up()", "store_history": false });
+    desk.ask("c", Channel::Shell, "execute_request", "1", &content);
+    assert!(desk.told().is_empty());
+    desk.wait(Duration::from_secs(2));
+    assert_eq!(desk.told(), ["bind None"]);
+    desk.wait(Duration::from_secs(5));
+    assert!(desk.told().is_empty(), "it is asked for once");
+}
+
+#[test]
+fn the_first_session_is_told_once() {
+    let mut desk = unnamed();
+    ask_info(&mut desk, "1");
+    let heard = |desk: &mut Desk| {
+        std::iter::from_fn(|| desk.bridge.poll_action())
+            .filter_map(|action| match action {
+                Action::Heard { session } => Some(session),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(heard(&mut desk), ["c"]);
+    ask_info(&mut desk, "2");
+    assert!(heard(&mut desk).is_empty());
+}
