@@ -29,6 +29,9 @@ pub struct Config {
     pub on_restart: OnRestart,
     /// What becomes of front ends' start-up code; `NB_STARTUP_CODE`.
     pub startup_code: StartupCode,
+    /// The fingerprints of start-up code that is recognised too, as `proxy.log` tells them: a newer
+    /// VS Code than this version knows sends another text; `NB_STARTUP_KNOWN`, with commas.
+    pub startup_known: Vec<String>,
     /// Whether a cell waits at the proxy while another client's runs; `NB_TURNS`.
     pub turns: bool,
     /// The level of `proxy.log`; `NB_LOG`.
@@ -76,6 +79,7 @@ impl Default for Config {
             autostart: true,
             on_restart: OnRestart::default(),
             startup_code: StartupCode::default(),
+            startup_known: Vec::new(),
             turns: true,
             log: None,
             journal: JournalConfig::default(),
@@ -159,6 +163,13 @@ impl Config {
         let wanted = "answer or forward";
         if let Some(said) = word("NB_STARTUP_CODE", text("NB_STARTUP_CODE"), wanted, keyword)? {
             self.startup_code = said;
+        }
+        if let Some(known) = text("NB_STARTUP_KNOWN") {
+            let words = known
+                .split(',')
+                .map(str::trim)
+                .filter(|word| !word.is_empty());
+            self.startup_known = words.map(str::to_owned).collect();
         }
         Ok(self)
     }
@@ -259,7 +270,8 @@ mod tests {
     #[test]
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
-            on_restart = 'keep'\nstartup_code = 'forward'\nturns = false\nlog = 'debug'\n\
+            on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
+            turns = false\nlog = 'debug'\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let wanted = Config {
@@ -269,6 +281,7 @@ mod tests {
             autostart: false,
             on_restart: OnRestart::Keep,
             startup_code: StartupCode::Forward,
+            startup_known: vec!["ab".to_owned()],
             turns: false,
             log: Some("debug".into()),
             journal: JournalConfig { code: false },
@@ -281,6 +294,7 @@ mod tests {
             ("NB_AUTOSTART", "1"),
             ("NB_ON_RESTART", "restart"),
             ("NB_STARTUP_CODE", "answer"),
+            ("NB_STARTUP_KNOWN", " cd, ef ,"),
             ("NB_TURNS", "on"),
             ("NB_LOG", "trace"),
         ];
@@ -288,6 +302,7 @@ mod tests {
             notebook: Some("b.ipynb".into()),
             name: Some("bob".into()),
             timeout: Some(2.5),
+            startup_known: vec!["cd".to_owned(), "ef".to_owned()],
             log: Some("trace".into()),
             journal: JournalConfig { code: false },
             ..Config::default()
