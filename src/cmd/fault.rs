@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::print;
 use crate::kernel::connection::ConnectionError;
@@ -98,13 +98,22 @@ impl Fault {
         fault
     }
 
+    /// Returns it as a program reads it.
+    pub(super) fn object(&self) -> Value {
+        json!({
+            "error": { "kind": self.kind.name(), "message": self.message, "lines": self.lines, "hints": self.hints }
+        })
+    }
+
+    /// Returns the exit code.
+    pub(super) fn code(&self) -> ExitCode {
+        ExitCode::from(self.kind.code())
+    }
+
     /// Tells it, and returns the exit code.
     pub(super) fn report(&self, json: bool) -> ExitCode {
         if json {
-            let value = json!({
-                "error": { "kind": self.kind.name(), "message": self.message, "lines": self.lines, "hints": self.hints }
-            });
-            let _ = print::json(&value);
+            let _ = print::json(&self.object());
         } else {
             print::note(&format!("nb: {}", self.message));
             self.lines
@@ -114,7 +123,7 @@ impl Fault {
                 .iter()
                 .for_each(|hint| print::note(&format!("hint: {hint}")));
         }
-        ExitCode::from(self.kind.code())
+        self.code()
     }
 }
 

@@ -9,15 +9,20 @@ use serde_json::json;
 use super::fault::Fault;
 use super::{Context, print};
 use crate::ops;
+use crate::ops::consent::Deed;
 use crate::project::InterruptMode;
 
-/// Interrupt what the kernel runs, whoever asked for it
+/// Interrupt what the kernel runs
 ///
-/// By SIGINT or by message, as its kernelspec says. An idle kernel is not disturbed.
+/// By SIGINT or by message, as its kernelspec says. An idle kernel is not disturbed. What somebody
+/// else runs is not interrupted without --force; at a terminal the question is put.
 #[derive(Args, Debug)]
 pub(super) struct Interrupt {
     /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
+    /// Interrupt it even when somebody else asked for it
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -27,6 +32,9 @@ impl Interrupt {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let target = context.target(self.notebook, "nb interrupt").await?;
+        context
+            .consent(Deed::Interrupt, &target, self.force, self.json)
+            .await?;
         let mode =
             ops::interrupt::interrupt(&target.project, &target.key, &target.session, &context.by)
                 .await?;
@@ -37,11 +45,11 @@ impl Interrupt {
         };
         let _ = if self.json {
             let generation = target.session.generation;
-            print::json(
-                &json!({ "notebook": target.key, "interrupted": true, "mode": mode, "kernel_generation": generation }),
+            context.answer(
+                json!({ "notebook": target.notebook_key, "interrupted": true, "mode": mode, "kernel_generation": generation }),
             )
         } else {
-            print::line(&format!("{}: interrupted (by {mode})", target.key))
+            print::line(&format!("{}: interrupted (by {mode})", target.notebook_key))
         };
         Ok(ExitCode::SUCCESS)
     }

@@ -4,6 +4,7 @@
 //! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
 //! a `fault::Fault`: what was being done, why it failed, what mends it, and the exit code.
 
+mod consent;
 mod demo;
 mod fault;
 mod interrupt;
@@ -18,16 +19,20 @@ mod shutdown;
 mod status;
 mod terminal;
 
-use std::io::IsTerminal;
+use std::cell::OnceCell;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use serde_json::{Value, json};
 
 use crate::kernel::paths::ProcessVariables;
 use crate::ops::asker;
+use crate::ops::since::{self, Doings};
 use crate::ops::target::{self, Target};
+use crate::project::Project;
 use fault::Fault;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
@@ -79,7 +84,6 @@ enum Command {
 }
 
 /// What every command is told beside its own arguments.
-#[derive(Debug)]
 struct Context {
     /// Named with `-n`.
     notebook: Option<PathBuf>,
@@ -87,15 +91,65 @@ struct Context {
     by: String,
     /// The working directory.
     here: PathBuf,
+    /// The kernel that the command acts on, once that is known.
+    concerns: OnceCell<(Project, String)>,
+    /// What others did there, once it was asked for: it is told only once.
+    since: OnceCell<Vec<Doings>>,
 }
 
 impl Context {
     /// Returns the session that a command means.
     async fn target(&self, positional: Option<PathBuf>, command: &str) -> Result<Target, Fault> {
         let given = positional.or_else(|| self.notebook.clone());
-        target::resolve(given.as_deref(), &self.here, &ProcessVariables)
+        let target = target::resolve(given.as_deref(), &self.here, &ProcessVariables)
             .await
-            .map_err(|error| Fault::of_target(&error, command))
+            .map_err(|error| Fault::of_target(&error, command))?;
+        self.concerns(&target.project, &target.key);
+        Ok(target)
+    }
+
+    /// Says which kernel the command acts on: what others did there is told at its end.
+    fn concerns(&self, project: &Project, key: &str) {
+        let _ = self.concerns.set((project.clone(), key.to_owned()));
+    }
+
+    /// Returns what others did on the command's kernel since this name's last command.
+    fn since(&self) -> &[Doings] {
+        self.since.get_or_init(|| match self.concerns.get() {
+            Some((project, key)) => since::look(project, key, &self.by),
+            None => Vec::new(),
+        })
+    }
+
+    /// Prints the command's answer as one JSON object, with what others did meanwhile.
+    fn answer(&self, mut answer: Value) -> io::Result<()> {
+        if self.concerns.get().is_some() {
+            answer["since"] = json!(self.since());
+        }
+        print::json(&answer)
+    }
+
+    /// Ends a command: tells what others did meanwhile, and what went wrong.
+    fn end(&self, done: Result<ExitCode, Fault>, json: bool) -> ExitCode {
+        let code = match done {
+            Ok(code) => code,
+            Err(fault) if json => {
+                let mut answer = fault.object();
+                if let Some((project, key)) = self.concerns.get() {
+                    let session = project.state().ok().and_then(|state| state.session(key));
+                    answer["kernel_generation"] = json!(session.map(|it| it.generation));
+                }
+                let _ = self.answer(answer);
+                fault.code()
+            }
+            Err(fault) => fault.report(false),
+        };
+        if !json {
+            for doings in self.since() {
+                print::note(&doings.text);
+            }
+        }
+        code
     }
 }
 
@@ -119,7 +173,7 @@ pub fn main() -> ExitCode {
         }
         command => runtime().and_then(|runtime| runtime.block_on(command.run(&context))),
     };
-    done.unwrap_or_else(|fault| fault.report(json))
+    context.end(done, json)
 }
 
 impl Command {
@@ -170,8 +224,14 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
     let here = std::env::current_dir().map_err(|error| {
         Fault::failed("tell the working directory", &error).hint("cd to a folder that exists")
     })?;
-    let by = asker::who(name, &ProcessVariables, std::io::stdout().is_terminal());
-    Ok(Context { notebook, by, here })
+    let by = asker::who(name, &ProcessVariables, io::stdout().is_terminal());
+    Ok(Context {
+        notebook,
+        by,
+        here,
+        concerns: OnceCell::new(),
+        since: OnceCell::new(),
+    })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Fault> {

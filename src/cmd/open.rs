@@ -106,8 +106,9 @@ impl Open {
             return Ok(ExitCode::SUCCESS);
         }
         let opened = ensure_kernel(&project, &notebook, &options).await?;
+        context.concerns(&opened.project, &opened.key);
         let served = if self.no_serve { None } else { Some(install()) };
-        self.tell(&opened, created, served);
+        self.tell(context, &opened, created, served);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -142,7 +143,13 @@ impl Open {
         Ok(())
     }
 
-    fn tell(&self, opened: &Opened, created: bool, served: Option<Result<Installed, Fault>>) {
+    fn tell(
+        &self,
+        context: &Context,
+        opened: &Opened,
+        created: bool,
+        served: Option<Result<Installed, Fault>>,
+    ) {
         let session = &opened.session;
         let (how, word) = match opened.how {
             How::Started => ("started", "started"),
@@ -159,7 +166,7 @@ impl Open {
             .as_ref()
             .map_or("?", |spec| spec.display_name.as_str());
         if self.json {
-            let _ = print::json(&json!({
+            let _ = context.answer(json!({
                 "notebook": opened.key,
                 "project": opened.project.root(),
                 "created": created,

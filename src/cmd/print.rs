@@ -60,6 +60,17 @@ pub(super) fn took(time: Duration) -> String {
     }
 }
 
+/// Shows how long ago a moment was: `12 s`, `4 min`, `3 h`, `5 days`.
+pub(super) fn age(since: Timestamp) -> String {
+    let seconds = Timestamp::now().as_second() - since.as_second();
+    match u64::try_from(seconds).unwrap_or_default() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86400),
+    }
+}
+
 /// Shows a number of bytes.
 pub(super) fn bytes(count: u64) -> String {
     match count {
@@ -80,5 +91,9 @@ mod tests {
         assert_eq!(took(Duration::from_secs(7322)), "2 h 2 min");
         assert_eq!(bytes(61_800_000_000), "61.8 GB");
         assert_eq!(bytes(84_123_000), "84 MB");
+        let ago = |seconds| age(Timestamp::now() - Duration::from_secs(seconds));
+        assert_eq!(ago(119), "119 s");
+        assert_eq!(ago(121), "2 min");
+        assert_eq!(ago(3 * 86400), "3 days");
     }
 }

@@ -10,12 +10,14 @@ use serde_json::json;
 use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::python::quote;
+use crate::ops::consent::Deed;
 use crate::ops::restart::{Report, restart};
 
 /// Replace the kernel by a new one: its variables are gone
 ///
 /// The new one uses the same connection file, and front ends that are joined go on with it. A
-/// cell that runs ends with an error.
+/// cell that runs ends with an error. Where that would end somebody else's cell, or take the
+/// variables of a person who is joined, it needs --force; at a terminal the question is put.
 #[derive(Args, Debug)]
 pub(super) struct Restart {
     /// The notebook; without it, the only open one
@@ -28,6 +30,9 @@ pub(super) struct Restart {
         env = "NB_TIMEOUT"
     )]
     timeout: f64,
+    /// Restart it even when that ends others' work
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -38,6 +43,9 @@ impl Restart {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let patience = super::patience(self.timeout)?;
         let target = context.target(self.notebook, "nb restart").await?;
+        context
+            .consent(Deed::Restart, &target, self.force, self.json)
+            .await?;
         let began = Instant::now();
         let session = match restart(&target.project, &target.key, &context.by, patience).await? {
             Report::Done(session) => session,
@@ -58,8 +66,8 @@ impl Restart {
             }
         };
         let _ = if self.json {
-            print::json(&json!({
-                "notebook": target.key,
+            context.answer(json!({
+                "notebook": target.notebook_key,
                 "status": session.status.as_str(),
                 "kernel_pid": session.pid,
                 "kernel_generation": session.generation,
@@ -72,7 +80,7 @@ impl Restart {
                 .unwrap_or_default();
             print::line(&format!(
                 "{}: restarted in {} (generation {}{pid}); its variables are gone",
-                target.key,
+                target.notebook_key,
                 print::took(began.elapsed()),
                 session.generation
             ))

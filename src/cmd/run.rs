@@ -123,7 +123,7 @@ impl Run {
         }
         let ran = crate::ops::run::run(project, key, session, &meant.options, &terminal).await?;
         let code = exit_code(ran.status);
-        let _ = print(&self, ran, &terminal, &session.notebook);
+        let _ = print(&self, ran, &terminal, &session.notebook, context);
         Ok(ExitCode::from(code))
     }
 }
@@ -210,13 +210,18 @@ fn err(text: &str) -> io::Result<()> {
 }
 
 /// Prints what came of it, outputs that were not streamed included.
-fn print(run: &Run, mut ran: Ran, terminal: &Terminal, notebook: &Path) -> io::Result<()> {
+fn print(
+    run: &Run,
+    mut ran: Ran,
+    terminal: &Terminal,
+    notebook: &Path,
+    context: &Context,
+) -> io::Result<()> {
     let told = told(&ran, notebook);
     if run.json {
         outputs::for_json(&mut ran.outputs, terminal.limit);
         ran.notes.extend(told);
-        let json = serde_json::to_string(&ran)?;
-        return out(&format!("{json}\n"));
+        return context.answer(serde_json::to_value(&ran)?);
     }
     if !terminal.streams.get() {
         show(&outputs::text(&ran.outputs, terminal.limit))?;

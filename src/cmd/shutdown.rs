@@ -10,15 +10,20 @@ use serde_json::json;
 use super::fault::Fault;
 use super::{Context, print};
 use crate::ops;
+use crate::ops::consent::Deed;
 
 /// End the kernel for good; `nb open` starts another
 ///
 /// Asks the kernel, then SIGTERM, then SIGKILL to its process group. A kernel that another
-/// program started is only let go.
+/// program started is only let go. Where it would end somebody else's cell, or take the variables
+/// of a person who is joined, it needs --force; at a terminal the question is put.
 #[derive(Args, Debug)]
 pub(super) struct Shutdown {
     /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
+    /// End it even when that ends others' work
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -31,11 +36,17 @@ impl Shutdown {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let target = context.target(self.notebook, "nb shutdown").await?;
+        // A kernel of another program or notebook is only let go.
+        if target.session.owned && target.session.kernel_of.is_none() {
+            context
+                .consent(Deed::Shutdown, &target, self.force, self.json)
+                .await?;
+        }
         let stopped =
             ops::shutdown::shutdown(&target.project, &target.notebook_key, &context.by, PATIENCE)
                 .await?;
         let _ = if self.json {
-            print::json(&json!({
+            context.answer(json!({
                 "notebook": target.notebook_key,
                 "status": stopped.session.status.as_str(),
                 "was_running": stopped.was_running,

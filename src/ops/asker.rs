@@ -11,6 +11,14 @@ const MARKS: [(&str, &str); 5] = [
     ("OPENCODE", "opencode"),
 ];
 
+/// Says whether a name is an agent's: one that its mark gives, or the one of those without a mark.
+pub fn is_agent(name: &str) -> bool {
+    name == AGENT || MARKS.iter().any(|(_, agent)| *agent == name)
+}
+
+/// Who acts off a terminal and has no other name.
+const AGENT: &str = "agent";
+
 /// Returns the name under which a command acts: what was given (`--as`), `NB_AS`, an agent's
 /// mark, else `human` on a terminal and `agent` off it.
 pub fn who(given: Option<&str>, variables: &dyn Variables, on_terminal: bool) -> String {
@@ -29,7 +37,7 @@ pub fn who(given: Option<&str>, variables: &dyn Variables, on_terminal: bool) ->
             .find(|(mark, _)| variables.get(mark).is_some())?;
         Some((*name).to_owned())
     };
-    let otherwise = if on_terminal { "human" } else { "agent" };
+    let otherwise = if on_terminal { "human" } else { AGENT };
     given
         .or_else(set)
         .or_else(marked)
@@ -51,5 +59,7 @@ mod tests {
         assert_eq!(who(None, &marked, true), "claude");
         assert_eq!(who(None, &HashMap::new(), true), "human");
         assert_eq!(who(None, &HashMap::new(), false), "agent");
+        assert!(is_agent("agent") && is_agent("claude"));
+        assert!(!is_agent("human") && !is_agent("ada"));
     }
 }

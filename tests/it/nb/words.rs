@@ -61,7 +61,7 @@ fn the_help_is_one_screen() {
       open         Open a notebook: create it if needed, and keep a kernel alive for it
       run          Run code on the notebook's kernel, outside the notebook
       status       Show the kernels of this project, who is joined, and whether front ends find them
-      interrupt    Interrupt what the kernel runs, whoever asked for it
+      interrupt    Interrupt what the kernel runs
       restart      Replace the kernel by a new one: its variables are gone
       shutdown     End the kernel for good; `nb open` starts another
       serve        Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
