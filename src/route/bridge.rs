@@ -81,6 +81,8 @@ pub struct Bridge {
     /// The last that the kernel told.
     pub(super) execution_count: u64,
     pub(super) naming: Naming,
+    /// The notebook that the traffic named before it was asked for.
+    pub(super) notebook: Option<String>,
     /// Whether the clients' session was told.
     pub(super) heard: bool,
     pub(super) running: Running,
@@ -126,6 +128,7 @@ impl Bridge {
             widgets: None,
             execution_count: 0,
             naming: Naming::default(),
+            notebook: None,
             heard: false,
             running: Running::default(),
             comms: Comms::default(),
@@ -231,7 +234,10 @@ impl Bridge {
                 self.open_all_links();
             }
             Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
-            Kernel::Unnamed { .. } => self.naming = Naming::Wanted,
+            Kernel::Unnamed { .. } => {
+                self.naming = Naming::Wanted;
+                self.take_anew(now);
+            }
         }
     }
 

@@ -235,6 +235,25 @@ impl Bridge {
         matches!(self.kernel, Kernel::Unnamed { .. })
     }
 
+    /// What was held while not even this was known is looked at again: some of it is answered now,
+    /// and some of it may name the notebook.
+    pub(super) fn take_anew(&mut self, now: Now) {
+        for key in self.requests.keys(|request| !request.sent) {
+            let Some((id, channel, message)) = self.take_held(&key) else {
+                continue;
+            };
+            self.requests.remove(&key);
+            self.timers.stop(&Timer::Stale(key));
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.outstanding = client.outstanding.saturating_sub(1);
+            }
+            self.client_message(now, channel, &id, message);
+        }
+        if let Some(notebook) = self.notebook.take() {
+            self.named(notebook);
+        }
+    }
+
     /// Something of the front end's own waits for a kernel that nobody has named.
     pub(super) fn wait_for_name(&mut self, now: Now) {
         if self.naming == Naming::Wanted && !self.timers.runs(&Timer::Nameless) {
@@ -267,8 +286,10 @@ impl Bridge {
         }
     }
 
+    /// The traffic names the notebook. It may do so before anybody knows that this is needed.
     fn named(&mut self, notebook: String) {
         if self.naming == Naming::Known {
+            self.notebook = Some(notebook);
             return;
         }
         self.naming = Naming::Known;

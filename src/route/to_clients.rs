@@ -147,6 +147,20 @@ impl Bridge {
 }
 
 impl Bridge {
+    /// Writes down that what somebody else ran has ended; how, only its asker knows.
+    pub(super) fn saw_end(&mut self, key: &Key, parent: &Header<'_>) {
+        self.actions.push_back(Action::Journal(Execution {
+            phase: Phase::Done("seen".into()),
+            generation: self.generation,
+            msg_id: key.msg_id().to_owned(),
+            session: parent.session.clone().into_owned(),
+            username: parent.username.clone().into_owned(),
+            cell: None,
+            code: None,
+            store_history: true,
+        }));
+    }
+
     /// Remembers whose request led to a comm of the kernel's.
     pub(super) fn see_comm(&mut self, message: &Verified) {
         let key = message.parent().ok().and_then(|parent| Key::of(&parent));

@@ -8,12 +8,11 @@
 use std::time::Duration;
 
 use super::bridge::Bridge;
-use super::client::Held;
 use super::kernel::Ending;
 use super::request::{Answer, Key, Role};
 use super::timer::{Now, Timer};
 use super::{Action, ClientId, Note};
-use crate::wire::{Channel, Header};
+use crate::wire::{Channel, Header, Verified};
 
 /// What runs on the kernel's shell, as iopub and the proxy's own questions tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +97,9 @@ impl Bridge {
             Running::Cell { key: running, .. } => running == key,
             Running::Something => parent.msg_type == "execute_request",
         };
+        if over && matches!(self.running, Running::Cell { client: None, .. }) {
+            self.saw_end(key, parent);
+        }
         if over || self.probe.on_shell.as_ref() == Some(key) {
             // The own question was served: nothing else is, at this place in the order of iopub.
             self.is_idle(now);
@@ -172,22 +174,19 @@ impl Bridge {
     }
 
     /// Takes a message out of its client's queue.
-    pub(super) fn take_held(&mut self, key: &Key) {
-        for client in self.clients.values_mut() {
-            for channel in [Channel::Shell, Channel::Control] {
-                let Some(state) = client.on(channel) else {
-                    continue;
-                };
-                let found = state
-                    .held
-                    .iter()
-                    .position(|held| held.key.as_ref() == Some(key));
-                if let Some(Held { message, .. }) = found.and_then(|at| state.held.remove(at)) {
-                    client.held_bytes = client.held_bytes.saturating_sub(message.size());
-                    return;
-                }
-            }
-        }
+    pub(super) fn take_held(&mut self, key: &Key) -> Option<(ClientId, Channel, Verified)> {
+        let (id, channel) = {
+            let request = self.requests.get_mut(key)?;
+            (request.client.clone(), request.channel)
+        };
+        let client = self.clients.get_mut(&id)?;
+        let held = &mut client.on(channel)?.held;
+        let at = held
+            .iter()
+            .position(|held| held.key.as_ref() == Some(key))?;
+        let message = held.remove(at)?.message;
+        client.held_bytes = client.held_bytes.saturating_sub(message.size());
+        Some((id, channel, message))
     }
 
     /// Interrupts the kernel in its own way, on the proxy's own account.

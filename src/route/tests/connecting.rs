@@ -154,3 +154,37 @@ fn the_first_session_is_told_once() {
     ask_info(&mut desk, "2");
     assert!(heard(&mut desk).is_empty());
 }
+
+#[test]
+fn what_came_before_the_kernel_was_known_to_be_unnamed_is_looked_at_again() {
+    let mut desk = Desk::new(FrontEnd::VsCode);
+    desk.joins("c");
+    ask_info(&mut desk, "1");
+    desk.ask(
+        "c",
+        Channel::Control,
+        "kernel_info_request",
+        "2",
+        &json!({}),
+    );
+    let code = "__vsc_ipynb_file__ = \"/p/b.ipynb\"";
+    let content = json!({ "code": code, "store_history": false });
+    desk.ask("c", Channel::Shell, "execute_request", "3", &content);
+    desk.cell("c", "4");
+    let told = desk.told();
+    assert_eq!(
+        told,
+        ["iopub busy", "client shell execute_reply", "iopub idle"]
+    );
+    desk.bridge
+        .kernel_is(desk.now, Kernel::Unnamed { info: None }, &ending(), []);
+    let told = desk.told();
+    for reply in [
+        "client shell kernel_info_reply",
+        "client control kernel_info_reply",
+        "bind Some(\"/p/b.ipynb\")",
+    ] {
+        assert!(told.contains(&reply.to_owned()), "{reply} in {told:?}");
+    }
+    assert_eq!(desk.bridge.outstanding(), 1, "the cell waits");
+}
