@@ -16,5 +16,6 @@ mod python;
 mod run;
 mod socket_events;
 mod sockets;
+mod vscode;
 mod world;
 mod zmq_rs;

@@ -41,7 +41,6 @@ pub fn modules() -> Option<&'static Path> {
     modules.as_deref()
 }
 
-#[allow(dead_code, reason = "used from the next change on")]
 /// Returns the path of a script in `tests/node`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -68,7 +68,6 @@ impl World {
         command
     }
 
-    #[allow(dead_code, reason = "used from the next change on")]
     /// A script of `tests/node`; nothing where this machine has no npm.
     pub fn node(&self, name: &str) -> Option<Command> {
         let mut command = self.command(Path::new("node"));
