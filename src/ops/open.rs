@@ -258,6 +258,7 @@ pub async fn ensure_kernel(
         all.retain(|other| *other != key);
         (session, all)
     })?;
+    project.remember(&owner, &session);
     Ok(Opened {
         project: project.clone(),
         key,

@@ -134,5 +134,6 @@ pub(super) async fn perform(
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;
     journal(project, key, &session, "restarted", by);
+    project.remember(key, &session);
     Ok(session)
 }

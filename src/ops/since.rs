@@ -64,11 +64,10 @@ pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
 }
 
 fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> {
-    let generation = project
-        .state()
-        .ok()
-        .and_then(|state| state.session(key))
-        .map_or(0, |session| session.generation);
+    let state = project.state().map_err(io::Error::other)?;
+    // Notebooks that share a kernel share what happens on it.
+    let key = &state.owner_key(key);
+    let generation = state.session(key).map_or(0, |session| session.generation);
     let file = project.dir().join("looked.json");
     let lock = Lock::wait(&project.dir().join("looked.lock"))?;
     // A damaged one costs a line that is not told, no more.

@@ -236,7 +236,7 @@ impl Project {
 }
 
 /// Returns a file name that is unique for a key and still readable.
-fn short_name(key: &str) -> String {
+pub(super) fn short_name(key: &str) -> String {
     let stem = Path::new(key)
         .file_stem()
         .unwrap_or_default()

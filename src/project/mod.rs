@@ -16,6 +16,7 @@ pub mod journal;
 mod lock;
 pub mod past;
 mod place;
+pub mod registry;
 mod root;
 pub mod save;
 mod session;

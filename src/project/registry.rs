@@ -1,0 +1,184 @@
+//! The user's projects: every one that had a kernel is remembered in the user's state folder.
+//!
+//! One small file a project, so that two that are used at once never write the same one. It is a
+//! pointer to `state.json`, which alone tells what is true; and for a project that was deleted
+//! while its kernel ran, it is all that is left to find that kernel by.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::folder::{Project, short_name};
+use super::save;
+use super::session::Session;
+
+/// A project that had a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// The folder that its notebooks lie in.
+    pub root: PathBuf,
+    /// Its `state.json`.
+    pub state_file: PathBuf,
+    /// The kernels that were started, by their sessions' keys.
+    #[serde(default)]
+    pub kernels: BTreeMap<String, KnownKernel>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A kernel that `nb` started, as it was when it was ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownKernel {
+    /// Its notebook.
+    pub notebook: PathBuf,
+    /// Its process.
+    pub pid: u32,
+    /// When that process started, as the platform counts.
+    pub start_time: u64,
+    /// The boot of the machine that `start_time` belongs to.
+    pub boot_id: String,
+    /// When it was ready.
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Known {
+    /// Returns the project; none when its folder is gone.
+    pub fn project(&self) -> Option<Project> {
+        let project = Project::of_state_file(&self.state_file).ok()?;
+        project.state_file().is_file().then_some(project)
+    }
+}
+
+impl Project {
+    /// Remembers that the project has this session, for [`known`].
+    ///
+    /// Cheap where it is known already. That it cannot be remembered stops nothing.
+    pub fn remember(&self, key: &str, session: &Session) {
+        let done = match folder() {
+            Some(folder) => self.remember_in(&folder, key, session),
+            None => Err(io::Error::other("there is no home folder")),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "the project cannot be remembered");
+        }
+    }
+
+    fn remember_in(&self, folder: &Path, key: &str, session: &Session) -> io::Result<()> {
+        let file = file_of(folder, self.root());
+        let before = read(&file);
+        let mut known = before.clone().unwrap_or_else(|| Known {
+            root: self.root().to_owned(),
+            state_file: self.state_file(),
+            kernels: BTreeMap::new(),
+            other: Map::new(),
+        });
+        if let (true, Some(pid), Some(start_time)) =
+            (session.owned, session.pid, session.start_time)
+        {
+            let kernel = KnownKernel {
+                notebook: self.notebook(key),
+                pid,
+                start_time,
+                boot_id: session.place.boot_id.clone(),
+                started_at: session.started_at,
+                other: Map::new(),
+            };
+            known.kernels.insert(key.to_owned(), kernel);
+        }
+        if before.as_ref() == Some(&known) {
+            return Ok(());
+        }
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        save::replace_unsynced(&file, &serde_json::to_vec(&known)?)
+    }
+}
+
+/// Returns every project that had a kernel, also those whose folders are gone.
+pub fn known() -> Vec<Known> {
+    folder().map(|folder| known_in(&folder)).unwrap_or_default()
+}
+
+/// Forgets a project.
+pub fn forget(known: &Known) {
+    if let Some(folder) = folder() {
+        // It may have been forgotten by another at the same moment.
+        let _ = std::fs::remove_file(file_of(&folder, &known.root));
+    }
+}
+
+fn known_in(folder: &Path) -> Vec<Known> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let mut found: Vec<_> = files.filter_map(|path| read(&path)).collect();
+    found.sort_by(|one, other| one.state_file.cmp(&other.state_file));
+    found
+}
+
+fn read(file: &Path) -> Option<Known> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn file_of(folder: &Path, root: &Path) -> PathBuf {
+    folder.join(format!("{}.json", short_name(&root.to_string_lossy())))
+}
+
+fn folder() -> Option<PathBuf> {
+    let base = etcetera::choose_base_strategy().ok()?;
+    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+    Some(state.join("nb/known"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_remembered_once_with_its_kernels() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("known");
+        assert_eq!(known_in(&folder), []);
+        let mut session = Session::bare("/p/a.ipynb".into(), "/p/a.json".into(), Some(41));
+        session.owned = true;
+        session.start_time = Some(7);
+        for name in ["one", "two"] {
+            let root = temp.path().join(name);
+            std::fs::create_dir_all(root.join(".nb")).unwrap();
+            let project = Project::for_notebook(&root.join("a.ipynb")).unwrap();
+            project.update(|state| state.kernel_pid = Some(1)).unwrap();
+            project.remember_in(&folder, "a.ipynb", &session).unwrap();
+            project.remember_in(&folder, "b.ipynb", &session).unwrap();
+            // Nothing new: nothing is written.
+            let file = file_of(&folder, project.root());
+            let before = std::fs::metadata(&file).unwrap().modified().unwrap();
+            project.remember_in(&folder, "b.ipynb", &session).unwrap();
+            let after = std::fs::metadata(&file).unwrap().modified().unwrap();
+            assert_eq!(before, after);
+            assert!(file.to_string_lossy().contains(name), "{}", file.display());
+        }
+        std::fs::write(folder.join("damaged.json"), "{").unwrap();
+        let found = known_in(&folder);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].kernels.len(), 2);
+        assert_eq!(found[0].kernels["a.ipynb"].pid, 41);
+        assert!(found.iter().all(|known| known.project().is_some()));
+        std::fs::remove_dir_all(temp.path().join("one")).unwrap();
+        let gone = known_in(&folder);
+        assert_eq!(gone.iter().filter(|it| it.project().is_none()).count(), 1);
+    }
+}
