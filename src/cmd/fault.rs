@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::print;
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
+use crate::ops::attach::AttachError;
 use crate::ops::interrupt::InterruptError;
 use crate::ops::open::OpenError;
 use crate::ops::run::RunError;
@@ -170,6 +171,19 @@ impl From<OpenError> for Fault {
             )),
             OpenError::NotOwned { .. } => {
                 fault(Kind::Refused).hint("end or restart it in the program that started it")
+            }
+            OpenError::Attach(attach) => {
+                let kind = match attach {
+                    AttachError::NoFile { .. }
+                    | AttachError::Nobody { .. }
+                    | AttachError::Gone { .. } => Kind::NoKernel,
+                    AttachError::Mute { .. } => Kind::StillRunning,
+                    AttachError::Sandboxed { .. }
+                    | AttachError::Proxy { .. }
+                    | AttachError::OfNotebook { .. } => Kind::Refused,
+                    AttachError::File(_) | AttachError::NoHome(_) => Kind::Failed,
+                };
+                attach.hints().into_iter().fold(fault(kind), Self::hint)
             }
             OpenError::Share(share) => {
                 let kind = match share {

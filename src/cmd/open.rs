@@ -1,7 +1,8 @@
 //! `nb open`: a notebook with a live kernel.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -10,7 +11,8 @@ use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
-use crate::ops::open::{How, OpenOptions, Opened, create_notebook, ensure_kernel};
+use crate::ops::attach::{self, Running};
+use crate::ops::open::{How, OpenError, OpenOptions, Opened, create_notebook, ensure_kernel};
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::target;
 use crate::project::{self, Project};
@@ -33,8 +35,12 @@ pub(super) struct Open {
     /// Share the kernel of this notebook of the project, and its variables
     #[arg(long, value_name = "NOTEBOOK", conflicts_with_all = ["kernel", "python", "transport"])]
     kernel_of: Option<PathBuf>,
+    /// Use a kernel that another program started: a connection file, or its name or a part of it
+    /// in Jupyter's runtime folder
+    #[arg(long, value_name = "CONNECTION_FILE", conflicts_with_all = ["kernel", "python", "transport", "kernel_of"])]
+    attach: Option<PathBuf>,
     /// Share no kernel any more: start one of the notebook's own
-    #[arg(long, conflicts_with = "kernel_of")]
+    #[arg(long, conflicts_with_all = ["kernel_of", "attach"])]
     own: bool,
     /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
@@ -43,7 +49,7 @@ pub(super) struct Open {
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "own"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -84,6 +90,10 @@ impl Open {
             return Err(Fault::new(Kind::Usage, text).hint("rename it"));
         }
         let patience = super::patience(self.timeout)?;
+        let attach = match &self.attach {
+            Some(wanted) => Some(running(wanted, patience).await?),
+            None => None,
+        };
         let options = OpenOptions {
             kernel: self.kernel.clone(),
             python: self.python.clone(),
@@ -96,6 +106,7 @@ impl Open {
             force: self.force,
             language: None,
             kernel_of: self.kernel_of.clone(),
+            attach,
             own: self.own,
         };
         let created = create_notebook(&notebook, &options, !self.no_kernel)?;
@@ -155,6 +166,7 @@ impl Open {
             How::Started => ("started", "started"),
             How::Attached => ("attached", "attached"),
             How::Finished => ("started by another call", "finished"),
+            How::Joined => ("attached, which another program started", "attached"),
         };
         let (served, fault) = match served {
             Some(Ok(served)) => (Some(served), None),
@@ -177,6 +189,7 @@ impl Open {
                 "kernel_generation": session.generation,
                 "connection_file": session.connection_file,
                 "kernel_of": session.kernel_of,
+                "owned": session.owned,
                 "shared_with": opened.shared_with,
                 "before": opened.before,
                 "spec": served.map(|served| served.word),
@@ -219,6 +232,11 @@ impl Open {
             fault.report(false);
         }
     }
+}
+
+async fn running(wanted: &Path, patience: Duration) -> Result<Running, Fault> {
+    let file = attach::locate(wanted, &ProcessVariables).map_err(OpenError::from)?;
+    Ok(attach::ask(file, patience, &ProcessVariables).await?)
 }
 
 /// What became of the kernelspec.

@@ -12,6 +12,16 @@ use crate::project::RealSpec;
 /// The file stem of the program that front ends start; a spec that starts it is no kernel.
 pub const PROXY: &str = "nb-proxy";
 
+/// The folder of the spec by which front ends find the proxy; other languages' names begin so.
+pub const SHARED: &str = "nb-shared";
+
+/// Says whether a kernelspec's name is one of ours, for Python or for another language.
+pub fn is_shared_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let rest = name.strip_prefix(SHARED);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// Why a spec could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
@@ -81,8 +91,11 @@ pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
     specs
 }
 
-/// Says whether the spec starts `nb-proxy`.
+/// Says whether the spec starts `nb-proxy`, by its command or its name: a wrapper may start it.
 pub fn is_proxy(spec: &RealSpec) -> bool {
+    if is_shared_name(&spec.name) {
+        return true;
+    }
     let program = spec
         .argv
         .first()

@@ -1,6 +1,7 @@
 //! The use cases, each once. Every adapter calls these.
 
 pub mod asker;
+pub mod attach;
 pub mod background;
 pub mod company;
 pub mod consent;

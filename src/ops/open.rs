@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::attach::{self, AttachError, Running};
 use super::background;
 use super::life::{Life, life, unseen};
 use super::share::{self, ShareError};
@@ -15,7 +16,7 @@ use super::start::Held;
 use super::status::note_death;
 use super::target::recorded;
 use crate::client::ClientError;
-use crate::kernel::choose::{self, Choice, ChooseError, Wish};
+use crate::kernel::choose::{self, ChooseError, Wish};
 use crate::kernel::connection::{self, ConnectionError, KernelFiles};
 use crate::kernel::detach::DetachError;
 use crate::kernel::paths::ProcessVariables;
@@ -46,7 +47,9 @@ pub struct OpenOptions {
     pub language: Option<String>,
     /// Share the kernel of this notebook.
     pub kernel_of: Option<PathBuf>,
-    /// Share no kernel any more.
+    /// Use this kernel, which another program started.
+    pub attach: Option<Running>,
+    /// Share no kernel any more, and use none of another program.
     pub own: bool,
 }
 
@@ -61,6 +64,7 @@ impl Default for OpenOptions {
             force: false,
             language: None,
             kernel_of: None,
+            attach: None,
             own: false,
         }
     }
@@ -75,6 +79,8 @@ pub enum How {
     Attached,
     /// It finished a start that another call had left half done.
     Finished,
+    /// It began to use a kernel that another program had started.
+    Joined,
 }
 
 /// An opened notebook.
@@ -205,6 +211,9 @@ pub enum OpenError {
     /// The kernel of another notebook cannot be shared.
     #[error(transparent)]
     Share(#[from] ShareError),
+    /// A kernel that another program started cannot be used.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// A fault of this program.
     #[error("nb failed: {0}")]
     Internal(String),
@@ -224,10 +233,16 @@ pub async fn ensure_kernel(
     let mut notes: Vec<String> = project.notice().into_iter().collect();
     let owner = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.0,
-        None if options.own => key.clone(),
+        None if options.own || options.attach.is_some() => key.clone(),
         None => project.state()?.partner(&key),
     };
-    let (session, how, before) = if owner == key {
+    let (session, how, before) = if let Some(running) = &options.attach {
+        let (session, how) = attach::attach(project, &key, running, options.patience).await?;
+        if how != How::Attached {
+            journal(project, &key, &session, "opened", &options.by);
+        }
+        (session, how, None)
+    } else if owner == key {
         own(project, &key, options, &mut notes).await?
     } else {
         let kernel = OpenOptions {
@@ -329,11 +344,19 @@ async fn reopen(
     let started = |session| (session, How::Started);
     match life(&session).await {
         Life::Elsewhere if !options.force => Err(unseen(&session)),
-        Life::Foreign if options.own && !session.owned => {
-            notes.push("its kernel until now was started by another program and goes on".into());
+        Life::Foreign | Life::Gone if !session.owned && options.own => {
+            notes.push("the kernel until now was started by another program".to_owned());
             start(held, notebook, Some(session), options, notes)
                 .await
                 .map(started)
+        }
+        Life::Foreign | Life::Gone if !session.owned && held.has_record()? => {
+            let session = attach::reopen(held, session).await?;
+            notes.push(format!(
+                "its kernel was started by another program; for one of its own: nb open {} --own",
+                quote(notebook)
+            ));
+            Ok((session, How::Attached))
         }
         Life::Foreign => {
             held.record(|session| session.status = Status::Live)?;
@@ -478,8 +501,15 @@ pub fn create_notebook(
             .and_then(|session| session.kernelspec.as_ref()),
         ..Wish::default()
     };
-    let (name, display, language) = match choose::choose(wish, &real, &ProcessVariables) {
-        Ok(Choice { spec, .. }) => (spec.name, spec.display_name, spec.language),
+    if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
+        attach::check(&project, notebook, running)?;
+    }
+    let choice = match &options.attach {
+        Some(running) => Ok(running.spec.clone()),
+        None => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
+    };
+    let (name, display, language) = match choice {
+        Ok(spec) => (spec.name, spec.display_name, spec.language),
         // What every Jupyter takes for the Python that is in use.
         Err(_) if !starts || session.is_some() => (
             "python3".to_owned(),

@@ -15,9 +15,6 @@ use crate::kernel::detach::own_program;
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
 use crate::kernel::spec::{self, PROXY, SpecError};
 
-/// The spec's folder.
-pub const SPEC_NAME: &str = "nb-shared";
-
 const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
 
 const LOGOS: [(&str, &[u8]); 3] = [
@@ -189,7 +186,7 @@ fn folder(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
             .unwrap_or_else(|_| prefix.clone())
             .join("share/jupyter"),
     };
-    Ok(data.join("kernels").join(SPEC_NAME))
+    Ok(data.join("kernels").join(spec::SHARED))
 }
 
 /// Says whether the folder may be written: a file that is no spec at all serves nobody.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
 use super::open::OpenError;
 use super::start::{Held, empty_session};
 use crate::kernel::connection::KernelFiles;
@@ -114,21 +114,7 @@ pub(super) async fn join(
 ) -> Result<(), OpenError> {
     let held = Held::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
-    let recorded = project.state()?.sessions.get(key).cloned();
-    if let Some(session) = recorded.as_ref().filter(|session| session.owned) {
-        match life(session).await {
-            Life::Own(process) if session.status == Status::Stopped => {
-                // Whoever shut it down was killed before it was gone.
-                held.end(&process, Duration::ZERO).await;
-            }
-            Life::Own(_) | Life::Foreign => {
-                return Err(ShareError::HasOwn { notebook }.into());
-            }
-            Life::Elsewhere => return Err(super::life::unseen(session)),
-            Life::Gone => {}
-        }
-        KernelFiles::of(&session.connection_file).remove(&held.variables);
-    }
+    leave(&held, project.state()?.sessions.get(key)).await?;
     let file = KernelFiles::fresh(project).map_err(|source| OpenError::Lock {
         dir: project.dir().to_owned(),
         source,
@@ -168,6 +154,27 @@ pub(super) async fn join(
             state.mirror(&session);
         }
     })?;
+    Ok(())
+}
+
+/// Makes sure that a session has no kernel of its own: one that runs is not given up.
+pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result<(), OpenError> {
+    let Some(session) = recorded.filter(|session| session.owned) else {
+        return Ok(());
+    };
+    match life(session).await {
+        Life::Own(process) if session.status == Status::Stopped => {
+            // Whoever shut it down was killed before it was gone.
+            held.end(&process, Duration::ZERO).await;
+        }
+        Life::Own(_) | Life::Foreign => {
+            let notebook = session.notebook.clone();
+            return Err(ShareError::HasOwn { notebook }.into());
+        }
+        Life::Elsewhere => return Err(unseen(session)),
+        Life::Gone => {}
+    }
+    KernelFiles::of(&session.connection_file).remove(&held.variables);
     Ok(())
 }
 

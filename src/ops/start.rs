@@ -66,6 +66,11 @@ impl<'a> Held<'a> {
         Ok(recorded(&self.project.state()?, self.project, self.key))
     }
 
+    /// Says whether the session has a record, and not only the top-level fields tell of it.
+    pub(super) fn has_record(&self) -> Result<bool, OpenError> {
+        Ok(self.project.state()?.sessions.contains_key(self.key))
+    }
+
     /// Changes the session's record.
     pub(super) fn record(&self, change: impl FnOnce(&mut Session)) -> Result<(), OpenError> {
         self.project.update(|state| {

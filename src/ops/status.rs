@@ -114,6 +114,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     let running = project.present(key, seen.generation).running;
     let reason = match seen.place.relation() {
         Relation::EarlierBoot => "the machine was started anew",
+        _ if !seen.owned => "it answers no more",
         _ => "its process ended",
     };
     let mut noted = None;

@@ -1,5 +1,6 @@
 //! The command line as its users meet it: through the binary, on real kernels, in an empty home.
 
+mod attach;
 mod broken;
 mod killed;
 mod life;

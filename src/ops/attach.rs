@@ -1,0 +1,423 @@
+//! Kernels that another program started, shared while they run.
+//!
+//! JupyterLab's, a console's, or one started by hand: all that is known is a connection file. Such
+//! a kernel lives while it answers; `nb` never signals, restarts or revives it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+
+use super::life::{Life, life};
+use super::open::{How, OpenError};
+use super::share;
+use super::start::{Held, empty_session};
+use crate::client::{Client, ClientError};
+use crate::kernel::connection::{self, ConnectionError};
+use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
+use crate::kernel::python::quote;
+use crate::kernel::spec;
+use crate::project::{InterruptMode, Place, Project, RealSpec, Session, Status, Transport};
+use crate::wire::{self, Channel, ConnectionInfo};
+
+/// How long a kernel may take to answer on control, where no cell is in the way.
+const CONTROL: Duration = Duration::from_secs(2);
+
+/// How long after its file was made a kernel may not listen yet.
+const STARTING: Duration = Duration::from_secs(3);
+
+/// A kernel that runs and has answered.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its connection file.
+    pub connection_file: PathBuf,
+    /// How it is reached.
+    pub transport: Transport,
+    /// The content of its `kernel_info_reply`.
+    pub kernel_info: Value,
+    /// What is known of its spec; the command is not.
+    pub spec: RealSpec,
+}
+
+/// Why a notebook cannot use a kernel that runs.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// No home folder.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    /// There is no such file.
+    #[error("there is no connection file {}", wanted.display())]
+    NoFile {
+        /// What was asked for.
+        wanted: PathBuf,
+        /// Where a bare name was looked for.
+        runtime_dir: PathBuf,
+    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] ConnectionError),
+    /// Its kernel has ended.
+    #[error("no kernel listens where {} says", file.display())]
+    Nobody {
+        /// The connection file.
+        file: PathBuf,
+        /// What the system said.
+        source: ClientError,
+    },
+    /// This shell may use no sockets.
+    #[error("cannot reach the kernel from this shell: it is sandboxed")]
+    Sandboxed {
+        /// What the system said.
+        source: ClientError,
+    },
+    /// Something listens and says nothing.
+    #[error("what listens where {} says has not told within {after:?} what it is", file.display())]
+    Mute {
+        /// The connection file.
+        file: PathBuf,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// It leads to a front end's proxy, which ends with the front end.
+    #[error("{} is a front end's own way to a shared kernel, not a kernel's", file.display())]
+    Proxy {
+        /// The connection file.
+        file: PathBuf,
+    },
+    /// It is the kernel of another notebook of the project.
+    #[error("{} is the kernel of {}", file.display(), owner.display())]
+    OfNotebook {
+        /// The connection file.
+        file: PathBuf,
+        /// Whose kernel it is.
+        owner: PathBuf,
+        /// The notebook that is opened.
+        notebook: PathBuf,
+    },
+    /// The kernel that a notebook was attached to is no more.
+    #[error("the kernel of {} was started by another program and answers no more", notebook.display())]
+    Gone {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+}
+
+impl AttachError {
+    /// Returns what mends it.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoFile { runtime_dir, .. } => vec![format!(
+                "the files of kernels that other programs started are in {}",
+                runtime_dir.display()
+            )],
+            Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
+            Self::Nobody { .. } => vec![
+                "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"
+                    .to_owned(),
+            ],
+            Self::Mute { .. } => vec![
+                "a kernel that runs a cell may answer only after it: wait longer with --timeout SECONDS"
+                    .to_owned(),
+                "one with another key never answers; its file is then out of date".to_owned(),
+            ],
+            Self::Proxy { .. } => {
+                vec!["nb status lists the shared kernels; share one with: nb open NOTEBOOK --kernel-of OTHER".to_owned()]
+            }
+            Self::OfNotebook {
+                owner, notebook, ..
+            } => vec![format!(
+                "nb open {} --kernel-of {}",
+                quote(notebook),
+                quote(owner)
+            )],
+            Self::Gone { notebook } => vec![
+                format!("to start one of its own: nb open {} --own", quote(notebook)),
+                format!(
+                    "to attach to another: nb open {} --attach CONNECTION_FILE",
+                    quote(notebook)
+                ),
+            ],
+            Self::Sandboxed { .. } => vec!["allow nb outside the sandbox".to_owned()],
+            Self::NoHome(_) => Vec::new(),
+        }
+    }
+}
+
+/// Finds a connection file: a path, or a name that Jupyter's runtime folder knows.
+///
+/// As `jupyter console --existing` does: a file of that name, else the one last used whose name
+/// has that text in it.
+pub fn locate(wanted: &Path, variables: &dyn Variables) -> Result<PathBuf, AttachError> {
+    let runtime_dir = JupyterPaths::new(variables)?.runtime_dir;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let bare = wanted.components().count() == 1;
+    let exact = [wanted.to_owned(), runtime_dir.join(wanted)];
+    if let Some(path) = exact.iter().find(|path| path.is_file()) {
+        return Ok(real(path));
+    }
+    let no_file = AttachError::NoFile {
+        wanted: wanted.to_owned(),
+        runtime_dir: runtime_dir.clone(),
+    };
+    let Some(text) = wanted.to_str().filter(|_| bare) else {
+        return Err(no_file);
+    };
+    let entries = std::fs::read_dir(&runtime_dir).into_iter().flatten();
+    let mut like: Vec<(SystemTime, PathBuf)> = entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.contains(text) && name.ends_with(".json") && !name.starts_with("jpserver-")
+        })
+        .filter_map(|entry| {
+            let found = std::fs::metadata(entry.path()).ok()?;
+            let used = found.accessed().or_else(|_| found.modified()).ok()?;
+            found.is_file().then(|| (used, entry.path()))
+        })
+        .collect();
+    like.sort();
+    like.pop().map(|(_, path)| real(&path)).ok_or(no_file)
+}
+
+/// Asks the kernel behind a connection file what it is.
+pub async fn ask(
+    file: PathBuf,
+    patience: Duration,
+    variables: &dyn Variables,
+) -> Result<Running, OpenError> {
+    let info = connection::read(&file).map_err(AttachError::from)?;
+    let of_proxy = |name: &String| spec::is_shared_name(name);
+    if info.kernel_name.as_ref().is_some_and(of_proxy) {
+        return Err(AttachError::Proxy { file }.into());
+    }
+    let kernel_info = kernel_info(&info, &file, patience).await?;
+    let spec = spec_of(&info, &kernel_info, variables);
+    Ok(Running {
+        transport: match info.transport {
+            wire::Transport::Tcp => Transport::Tcp,
+            wire::Transport::Ipc => Transport::Ipc,
+        },
+        connection_file: file,
+        kernel_info,
+        spec,
+    })
+}
+
+async fn kernel_info(
+    info: &ConnectionInfo,
+    file: &Path,
+    patience: Duration,
+) -> Result<Value, OpenError> {
+    let began = Instant::now();
+    let nobody = |source: ClientError| match source {
+        source if source.is_sandboxed() => OpenError::from(AttachError::Sandboxed { source }),
+        source => AttachError::Nobody {
+            file: file.to_owned(),
+            source,
+        }
+        .into(),
+    };
+    let young = std::fs::metadata(file)
+        .and_then(|found| found.modified())
+        .is_ok_and(|made| made.elapsed().is_ok_and(|age| age < STARTING));
+    let patience_to_start = if young {
+        STARTING.min(patience)
+    } else {
+        Duration::ZERO
+    };
+    let mut client = Client::connect_when_up(info, "nb", patience_to_start)
+        .await
+        .map_err(nobody)?;
+    // Control first, where no cell is in the way; IRkernel answers on shell alone.
+    for (channel, limit) in [
+        (Channel::Control, CONTROL.min(patience)),
+        (Channel::Shell, patience),
+    ] {
+        let left = limit.saturating_sub(match channel {
+            Channel::Control => Duration::ZERO,
+            _ => began.elapsed(),
+        });
+        match client.kernel_info(channel, left).await {
+            Ok(reply) => return Ok(serde_json::from_slice(reply.content()).unwrap_or_default()),
+            Err(ClientError::NoAnswer { .. }) => {}
+            Err(error) => return Err(nobody(error)),
+        }
+    }
+    let after = began.elapsed();
+    let file = file.to_owned();
+    Err(AttachError::Mute { file, after }.into())
+}
+
+/// Returns what a running kernel tells of its spec: enough to name it in a notebook.
+fn spec_of(info: &ConnectionInfo, kernel_info: &Value, variables: &dyn Variables) -> RealSpec {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let language = word(&kernel_info["language_info"]["name"]);
+    let version = word(&kernel_info["language_info"]["version"]);
+    let implementation = word(&kernel_info["implementation"]);
+    let folders = JupyterPaths::new(variables).map(|paths| paths.spec_folders(None));
+    let installed = spec::list(&folders.unwrap_or_default());
+    let same = |spec: &&RealSpec| match &info.kernel_name {
+        Some(name) => spec.name.eq_ignore_ascii_case(name),
+        None => spec.language.eq_ignore_ascii_case(&language),
+    };
+    let known = installed.iter().find(same);
+    let python = language.eq_ignore_ascii_case("python");
+    let name = match (&info.kernel_name, known) {
+        (Some(name), _) => name.clone(),
+        // What every Jupyter takes for the Python that is in use.
+        (None, _) if python => "python3".to_owned(),
+        (None, Some(spec)) => spec.name.clone(),
+        (None, None) => String::new(),
+    };
+    let display_name = match known {
+        Some(spec) if !spec.display_name.is_empty() => spec.display_name.clone(),
+        _ if python => "Python 3 (ipykernel)".to_owned(),
+        _ => format!("{language} {version} ({implementation})"),
+    };
+    RealSpec {
+        name,
+        display_name,
+        argv: Vec::new(),
+        language,
+        // Its process is not ours to signal.
+        interrupt_mode: InterruptMode::Message,
+        env: serde_json::Map::new(),
+        resource_dir: None,
+        other: serde_json::Map::new(),
+    }
+}
+
+/// Refuses the kernel of a notebook of the project: that is shared in another way.
+pub(super) fn check(
+    project: &Project,
+    notebook: &Path,
+    running: &Running,
+) -> Result<(), OpenError> {
+    let state = project.state()?;
+    let owner = state.sessions.values().find(|session| {
+        session.owned && session.kernel_of.is_none() && is_at(session, &running.connection_file)
+    });
+    match owner {
+        Some(session) => Err(AttachError::OfNotebook {
+            file: running.connection_file.clone(),
+            owner: session.notebook.clone(),
+            notebook: notebook.to_owned(),
+        }
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// Lets a notebook use a kernel that another program started.
+pub(super) async fn attach(
+    project: &Project,
+    key: &str,
+    running: &Running,
+    patience: Duration,
+) -> Result<(Session, How), OpenError> {
+    let held = Held::wait(project, key, patience).await?;
+    let notebook = project.notebook(key);
+    check(project, &notebook, running)?;
+    let state = project.state()?;
+    let before = state.sessions.get(key).cloned();
+    let same = before.as_ref().is_some_and(|before| {
+        !before.owned && before.status != Status::Died && is_at(before, &running.connection_file)
+    });
+    share::leave(&held, before.as_ref()).await?;
+    let session = project.update(|state| {
+        let before = state.sessions.get(key).cloned();
+        let old_file = before.as_ref().map(|before| before.connection_file.clone());
+        let fresh = before.is_none();
+        let mut session = before.unwrap_or_else(|| empty_session(&notebook));
+        if !same {
+            session.generation += u64::from(!fresh);
+            session.started_at = Some(jiff::Timestamp::now());
+        }
+        let session = Session {
+            connection_file: running.connection_file.clone(),
+            pid: None,
+            start_time: None,
+            kernelspec: Some(running.spec.clone()),
+            transport: running.transport,
+            place: Place::here(),
+            owned: false,
+            status: Status::Live,
+            ended: None,
+            kernel_info: Some(running.kernel_info.clone()),
+            kernel_of: None,
+            ..session
+        };
+        state.sessions.insert(key.to_owned(), session.clone());
+        if state.connection_file.is_some() && state.connection_file == old_file {
+            state.mirror(&session);
+        }
+        session
+    })?;
+    let how = if same { How::Attached } else { How::Joined };
+    Ok((session, how))
+}
+
+fn is_at(session: &Session, file: &Path) -> bool {
+    session.connection_file == file
+        || session
+            .connection_file
+            .canonicalize()
+            .is_ok_and(|real| real == file)
+}
+
+/// Opens a session again whose kernel another program started: it is used while it answers.
+pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
+    if life(&session).await == Life::Gone {
+        return Err(AttachError::Gone {
+            notebook: session.notebook,
+        }
+        .into());
+    }
+    let died = session.status == Status::Died;
+    held.record(|session| {
+        // It was gone for a while, so this is another one on the same sockets.
+        session.generation += u64::from(died);
+        session.status = Status::Live;
+        session.ended = None;
+    })?;
+    Ok(held.session()?.unwrap_or(session))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_looked_for_in_jupyters_runtime_folder() {
+        let temp = tempfile::tempdir().unwrap();
+        let runtime = temp.path().canonicalize().unwrap();
+        let text = runtime.to_string_lossy().into_owned();
+        let variables = HashMap::from([("JUPYTER_RUNTIME_DIR", text.as_str()), ("HOME", "/h")]);
+        let seconds = |count| SystemTime::UNIX_EPOCH + Duration::from_secs(count);
+        for (name, used) in [
+            ("kernel-11.json", 30),
+            ("kernel-111.json", 20),
+            ("kernel-1-9.json", 10),
+            ("jpserver-11.json", 40),
+            ("notes-11.txt", 50),
+        ] {
+            let file = std::fs::File::create(runtime.join(name)).unwrap();
+            let times = std::fs::FileTimes::new().set_accessed(seconds(used));
+            file.set_times(times).unwrap();
+        }
+        let found = |wanted: &str| locate(Path::new(wanted), &variables);
+        let name = |wanted: &str| found(wanted).unwrap().file_name().unwrap().to_owned();
+        assert_eq!(name("kernel-111.json"), "kernel-111.json");
+        assert_eq!(name("111"), "kernel-111.json");
+        assert_eq!(name("1"), "kernel-11.json");
+        let whole = runtime.join("kernel-1-9.json");
+        assert_eq!(found(whole.to_str().unwrap()).unwrap(), whole);
+        for missing in ["222", "no/11", "/no/kernel-11.json"] {
+            let error = found(missing).unwrap_err();
+            assert!(error.hints()[0].contains(&text), "{error}");
+        }
+    }
+}
