@@ -436,8 +436,13 @@ impl Bridge {
     }
 
     /// Takes a message of the kernel on iopub.
-    pub fn iopub_message(&mut self, now: Now, mut message: Verified) {
+    pub fn iopub_message(&mut self, now: Now, message: Verified) {
+        self.take_iopub(now, message);
+        // Afterwards: the first thing to come may be that somebody's cell runs.
         self.prove(now);
+    }
+
+    fn take_iopub(&mut self, now: Now, mut message: Verified) {
         let Ok(header) = message.header() else {
             self.log(Note::UnreadableHeader {
                 from: "kernel",

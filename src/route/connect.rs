@@ -147,9 +147,13 @@ impl Bridge {
 
     /// The kernel has not answered in time what a connecting client waits for.
     pub(super) fn answer_stale(&mut self, now: Now, key: &Key) {
-        let Some(role) = self.requests.role(key) else {
+        let Some(request) = self.requests.get_mut(key) else {
             return;
         };
+        let role = request.role;
+        if request.replied {
+            return;
+        }
         if !self.kernel.is_live() && !self.is_unnamed() {
             // While a kernel is started everybody waits for it.
             let timer = Timer::Stale(key.clone());

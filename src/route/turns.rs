@@ -155,7 +155,9 @@ impl Bridge {
             text: "stopped while it waited for another's cell: it did not run".into(),
         };
         let waiting = self.requests.keys(|request| {
-            request.role == Role::Cell && !request.busy && request.answer == Answer::FromKernel
+            request.role == Role::Cell
+                && !(request.busy || request.replied)
+                && request.answer == Answer::FromKernel
         });
         for key in &waiting {
             let sent = self

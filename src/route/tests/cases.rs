@@ -177,9 +177,9 @@ fn what_was_not_written_goes_to_the_next_kernel_in_order() {
     assert_eq!(
         actions(&mut bridge),
         [
+            "iopub idle",
             "kernel c shell execute_request",
-            "kernel c shell execute_request",
-            "iopub idle"
+            "kernel c shell execute_request"
         ]
     );
 }

@@ -54,6 +54,10 @@ enum Event {
     IopubUp {
         life: u64,
     },
+    /// Somebody outside this front end runs a cell on the kernel.
+    AgentRuns {
+        took: Duration,
+    },
     KernelGoes {
         stopped: bool,
     },
@@ -89,8 +93,15 @@ struct World {
     replies: HashMap<String, Vec<String>>,
     errors: HashSet<String>,
     idle: HashMap<String, usize>,
-    iopub_sent: Vec<Bytes>,
-    iopub_seen: Vec<Bytes>,
+    /// When the kernel's shell is through with what it has.
+    shell_free: Duration,
+    /// Whether the bridge has been told that a cell of somebody outside runs.
+    agent_runs: bool,
+    /// What the bridge may answer in the kernel's stead.
+    answerable: HashSet<String>,
+    /// With each message's parent.
+    iopub_sent: Vec<(String, Bytes)>,
+    iopub_seen: Vec<(String, Bytes)>,
     sessions: HashSet<String>,
     left: bool,
 }
@@ -131,6 +142,9 @@ impl World {
             replies: HashMap::new(),
             errors: HashSet::new(),
             idle: HashMap::new(),
+            shell_free: Duration::ZERO,
+            agent_runs: false,
+            answerable: HashSet::new(),
             iopub_sent: Vec::new(),
             iopub_seen: Vec::new(),
             sessions: HashSet::new(),
@@ -147,8 +161,12 @@ impl World {
 
     /// Lets something happen after a random delay, in order with what else its connection carries.
     fn after(&mut self, connection: &str, limit: Duration, event: Event) {
+        self.after_from(self.clock, connection, limit, event);
+    }
+
+    fn after_from(&mut self, from: Duration, connection: &str, limit: Duration, event: Event) {
         let delay = Duration::from_micros(self.rng.below(limit.as_micros() as u64 + 1));
-        let at = (self.clock + delay).max(self.last.get(connection).copied().unwrap_or_default());
+        let at = (from + delay).max(self.last.get(connection).copied().unwrap_or_default());
         self.last.insert(connection.to_owned(), at);
         self.count += 1;
         self.events.insert((at, self.count), event);
@@ -175,6 +193,9 @@ impl World {
             Bytes::from_static(b"{}"),
             content,
         );
+        if matches!(msg_type, "kernel_info_request" | "interrupt_request") {
+            self.answerable.insert(msg_id.clone());
+        }
         self.asked.insert(msg_id.clone(), (client, channel));
         self.at(
             at,
@@ -276,10 +297,24 @@ impl World {
             } if life == self.life && self.live => match client {
                 Some(client) => self.bridge.kernel_message(now, &client, channel, message),
                 None => {
-                    self.iopub_sent.push(message.content().clone());
+                    let parent = message.parent().expect("readable");
+                    if parent.session == "agent" {
+                        let content: Value = serde_json::from_slice(message.content()).unwrap();
+                        self.agent_runs = content["execution_state"] == "busy";
+                    }
+                    let parent = parent.msg_id.into_owned();
+                    self.iopub_sent.push((parent, message.content().clone()));
                     self.bridge.iopub_message(now, message);
                 }
             },
+            Event::AgentRuns { took } if self.live => {
+                self.count += 1;
+                let id = format!("a{}", self.count);
+                let cell = message("execute_request", &id, "agent", "{}".into(), &json!({}));
+                let (began, ended) = self.shell(took);
+                self.tell(began, &cell, "status", json!({ "execution_state": "busy" }));
+                self.tell(ended, &cell, "status", json!({ "execution_state": "idle" }));
+            }
             Event::KernelGoes { stopped } => self.end_kernel(stopped),
             Event::KernelComes => {
                 if self.live {
@@ -291,8 +326,9 @@ impl World {
                 let kernel = Kernel::Live {
                     generation: self.life,
                     interrupt: Interrupt::Message,
-                    info: None,
+                    info: Some(Bytes::from_static(br#"{"status":"ok","language_info":{}}"#)),
                 };
+                self.shell_free = self.clock;
                 self.bridge.kernel_is(now, kernel, &ending(), []);
                 self.after("iopub", 30 * MS, Event::IopubUp { life: self.life });
             }
@@ -303,6 +339,7 @@ impl World {
     fn end_kernel(&mut self, stopped: bool) {
         self.live = false;
         self.subscribed = false;
+        self.agent_runs = false;
         self.links.clear();
         self.ready.clear();
         let mut unsent = Vec::new();
@@ -356,47 +393,67 @@ impl World {
                 self.seed
             );
         }
-        let (life, session) = (self.life, format!("kernel-{}", self.life));
-        let parent = request.header_bytes().clone();
-        let iopub = |world: &mut Self, msg_type: &str, content: Value| {
-            world.count += 1;
-            let id = format!("k{}", world.count);
-            let message = message(msg_type, &id, &session, parent.clone(), &content);
-            if world.subscribed {
-                let event = Event::Came {
-                    life,
-                    client: None,
-                    channel: Channel::Iopub,
-                    message,
-                };
-                world.after(&format!("iopub {life}"), 8 * MS, event);
-            }
+        let took = match &*msg_type {
+            "execute_request" => Duration::from_millis(self.rng.below(12)),
+            _ => Duration::ZERO,
+        };
+        let (began, ended) = match channel {
+            Channel::Shell => self.shell(took),
+            _ => (self.clock, self.clock),
         };
         let n = self.count;
-        iopub(self, "status", json!({ "execution_state": "busy", "n": n }));
+        let state = |state: &str| json!({ "execution_state": state, "n": n });
+        self.tell(began, request, "status", state("busy"));
         if msg_type == "execute_request" {
-            iopub(
-                self,
-                "stream",
-                json!({ "name": "stdout", "text": format!("{msg_id} {n}") }),
-            );
+            let content = json!({ "name": "stdout", "text": format!("{msg_id} {n}") });
+            self.tell(began, request, "stream", content);
         }
-        iopub(self, "status", json!({ "execution_state": "idle", "n": n }));
+        self.tell(ended, request, "status", state("idle"));
         let reply_type = msg_type.replace("_request", "_reply");
         let reply = message(
             &reply_type,
             &format!("r{n}"),
-            &session,
-            parent.clone(),
+            &format!("kernel-{}", self.life),
+            request.header_bytes().clone(),
             &json!({ "status": "ok" }),
         );
         let event = Event::Came {
-            life,
+            life: self.life,
             client: Some(client.clone()),
             channel,
             message: reply,
         };
-        self.after(&format!("from {client} {channel} {life}"), 8 * MS, event);
+        let connection = format!("from {client} {channel} {}", self.life);
+        self.after_from(ended, &connection, 8 * MS, event);
+    }
+
+    /// The kernel's shell takes one thing after the other: returns when this one begins and ends.
+    fn shell(&mut self, took: Duration) -> (Duration, Duration) {
+        let began = self.shell_free.max(self.clock);
+        self.shell_free = began + took;
+        (began, self.shell_free)
+    }
+
+    /// The kernel tells everybody who listens.
+    fn tell(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: Value) {
+        if !self.subscribed {
+            return;
+        }
+        self.count += 1;
+        let message = message(
+            msg_type,
+            &format!("k{}", self.count),
+            &format!("kernel-{}", self.life),
+            parent.header_bytes().clone(),
+            &content,
+        );
+        let event = Event::Came {
+            life: self.life,
+            client: None,
+            channel: Channel::Iopub,
+            message,
+        };
+        self.after_from(at, &format!("iopub {}", self.life), 8 * MS, event);
     }
 
     fn act(&mut self) {
@@ -422,6 +479,13 @@ impl World {
                     message,
                 } => {
                     assert!(self.live, "seed {}: a message to no kernel", self.seed);
+                    let header = message.header().expect("readable");
+                    assert!(
+                        !(self.agent_runs && header.msg_type == "execute_request"),
+                        "seed {}: {} did not wait its turn",
+                        self.seed,
+                        header.msg_id
+                    );
                     let link = (client.clone(), channel);
                     assert!(
                         self.links.contains(&link),
@@ -466,13 +530,17 @@ impl World {
                     let content: Value = serde_json::from_slice(message.content()).expect("JSON");
                     match (&*header.msg_type, content["execution_state"].as_str()) {
                         ("error", _) => {
-                            assert!(self.errors.insert(parent), "seed {}: two errors", self.seed);
+                            assert!(
+                                self.errors.insert(parent.clone()),
+                                "seed {}: two errors",
+                                self.seed
+                            );
                         }
-                        (_, Some("idle")) => *self.idle.entry(parent).or_default() += 1,
+                        (_, Some("idle")) => *self.idle.entry(parent.clone()).or_default() += 1,
                         _ => {}
                     }
                     if !header.msg_id.starts_with("own") {
-                        self.iopub_seen.push(message.content().clone());
+                        self.iopub_seen.push((parent, message.content().clone()));
                     }
                 }
                 Action::Leave { .. } => self.left = true,
@@ -500,11 +568,27 @@ impl World {
                 self.idle.get(id).is_some_and(|idle| *idle >= 1),
                 "seed {seed}: {id} never became idle"
             );
-            if !self.reached.contains_key(id) {
+            if !self.reached.contains_key(id) && !self.answerable.contains(id) {
                 assert_eq!(replies, ["error"], "seed {seed}: {id} reached no kernel");
             }
         }
-        assert_eq!(self.iopub_sent, self.iopub_seen, "seed {seed}: iopub");
+        // What was answered early, or taken back, the kernel tells of to no effect.
+        let early = |id: &str| {
+            let failed = self
+                .replies
+                .get(id)
+                .is_some_and(|replies| replies == &["error"]);
+            self.answerable.contains(id) || failed && self.reached.contains_key(id)
+        };
+        let told = |all: &[(String, Bytes)]| -> Vec<Bytes> {
+            let told = all.iter().filter(|(parent, _)| !early(parent));
+            told.map(|(_, content)| content.clone()).collect()
+        };
+        assert_eq!(
+            told(&self.iopub_sent),
+            told(&self.iopub_seen),
+            "seed {seed}: iopub"
+        );
         assert!(
             self.sessions.len() <= 1,
             "seed {seed}: clients saw the sessions {:?}",
@@ -537,12 +621,19 @@ fn nothing_is_lost_doubled_or_misdirected_in_500_worlds() {
         for _ in 0..200 {
             let client = world.rng.below(4) as usize;
             let at = Duration::from_millis(30 + world.rng.below(400 * lives));
-            let (channel, msg_type) = match world.rng.below(4) {
-                0 => (Channel::Control, "kernel_info_request"),
-                1 => (Channel::Shell, "complete_request"),
+            let (channel, msg_type) = match world.rng.below(24) {
+                0 => (Channel::Control, "interrupt_request"),
+                1..4 => (Channel::Control, "kernel_info_request"),
+                4..6 => (Channel::Shell, "kernel_info_request"),
+                6..12 => (Channel::Shell, "complete_request"),
                 _ => (Channel::Shell, "execute_request"),
             };
             world.ask(at, client, channel, msg_type, &json!({ "code": "x" }));
+        }
+        for _ in 0..world.rng.below(4) * lives {
+            let at = Duration::from_millis(30 + world.rng.below(400 * lives));
+            let took = Duration::from_millis([5, 60, 300][world.rng.below(3) as usize]);
+            world.at(at, Event::AgentRuns { took });
         }
         world.run();
         world.settle();
