@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::bridge::{Bridge, FrontEnd};
+use super::bridge::Bridge;
 use super::kernel::{Interrupt, Kernel};
+use super::settings::FrontEnd;
 use super::timer::{INTERRUPT_HELD, Now, Timer};
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};

@@ -12,6 +12,7 @@
 //!   value over all of the kernel's lives.
 
 mod action;
+mod binding;
 mod bridge;
 mod client;
 mod comms;
@@ -22,6 +23,7 @@ mod kernel;
 mod links;
 mod naming;
 mod request;
+mod settings;
 mod startup;
 mod timer;
 mod to_clients;
@@ -30,9 +32,10 @@ mod turns;
 mod voice;
 
 pub use action::{Action, Execution, Note, Phase};
-pub use bridge::{Bridge, FrontEnd, Policies, Settings};
+pub use bridge::Bridge;
 pub use client::ClientId;
 pub use kernel::{Ending, Interrupt, Kernel};
+pub use settings::{FrontEnd, Policies, Settings};
 pub use timer::Now;
 
 #[cfg(test)]

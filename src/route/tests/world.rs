@@ -312,8 +312,18 @@ impl World {
                 let id = format!("a{}", self.count);
                 let cell = message("execute_request", &id, "agent", "{}".into(), &json!({}));
                 let (began, ended) = self.shell(took);
-                self.tell(began, &cell, "status", json!({ "execution_state": "busy" }));
-                self.tell(ended, &cell, "status", json!({ "execution_state": "idle" }));
+                self.tell(
+                    began,
+                    &cell,
+                    "status",
+                    &json!({ "execution_state": "busy" }),
+                );
+                self.tell(
+                    ended,
+                    &cell,
+                    "status",
+                    &json!({ "execution_state": "idle" }),
+                );
             }
             Event::KernelGoes { stopped } => self.end_kernel(stopped),
             Event::KernelComes => {
@@ -403,12 +413,12 @@ impl World {
         };
         let n = self.count;
         let state = |state: &str| json!({ "execution_state": state, "n": n });
-        self.tell(began, request, "status", state("busy"));
+        self.tell(began, request, "status", &state("busy"));
         if msg_type == "execute_request" {
             let content = json!({ "name": "stdout", "text": format!("{msg_id} {n}") });
-            self.tell(began, request, "stream", content);
+            self.tell(began, request, "stream", &content);
         }
-        self.tell(ended, request, "status", state("idle"));
+        self.tell(ended, request, "status", &state("idle"));
         let reply_type = msg_type.replace("_request", "_reply");
         let reply = message(
             &reply_type,
@@ -435,7 +445,7 @@ impl World {
     }
 
     /// The kernel tells everybody who listens.
-    fn tell(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: Value) {
+    fn tell(&mut self, at: Duration, parent: &Verified, msg_type: &str, content: &Value) {
         if !self.subscribed {
             return;
         }
@@ -445,7 +455,7 @@ impl World {
             &format!("k{}", self.count),
             &format!("kernel-{}", self.life),
             parent.header_bytes().clone(),
-            &content,
+            content,
         );
         let event = Event::Came {
             life: self.life,
