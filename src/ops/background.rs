@@ -91,10 +91,26 @@ fn failed(error: &OpenError) -> Report {
     }
 }
 
-/// A job that was begun.
-pub(super) struct Begun {
+/// A job that was begun. It goes on whether or not anybody waits for it.
+#[derive(Debug)]
+pub struct Begun {
     process: Process,
     report: PathBuf,
+}
+
+impl Begun {
+    /// Waits for the job's end and returns its report. May be cancelled at any await.
+    pub async fn report(self) -> Result<Report, OpenError> {
+        self.process.death().await;
+        let report = std::fs::read(&self.report);
+        let _ = std::fs::remove_file(&self.report);
+        report
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .ok_or_else(|| {
+                OpenError::Internal("the restart ended without a word; see nb status".to_owned())
+            })
+    }
 }
 
 /// Begins a job in a process of its own.
@@ -147,17 +163,3 @@ pub(super) fn sweep(project: &Project) {
 
 /// How old a report may become. Nobody waits longer for a restart.
 const UNFETCHED: Duration = Duration::from_secs(24 * 3600);
-
-/// Does a job in a process of its own and returns its report.
-pub(super) async fn run(project: &Project, job: &Job) -> Result<Report, OpenError> {
-    let begun = begin(project, job).await?;
-    begun.process.death().await;
-    let report = std::fs::read(&begun.report);
-    let _ = std::fs::remove_file(&begun.report);
-    report
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .ok_or_else(|| {
-            OpenError::Internal("the restart ended without a word; see nb status".to_owned())
-        })
-}

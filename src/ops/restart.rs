@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::background::{self, Job};
+use super::background::{self, Begun, Job};
 use super::life::{Life, life};
 use super::open::{OpenError, journal};
 use super::shutdown::{GRACE, ask, ended};
@@ -42,6 +42,21 @@ pub async fn restart(
     by: &str,
     patience: Duration,
 ) -> Result<Report, OpenError> {
+    begin_restart(project, key, by, patience)
+        .await?
+        .report()
+        .await
+}
+
+/// Starts the restart in a process of its own, for which [`Begun::report`] waits.
+///
+/// It goes on whatever becomes of the caller.
+pub async fn begin_restart(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Begun, OpenError> {
     check(project, key).await?;
     let job = Job::Restart {
         state_file: project.state_file(),
@@ -49,23 +64,7 @@ pub async fn restart(
         by: by.to_owned(),
         patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
     };
-    background::run(project, &job).await
-}
-
-/// Starts the restart in a process of its own and does not wait for it.
-pub async fn begin_restart(
-    project: &Project,
-    key: &str,
-    by: &str,
-    patience: Duration,
-) -> Result<(), OpenError> {
-    let job = Job::Restart {
-        state_file: project.state_file(),
-        key: key.to_owned(),
-        by: by.to_owned(),
-        patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
-    };
-    background::begin(project, &job).await.map(drop)
+    background::begin(project, &job).await
 }
 
 /// Says beforehand what will not work.

@@ -8,40 +8,82 @@ use crate::project::Project;
 use crate::project::journal::{Entry, Journal};
 use crate::route::{Execution, Phase};
 
+/// One life of a session's kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life {
+    session: String,
+    generation: u64,
+}
+
 /// The journal of the project, as this proxy writes it.
 ///
 /// Entries are collected and written together once the messages that led to them have gone on
 /// their way: a lock on a file is no part of a cell's round trip.
 pub(super) struct Log {
-    session: String,
     by: String,
     journal: Option<RefCell<Journal>>,
+    /// Whose kernel and which of its lives each number is that the bridge counts with.
+    lives: RefCell<HashMap<u64, Life>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Entry>>,
 }
 
 impl Log {
     /// Opens the journal. One that cannot be written is told once; work goes on without it.
-    pub(super) fn open(project: &Project, session: String, by: String) -> Self {
+    pub(super) fn open(project: &Project, by: String) -> Self {
         let journal = project
             .journal()
             .inspect_err(|error| tracing::warn!("the journal cannot be written: {error}"))
             .ok()
             .map(RefCell::new);
         Self {
-            session,
             by,
             journal,
+            lives: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
         }
     }
 
+    /// Learns which life of which session's kernel the bridge means by a number.
+    pub(super) fn follow(&self, number: u64, session: &str, generation: u64) {
+        let life = Life {
+            session: session.to_owned(),
+            generation,
+        };
+        self.lives.borrow_mut().insert(number, life);
+    }
+
+    /// Takes an interrupt by this front end's user; [`Log::write`] writes it.
+    ///
+    /// `number` is the bridge's for the kernel's present life.
+    pub(super) fn interrupted(&self, number: u64, withdrawn: usize) {
+        let Some(Life {
+            session,
+            generation,
+        }) = self.life(number)
+        else {
+            return;
+        };
+        let mut entry = Entry::now("interrupted", &session);
+        entry.generation = Some(generation);
+        entry.by = Some(self.by.clone());
+        entry.other.insert("withdrawn".to_owned(), withdrawn.into());
+        self.unwritten.borrow_mut().push(entry);
+    }
+
+    fn life(&self, number: u64) -> Option<Life> {
+        self.lives.borrow().get(&number).cloned()
+    }
+
     /// Takes one step of an execution; [`Log::write`] writes it.
     pub(super) fn take(&self, execution: Execution) {
-        if self.journal.is_none() {
+        let Some(life) = self
+            .life(execution.generation)
+            .filter(|_| self.journal.is_some())
+        else {
             return;
-        }
+        };
         let key = (execution.generation, execution.msg_id.clone());
         let (event, status, took) = match execution.phase {
             Phase::Asked => {
@@ -58,8 +100,8 @@ impl Log {
                 ("done", Some(status), took)
             }
         };
-        let mut entry = Entry::now(event, &self.session);
-        entry.generation = Some(execution.generation);
+        let mut entry = Entry::now(event, &life.session);
+        entry.generation = Some(life.generation);
         entry.msg_id = Some(execution.msg_id);
         // Of others' executions only their own name for themselves is known.
         entry.by = Some(if event == "seen" {

@@ -1,9 +1,11 @@
 //! `proxy.log`: one file of the project, appended by all of its proxies.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tracing_appender::rolling::RollingFileAppender;
 use tracing_subscriber::EnvFilter;
 
 use crate::project::{Lock, Project};
@@ -11,11 +13,76 @@ use crate::project::{Lock, Project};
 /// Over this size the log is set aside as `proxy.log.1` at the next launch.
 const ROTATE_BYTES: u64 = 5 << 20;
 
-/// Opens the project's log and sends every event there.
+/// How much is kept of what happens before the project is known.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Where the lines go.
+enum Sink {
+    /// Which project's log it will be is not known yet: under VS Code, its traffic tells.
+    Kept(Vec<u8>),
+    /// Written synchronously: a background writer loses lines at exit and under load.
+    File(RollingFileAppender),
+}
+
+/// The sink that every event of this process goes to.
+#[derive(Clone)]
+struct Lines(Arc<Mutex<Sink>>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Sink::Kept(kept) if kept.len() + line.len() > KEPT_BYTES => Ok(line.len()),
+            Sink::Kept(kept) => kept.write(line),
+            Sink::File(file) => file.write(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// This process's log.
+struct Log {
+    lines: Lines,
+    /// Chooses the level anew.
+    set_level: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Begins to take events; they are kept until [`open`] says where they go.
 ///
-/// Written synchronously: a background writer loses lines at exit and under load. `NB_LOG` chooses
-/// the level (`debug` shows every message's type, `trace` its frames' lengths).
-pub(super) fn open(project: &Project) -> io::Result<()> {
+/// `NB_LOG` chooses the level (`debug` shows every message's type, `trace` its frames' lengths).
+pub(super) fn begin() {
+    LOG.get_or_init(|| {
+        let lines = Lines(Arc::new(Mutex::new(Sink::Kept(Vec::new()))));
+        let writer = lines.clone();
+        let pid = std::process::id();
+        let builder = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .with_timer(Clock { pid })
+            .with_writer(move || writer.clone())
+            .with_env_filter(level(None))
+            .with_filter_reloading();
+        let handle = builder.reload_handle();
+        let subscriber = builder.finish();
+        // Only a test that runs two proxies in one process has a subscriber already.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+        Log {
+            lines,
+            set_level: Box::new(move |filter| {
+                let _ = handle.reload(filter);
+            }),
+        }
+    });
+}
+
+/// Lets the lines go to the project's log, those that were kept first.
+///
+/// `wanted` is the project's own wish for the level.
+pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     let path = project.proxy_log();
     rotate(&path)?;
     drop(
@@ -28,20 +95,27 @@ pub(super) fn open(project: &Project) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("the log has no folder"));
     };
-    let writer = tracing_appender::rolling::never(folder, name);
-    let filter = EnvFilter::try_from_env("NB_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let writer = std::sync::Mutex::new(writer);
-    let pid = std::process::id();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_target(false)
-        .with_timer(Clock { pid })
-        .with_writer(writer)
-        .finish();
-    // Only a test that runs two proxies in one process has a subscriber already.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let Some(log) = LOG.get() else { return Ok(()) };
+    let mut file = tracing_appender::rolling::never(folder, name);
+    {
+        let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Sink::Kept(kept) = &*sink {
+            file.write_all(kept)?;
+        }
+        *sink = Sink::File(file);
+    }
+    if let Some(wanted) = wanted {
+        (log.set_level)(level(Some(wanted)));
+    }
     Ok(())
+}
+
+fn level(wanted: Option<&str>) -> EnvFilter {
+    match wanted {
+        Some(wanted) => EnvFilter::try_new(wanted).ok(),
+        None => EnvFilter::try_from_env("NB_LOG").ok(),
+    }
+    .unwrap_or_else(|| EnvFilter::new("info"))
 }
 
 /// Sets a large log aside, under a lock: several proxies may be launched at once.

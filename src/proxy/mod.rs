@@ -9,15 +9,22 @@
 //! meet, `stop` signals and orphans, `log` the lines in `proxy.log`.
 
 mod args;
+mod bound;
 mod faults;
 mod front;
 mod journal;
+mod life;
 mod links;
 mod log;
+mod origin;
 mod presence;
+mod relaunch;
 mod shell;
+mod start;
 mod stop;
 mod target;
+mod watch;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

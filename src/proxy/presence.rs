@@ -54,39 +54,3 @@ impl Drop for Presence {
         let _ = self.project.remove_joined(self.record.pid);
     }
 }
-
-/// Returns what kind of front end launched this process, as far as its environment tells.
-pub(super) fn front_end(has: impl Fn(&str) -> bool) -> &'static str {
-    // VS Code's extension host passes its own VSCODE_ variables on; jupyter_server sets JPY_ ones.
-    if [
-        "VSCODE_PID",
-        "VSCODE_CWD",
-        "VSCODE_IPC_HOOK",
-        "VSCODE_NLS_CONFIG",
-    ]
-    .into_iter()
-    .any(&has)
-    {
-        "VS Code"
-    } else if has("JPY_SESSION_NAME") {
-        "JupyterLab"
-    } else if has("JPY_PARENT_PID") {
-        "Jupyter"
-    } else {
-        "a Jupyter client"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::front_end;
-
-    #[test]
-    fn front_ends_are_told_apart_by_what_they_set() {
-        let with = |names: &'static [&str]| front_end(|name| names.contains(&name));
-        assert_eq!(with(&["VSCODE_PID", "JPY_PARENT_PID"]), "VS Code");
-        assert_eq!(with(&["JPY_SESSION_NAME", "JPY_PARENT_PID"]), "JupyterLab");
-        assert_eq!(with(&["JPY_PARENT_PID"]), "Jupyter");
-        assert_eq!(with(&[]), "a Jupyter client");
-    }
-}

@@ -1,41 +1,59 @@
 //! How sockets, bridge and project files meet.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::path::Path;
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use notify::{RecursiveMode, Watcher};
+use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::args::Launch;
+use super::bound::{Bound, working_folder};
 use super::faults::Faults;
 use super::front::Front;
 use super::links::Links;
-use super::presence::{Presence, front_end};
+use super::log;
+use super::origin::Origin;
+use super::relaunch;
 use super::stop::{Asked, Orphan, Signals};
-use super::target::{Found, LiveKernel, Target, read_connection};
-use super::{journal, log};
-use crate::kernel::process::Signal;
-use crate::ops::open::{OpenOptions, ensure_kernel};
-use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Kernel, Note, Now, Settings};
+use super::target::{Named, Target, read_connection};
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::{Process, Signal};
+use crate::project::Config;
+use crate::route::{Action, Bridge, ClientId, Kernel, Note, Now, Settings};
 use crate::socket::{Dialer, Message, PeerId};
 use crate::wire::{Channel, ConnectionInfo};
 
 /// Everything of one proxy, on one thread.
 pub(super) struct Shell {
-    me: Weak<Self>,
+    pub(super) me: Weak<Self>,
     pub(super) faults: Faults,
-    id: String,
-    bridge: RefCell<Bridge>,
+    pub(super) id: String,
+    /// The front end that launched this process, the process that it is, and when.
+    pub(super) origin: Origin,
+    pub(super) parent: Option<Process>,
+    pub(super) launched_at: Timestamp,
+    /// The working directory.
+    pub(super) folder: PathBuf,
+    pub(super) settings: RefCell<Config>,
+    pub(super) bridge: RefCell<Bridge>,
     front: OnceCell<Front>,
-    /// The socket to today's kernel; kept when it has ended, until another is there.
-    links: RefCell<Option<Rc<Links>>>,
-    target: OnceCell<Target>,
-    journal: OnceCell<journal::Log>,
-    presence: OnceCell<Presence>,
+    /// The session that is served, once it is known which.
+    pub(super) bound: RefCell<Option<Rc<Bound>>>,
+    /// The session that the launch has named, where more is awaited before it is served.
+    pub(super) given: RefCell<Option<Target>>,
+    /// The sockets to today's kernel; kept when it has ended, until another is there.
+    pub(super) links: RefCell<Option<Rc<Links>>>,
+    /// The bridge's number for the kernel's last life.
+    pub(super) number: Cell<u64>,
+    /// What the clients' messages carry.
+    pub(super) session: RefCell<Option<String>>,
+    /// What makes the next launch recognisable as a restart.
+    pub(super) record: RefCell<Option<relaunch::Own>>,
+    shutdown_requested: Cell<bool>,
     /// Whether actions are being carried out: what comes meanwhile is carried out by the same loop.
     acting: Cell<bool>,
     /// When the timer task will wake.
@@ -46,7 +64,7 @@ pub(super) struct Shell {
     stop: Notify,
     why: Cell<Option<&'static str>>,
     /// `state.json` or the kernel's process may have changed. Told from the watcher's thread too.
-    look: Arc<Notify>,
+    pub(super) look: Arc<Notify>,
     count: Counters,
 }
 
@@ -71,40 +89,15 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     if std::env::var_os("NB_KERNEL").is_some() {
         bail!("this was launched from inside a shared kernel, which cannot be its own kernel");
     }
+    log::begin();
     let connection =
         read_connection(&launch.connection_file).context("the front end's connection file")?;
-    let shell = Shell::bind(&connection)?;
+    let origin = Origin::read(&ProcessVariables);
+    let folder = working_folder()?;
+    let named = Named::read(&launch, &origin, &ProcessVariables, &folder);
+    let shell = Shell::bind(&connection, origin, folder)?;
     shell.listen(signals)?;
-    let target = Target::find(&launch)?;
-    let found = target.look()?;
-    if let Err(error) = log::open(&target.project) {
-        eprintln!(
-            "nb-proxy: cannot write {}: {error}",
-            target.project.proxy_log().display()
-        );
-    }
-    let kind = front_end(|name| std::env::var_os(name).is_some());
-    tracing::info!(
-        front_end = kind,
-        notebook = target.key,
-        "launched, version {}",
-        env!("CARGO_PKG_VERSION")
-    );
-    let stopped = async {
-        shell.stop.notified().await;
-        // Kept for `run`, which ends at once.
-        shell.stop.notify_one();
-    };
-    let found = tokio::select! {
-        found = start_if_none(&target, found, format!("human ({kind})")) => {
-            found.inspect_err(|error| tracing::error!("{error:#}"))?
-        }
-        () = stopped => Found::Awaited,
-    };
-    shell.watch(target.project.dir());
-    shell.attend(target, kind, found);
-    // What changed between the look and the watch.
-    shell.look_again();
+    shell.begin(named).await?;
     shell.run().await;
 
     let orphaned = shell.why.get() == Some(ORPHANED);
@@ -117,56 +110,42 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     Ok(())
 }
 
+const SIGTERM: &str = "SIGTERM";
 const ORPHANED: &str = "its front end is gone";
-
-/// Makes sure that there is a kernel, so that choosing "nb shared kernel" always works.
-///
-/// It is started as `nb open` starts it: nobody's descendant, so that it survives the front end.
-async fn start_if_none(target: &Target, found: Found, by: String) -> anyhow::Result<Found> {
-    let Found::None(ending) = found else {
-        return Ok(found);
-    };
-    tracing::info!("{}", ending.text);
-    let refused = std::env::var("NB_AUTOSTART").is_ok_and(|value| value == "0");
-    if refused || !target.may_start() {
-        bail!("{}", ending.text.replace(". Start", ".\nStart"));
-    }
-    let options = OpenOptions {
-        by,
-        ..OpenOptions::default()
-    };
-    let notebook = target.project.notebook(&target.key);
-    let opened = ensure_kernel(&target.project, &notebook, &options).await;
-    opened.with_context(|| {
-        format!(
-            "cannot start a kernel for {}\nTry: {}",
-            target.key,
-            target.mend()
-        )
-    })?;
-    target.look()
-}
 
 impl Shell {
     /// Binds the front end's ports. Whoever dials now waits for the kernel that is looked for next.
-    fn bind(connection: &ConnectionInfo) -> anyhow::Result<Rc<Self>> {
+    fn bind(
+        connection: &ConnectionInfo,
+        origin: Origin,
+        folder: PathBuf,
+    ) -> anyhow::Result<Rc<Self>> {
+        let launched_at = Timestamp::now();
         let id = format!("nb-proxy-{}", uuid::Uuid::new_v4().simple());
         let settings = Settings {
             id: id.clone(),
             held_bytes: HELD_BYTES,
             undelivered_bytes: UNDELIVERED_BYTES,
-            front_end: FrontEnd::Other,
+            front_end: origin.front_end,
         };
         let shell = Rc::new_cyclic(|me| Self {
             me: me.clone(),
             faults: Faults::default(),
             id,
+            origin,
+            parent: parent(),
+            launched_at,
+            folder,
+            settings: RefCell::default(),
             bridge: RefCell::new(Bridge::new(settings, now())),
             front: OnceCell::new(),
+            bound: RefCell::new(None),
+            given: RefCell::new(None),
             links: RefCell::new(None),
-            target: OnceCell::new(),
-            journal: OnceCell::new(),
-            presence: OnceCell::new(),
+            number: Cell::new(0),
+            session: RefCell::new(None),
+            record: RefCell::new(None),
+            shutdown_requested: Cell::new(false),
             acting: Cell::new(false),
             armed: Cell::new(None),
             rearm: Notify::new(),
@@ -245,8 +224,14 @@ impl Shell {
             Action::Pause(client) => front.set_paused(&client, true),
             Action::Resume(client) => front.set_paused(&client, false),
             Action::Journal(execution) => {
-                if let Some(journal) = self.journal.get() {
-                    journal.take(execution);
+                if let Some(bound) = self.bound() {
+                    bound.journal.take(execution);
+                    self.write.notify_one();
+                }
+            }
+            Action::JournalInterrupt { withdrawn, .. } => {
+                if let Some(bound) = self.bound() {
+                    bound.journal.interrupted(self.number.get(), withdrawn);
                     self.write.notify_one();
                 }
             }
@@ -256,11 +241,17 @@ impl Shell {
                 }
                 _ => tracing::info!("{note}"),
             },
-            Action::Leave { .. } => self.leave("its front end has shut it down"),
-            Action::Heard { .. }
-            | Action::Bind { .. }
-            | Action::Revive { .. }
-            | Action::JournalInterrupt { .. } => {}
+            Action::Heard { session } => self.heard(session),
+            Action::Bind { notebook } => self.bind_to(notebook),
+            Action::Revive { .. } => self.revive(),
+            Action::Leave { restart } => {
+                self.shutdown_requested.set(true);
+                if restart {
+                    self.restart_and_leave();
+                } else {
+                    self.leave("its front end has shut it down");
+                }
+            }
         }
     }
 
@@ -276,153 +267,6 @@ impl Shell {
             Some(Err(error)) => tracing::warn!("the kernel was not interrupted: {error}"),
             None => tracing::warn!("the kernel was not interrupted: its process is not known"),
         }
-    }
-
-    // ---- the kernel's life
-
-    /// Looks at `state.json` and the kernel's process again, soon.
-    pub(super) fn look_again(&self) {
-        self.look.notify_one();
-    }
-
-    /// Begins with the kernel that was found.
-    fn attend(&self, target: Target, front_end: &'static str, found: Found) {
-        let journal = journal::Log::open(
-            &target.project,
-            target.key.clone(),
-            format!("human ({front_end})"),
-        );
-        let presence = Presence::new(
-            target.project.clone(),
-            target.key.clone(),
-            front_end.to_owned(),
-        );
-        presence.tell(self.bridge.borrow().joined().count());
-        let _ = self.journal.set(journal);
-        let _ = self.presence.set(presence);
-        let _ = self.target.set(target);
-        self.adopt(found);
-    }
-
-    /// Follows the kernel to what it is now.
-    fn adopt(&self, found: Found) {
-        let Some(target) = self.target.get() else {
-            return;
-        };
-        let before = self.links.borrow().clone();
-        let unsent = |links: &Option<Rc<Links>>| {
-            links
-                .as_ref()
-                .map(|links| links.take_unsent())
-                .unwrap_or_default()
-        };
-        match found {
-            Found::Live(kernel) => {
-                let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
-                if live
-                    && before
-                        .as_ref()
-                        .is_some_and(|links| links.kernel().is_same(&kernel))
-                {
-                    return;
-                }
-                let unsent = unsent(&before);
-                self.connect(*kernel, before.as_deref(), unsent);
-            }
-            Found::Awaited => {
-                if *self.bridge.borrow().kernel() == Kernel::Awaited {
-                    return;
-                }
-                tracing::info!("the kernel is being started; requests wait for it");
-                let unsent = unsent(&before);
-                let ending = target.restarted();
-                self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, unsent));
-            }
-            Found::None(ending) => {
-                let ended = Kernel::Ended(ending.clone());
-                if *self.bridge.borrow().kernel() == ended {
-                    return;
-                }
-                tracing::warn!("{}", ending.text);
-                let unsent = unsent(&before);
-                self.route(|bridge, now| bridge.kernel_is(now, ended, &ending, unsent));
-            }
-        }
-    }
-
-    fn connect(
-        &self,
-        kernel: LiveKernel,
-        before: Option<&Links>,
-        unsent: Vec<(ClientId, Channel, crate::wire::Verified)>,
-    ) {
-        let Some(target) = self.target.get() else {
-            return;
-        };
-        // A state file without sessions counts no generations: another process is another one.
-        let last = before.map_or(0, |links| links.kernel().generation);
-        let mut kernel = kernel;
-        if before.is_some_and(|links| !links.kernel().is_same(&kernel)) {
-            kernel.generation = kernel.generation.max(last + 1);
-        }
-        tracing::info!(
-            generation = kernel.generation,
-            pid = kernel.process.as_ref().map(|process| process.pid),
-            "connects to the kernel at {}",
-            kernel.connection.endpoint(Channel::Shell)
-        );
-        let (generation, interrupt) = (kernel.generation, kernel.interrupt);
-        if let Some(process) = kernel.process.clone() {
-            let look = Arc::clone(&self.look);
-            tokio::task::spawn_local(async move {
-                process.death().await;
-                look.notify_one();
-            });
-        }
-        let links = Links::connect(kernel, self.id.clone(), &self.me);
-        *self.links.borrow_mut() = Some(Rc::new(links));
-        let ending = target.restarted();
-        self.route(|bridge, now| {
-            bridge.kernel_is(
-                now,
-                Kernel::Live {
-                    generation,
-                    interrupt,
-                    info: None,
-                },
-                &ending,
-                unsent,
-            );
-        });
-    }
-
-    /// The kernel's iopub is connected.
-    pub(super) fn reached(&self) {
-        let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
-        if live {
-            self.route(|bridge, now| bridge.iopub_up(now));
-        } else {
-            self.look_again();
-        }
-    }
-
-    /// A kernel of which only the sockets are known does not answer on them.
-    pub(super) fn unreachable(&self, error: &std::io::Error) {
-        let Some(target) = self.target.get() else {
-            return;
-        };
-        if !matches!(self.bridge.borrow().kernel(), Kernel::Live { .. }) {
-            return;
-        }
-        let text = format!(
-            "The shared kernel of {} cannot be reached: {error}. Start one with: {}",
-            target.key,
-            target.mend()
-        );
-        self.adopt(Found::None(Ending {
-            name: "KernelUnreachable",
-            text,
-        }));
     }
 
     pub(super) fn has_link(
@@ -462,41 +306,18 @@ impl Shell {
 
     /// Who is connected has changed.
     pub(super) fn changed(&self) {
-        if let Some(presence) = self.presence.get() {
-            presence.tell(self.bridge.borrow().joined().count());
+        if let Some(bound) = self.bound() {
+            bound.tell(self.bridge.borrow().joined().count());
         }
     }
 
-    /// Watches the project's folder: the file in it is replaced, not written.
-    fn watch(&self, folder: &Path) {
-        let look = Arc::clone(&self.look);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let concerns = |event: notify::Event| {
-                !event.kind.is_access()
-                    && event.paths.iter().any(|path| path.ends_with("state.json"))
-            };
-            if event.map_or(true, concerns) {
-                look.notify_one();
-            }
-        });
-        let watched = watcher.and_then(|mut watcher| {
-            watcher.watch(folder, RecursiveMode::NonRecursive)?;
-            // It lives as long as this process.
-            std::mem::forget(watcher);
-            Ok(())
-        });
-        if let Err(error) = watched {
-            tracing::warn!(
-                "cannot watch {}: {error}; looking every second",
-                folder.display()
-            );
-            let look = Arc::clone(&self.look);
-            tokio::task::spawn_local(async move {
-                loop {
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    look.notify_one();
-                }
-            });
+    /// Begins something that this thread does beside the rest.
+    pub(super) fn spawn<F>(&self, task: F)
+    where
+        F: AsyncFnOnce(Rc<Self>) + 'static,
+    {
+        if let Some(shell) = self.me.upgrade() {
+            tokio::task::spawn_local(async move { task(shell).await });
         }
     }
 
@@ -505,7 +326,10 @@ impl Shell {
         signals.listen(move |asked| {
             let Some(shell) = me.upgrade() else { return };
             match asked {
-                Asked::Stop => shell.leave("SIGTERM"),
+                Asked::Stop => {
+                    shell.leave_record();
+                    shell.leave(SIGTERM);
+                }
                 Asked::Interrupt => shell.route(|bridge, now| bridge.interrupt(now)),
                 Asked::Report => shell.report(),
             }
@@ -513,9 +337,29 @@ impl Shell {
         Ok(())
     }
 
-    fn leave(&self, why: &'static str) {
+    pub(super) fn leave(&self, why: &'static str) {
         self.why.set(Some(why));
         self.stop.notify_one();
+    }
+
+    /// Returns when it is time to stop.
+    pub(super) async fn is_to_stop(&self) {
+        self.stop.notified().await;
+        // Kept for `run`, which ends at once.
+        self.stop.notify_one();
+    }
+
+    /// Writes down that the front end has ended this process, at once: the next is perhaps launched
+    /// already.
+    fn leave_record(&self) {
+        let Some(own) = self.record.take() else {
+            return;
+        };
+        let links = self.links.borrow();
+        let generation = links.as_ref().map_or(0, |links| links.kernel().generation);
+        if let Err(error) = own.leave(generation, self.shutdown_requested.get()) {
+            tracing::warn!("a restart will not be recognised: {error}");
+        }
     }
 
     /// Runs timers and follows the kernel until it is time to stop.
@@ -547,20 +391,9 @@ impl Shell {
         }
     }
 
-    fn refresh(&self) {
-        let Some(target) = self.target.get() else {
-            return;
-        };
-        match target.look() {
-            Ok(found) => self.adopt(found),
-            // What is known stays true until something better can be read.
-            Err(error) => tracing::warn!("{error:#}"),
-        }
-    }
-
-    fn write_journal(&self) {
-        if let Some(journal) = self.journal.get() {
-            journal.write();
+    pub(super) fn write_journal(&self) {
+        if let Some(bound) = self.bound() {
+            bound.journal.write();
         }
     }
 
@@ -594,6 +427,9 @@ impl Shell {
         };
         let ((), left) = tokio::join!(to_kernel, to_clients);
         self.write_journal();
+        if let Some(own) = self.record.take() {
+            own.withdraw();
+        }
         if left > 0 {
             tracing::warn!(
                 "{left} connections did not take what was queued for them within a second"
@@ -608,6 +444,12 @@ fn now() -> Now {
         instant: Instant::now(),
         date: jiff::Timestamp::now(),
     }
+}
+
+/// Returns the process that launched this one.
+fn parent() -> Option<Process> {
+    let pid = rustix::process::getppid()?.as_raw_nonzero().get();
+    Process::of(u32::try_from(pid).ok()?)
 }
 
 fn add(counter: &Cell<u64>) {

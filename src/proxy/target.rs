@@ -1,22 +1,40 @@
 //! Which kernel is meant, and what `state.json` says of it now.
 
-use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use bytes::Bytes;
 
 use super::args::Launch;
+use super::origin::{Origin, notebook_of};
+use super::words;
+use crate::kernel::paths::Variables;
 use crate::kernel::process::Process;
-use crate::project::{Ended, InterruptMode, Project, Relation, Session, Status};
-use crate::route::{Ending, Interrupt};
+use crate::kernel::python::quote;
+use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, Status};
+use crate::route::{Ending, FrontEnd, Interrupt};
 use crate::wire::ConnectionInfo;
 
-/// The session that a proxy serves.
+/// The notebook whose kernel a proxy serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// Its project.
     pub(super) project: Project,
     /// Its key in `state.json`.
     pub(super) key: String,
+}
+
+/// What a launch says of its kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// The kernel that a `state.json` tells of.
+    State(PathBuf),
+    /// This notebook's.
+    Notebook(PathBuf),
+    /// The front end's traffic will name the notebook.
+    Later,
+    /// Nothing names one.
+    Nothing,
 }
 
 /// What is known of the target's kernel.
@@ -25,25 +43,34 @@ pub(super) enum Found {
     Live(Box<LiveKernel>),
     /// `nb` is starting or restarting it.
     Awaited,
-    /// It ended, or never was.
+    /// It went by itself, and another may be started for it.
+    Died(Ending),
+    /// There is none, and only its user may have one started.
     None(Ending),
 }
 
 /// A kernel to connect to.
 #[derive(Clone)]
 pub(super) struct LiveKernel {
+    /// Whose session it is: the notebook's own, or another's that shares it.
+    pub(super) owner: String,
     pub(super) connection_file: PathBuf,
     pub(super) connection: ConnectionInfo,
     /// None where only a pid is known: it may be anybody's.
     pub(super) process: Option<Process>,
     pub(super) generation: u64,
     pub(super) interrupt: Interrupt,
+    /// The content of its `kernel_info_reply`.
+    pub(super) info: Option<Bytes>,
+    /// How the kernel before it ended.
+    pub(super) before: Option<Ended>,
 }
 
 impl LiveKernel {
     /// Returns whether it is the same process on the same sockets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.connection_file == other.connection_file
+        self.owner == other.owner
+            && self.connection_file == other.connection_file
             && self.process == other.process
             && self.generation == other.generation
             && self.connection.ports == other.connection.ports
@@ -51,36 +78,75 @@ impl LiveKernel {
     }
 }
 
+impl Named {
+    /// Reads the arguments and the environment; `folder` is the working directory.
+    pub(super) fn read(
+        launch: &Launch,
+        origin: &Origin,
+        variables: &dyn Variables,
+        folder: &Path,
+    ) -> Self {
+        let state = launch.state.clone().or_else(|| variables.path("NB_STATE"));
+        if let Some(path) = state {
+            return Self::State(path);
+        }
+        let notebook = launch
+            .notebook
+            .clone()
+            .or_else(|| variables.path("NB_NOTEBOOK"));
+        if let Some(notebook) = notebook {
+            return Self::Notebook(notebook);
+        }
+        let session = variables.get("JPY_SESSION_NAME");
+        let served = session.and_then(|name| notebook_of(&name, folder, Path::exists));
+        match served {
+            Some(notebook) => Self::Notebook(notebook),
+            None if origin.front_end == FrontEnd::VsCode => Self::Later,
+            None => Self::Nothing,
+        }
+    }
+}
+
 impl Target {
-    /// Finds the session that a launch means: the one asked for, else the only live one of the
-    /// project at or above the working directory, else the one that was opened last.
+    /// Finds the session that `state.json` at this path tells of.
+    pub(super) fn of_state(path: &Path) -> anyhow::Result<Self> {
+        let project = Project::of_state_file(path)
+            .with_context(|| format!("cannot read the state file {}", path.display()))?;
+        if !path.exists() {
+            bail!(
+                "there is no state file {}\nStart a kernel with: nb open NOTEBOOK",
+                path.display()
+            );
+        }
+        Self::choose(project)
+    }
+
+    /// Finds a notebook's session, which it need not have yet. `makes` says whether the notebook's
+    /// project may be made, as for a kernel that is about to be started.
+    pub(super) fn of_notebook(notebook: &Path, makes: bool) -> anyhow::Result<Self> {
+        let project = if makes {
+            Project::for_notebook(notebook)?
+        } else {
+            let Some(project) = Project::find(notebook) else {
+                bail!(
+                    "{} has no shared kernel\nStart one with: nb open {}",
+                    notebook.display(),
+                    quote(notebook)
+                );
+            };
+            project
+        };
+        let key = project.key(notebook);
+        Ok(Self { project, key })
+    }
+
+    /// Finds the session that is meant where nothing names a notebook: the only live one of the
+    /// project at or above the folder, else the one that was opened last.
     ///
     /// # Errors
     /// In words for the person who chose the kernel, with what mends it.
-    pub(super) fn find(launch: &Launch) -> anyhow::Result<Self> {
-        if let Some(path) = setting(launch.state.as_deref(), "NB_STATE")? {
-            let project = Project::of_state_file(&path)
-                .with_context(|| format!("cannot read the state file {}", path.display()))?;
-            if !path.exists() {
-                bail!(
-                    "there is no state file {}\nStart a kernel with: nb open NOTEBOOK",
-                    path.display()
-                );
-            }
-            return Self::choose(project);
-        }
-        if let Some(notebook) = setting(launch.notebook.as_deref(), "NB_NOTEBOOK")? {
-            let Some(project) = Project::find(&notebook) else {
-                bail!(
-                    "no project has a kernel for {0}\nStart one with: nb open {0}",
-                    notebook.display()
-                );
-            };
-            let key = project.key(&notebook);
-            return Ok(Self { project, key });
-        }
-        let folder = std::env::current_dir().context("cannot tell the working directory")?;
-        let Some(project) = Project::find(&folder) else {
+    pub(super) fn of_folder(folder: &Path) -> anyhow::Result<Self> {
+        let Some(project) = Project::find(folder) else {
             bail!(
                 "no shared kernel: there is no .nb folder at or above {}\nStart one with: nb open NOTEBOOK",
                 folder.display()
@@ -90,27 +156,13 @@ impl Target {
     }
 
     fn choose(project: Project) -> anyhow::Result<Self> {
-        let state = project.state()?;
-        let all = state.all();
-        let mut live = all.iter().filter(|(_, session)| may_live(session));
-        let key = match (live.next(), live.next()) {
-            (Some((key, _)), None) => key.clone(),
-            _ => {
-                let last = state.last_opened();
-                let same = |session: &Session| {
-                    last.as_ref()
-                        .is_some_and(|last| last.notebook == session.notebook)
-                };
-                match all.iter().find(|(_, session)| same(session)).or(all.last()) {
-                    Some((key, _)) => key.clone(),
-                    None => bail!(
-                        "no kernel was ever opened in {}\nStart one with: nb open NOTEBOOK",
-                        project.root().display()
-                    ),
-                }
-            }
-        };
-        Ok(Self { project, key })
+        match the_one(&project.state()?) {
+            Some(key) => Ok(Self { project, key }),
+            None => bail!(
+                "no kernel was ever opened in {}\nStart one with: nb open NOTEBOOK",
+                project.root().display()
+            ),
+        }
     }
 
     /// Reads what is known of the kernel now.
@@ -119,26 +171,20 @@ impl Target {
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn look(&self) -> anyhow::Result<Found> {
         let state = self.project.state()?;
-        let Some((_, session)) = state.all().into_iter().find(|(key, _)| *key == self.key) else {
-            return Ok(Found::None(self.ending("KernelStopped", "has no kernel")));
+        let Some(session) = recorded(&state, &self.key) else {
+            return Ok(Found::None(words::no_kernel(self)));
         };
         match session.status {
             Status::Starting | Status::Restarting => return Ok(Found::Awaited),
-            Status::Stopped => {
-                return Ok(Found::None(self.ending("KernelStopped", "was shut down")));
-            }
-            Status::Died => return Ok(Found::None(self.died(session.ended.as_ref()))),
+            Status::Stopped => return Ok(Found::None(words::stopped(self))),
+            Status::Died => return Ok(self.died(&session)),
             Status::Live | Status::Other(_) => {}
         }
         if session.place.relation() == Relation::Elsewhere {
-            let what = format!(
-                "runs on {}, which cannot be reached from here",
-                session.place.host
-            );
-            return Ok(Found::None(self.ending("KernelElsewhere", &what)));
+            return Ok(Found::None(words::elsewhere(self, &session.place.host)));
         }
         if !may_live(&session) {
-            return Ok(Found::None(self.died(session.ended.as_ref())));
+            return Ok(self.died(&session));
         }
         let path = &session.connection_file;
         let connection =
@@ -148,59 +194,130 @@ impl Target {
             _ => Interrupt::Message,
         };
         Ok(Found::Live(Box::new(LiveKernel {
+            owner: state.owner_key(&self.key),
             connection_file: path.clone(),
             connection,
             process: Process::recorded(&session),
             generation: session.generation,
             interrupt,
+            info: info(&session),
+            before: session.ended,
         })))
     }
 
-    /// Returns whether a kernel may be started here for it: its notebook is known, and no other
-    /// place says that it has the kernel.
+    fn died(&self, session: &Session) -> Found {
+        let ending = words::died(self, session.ended.as_ref());
+        if session.owned {
+            Found::Died(ending)
+        } else {
+            Found::None(ending)
+        }
+    }
+
+    /// Returns the record of a kernel whose process is gone although nobody has written that down.
+    pub(super) fn unnoticed(&self) -> Option<(String, Session)> {
+        let state = self.project.state().ok()?;
+        let session = recorded(&state, &self.key)?;
+        let here = session.place.relation() != Relation::Elsewhere;
+        (session.status == Status::Live && here && !may_live(&session))
+            .then(|| (state.owner_key(&self.key), session))
+    }
+
+    /// Returns the key of the session whose kernel it is: its own, or that with which it shares.
+    pub(super) fn owner(&self) -> String {
+        let state = self.project.state();
+        state.map_or_else(|_| self.key.clone(), |state| state.owner_key(&self.key))
+    }
+
+    /// Returns the notebook's path.
+    pub(super) fn notebook(&self) -> PathBuf {
+        self.project.notebook(&self.key)
+    }
+
+    /// Returns whether the session is written down at all.
+    pub(super) fn is_recorded(&self) -> bool {
+        let state = self.project.state();
+        state.is_ok_and(|state| recorded(&state, &self.key).is_some())
+    }
+
+    /// Returns whether a kernel may be started here for it: none that another program started,
+    /// and no other place says that it has the kernel.
     pub(super) fn may_start(&self) -> bool {
         self.project.state().is_ok_and(|state| {
-            state.sessions.get(&self.key).is_some_and(|session| {
+            recorded(&state, &self.key).is_none_or(|session| {
                 session.owned && session.place.relation() != Relation::Elsewhere
             })
         })
     }
 
+    /// Returns whether a start or restart was begun and nobody is about to finish it.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let owner = self.owner();
+        let free = || matches!(self.project.try_lock_session(&owner), Ok(Some(_)));
+        // Looked at again when the lock was free: whoever had it may just have finished.
+        free() && matches!(self.look(), Ok(Found::Awaited))
+    }
+
+    /// Returns another notebook of the project whose kernel lives: it could be shared.
+    pub(super) fn neighbour(&self) -> Option<PathBuf> {
+        let state = self.project.state().ok()?;
+        let others = state.all().into_iter();
+        let mut live = others.filter(|(key, session)| *key != self.key && may_live(session));
+        live.next().map(|(_, session)| session.notebook)
+    }
+
     /// Returns the command that brings the kernel back.
     pub(super) fn mend(&self) -> String {
-        format!("nb open {}", self.project.notebook(&self.key).display())
+        format!("nb open {}", quote(&self.notebook()))
     }
+}
 
-    /// Returns the words for a kernel that went by itself.
-    pub(super) fn died(&self, ended: Option<&Ended>) -> Ending {
-        let why = ended
-            .map(|ended| format!(" ({})", ended.reason))
-            .unwrap_or_default();
-        self.ending("KernelDied", &format!("died{why}: its variables are gone"))
+/// Returns what to answer to `kernel_info_request` while it is not known which notebook is meant:
+/// what a kernel of that language has answered here.
+pub(super) fn usual_info(folder: &Path, language: &str) -> Option<Bytes> {
+    let state = Project::find(folder)?.state().ok()?;
+    let session = recorded(&state, &the_one(&state)?)?;
+    let spoken = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
+    if !spoken.eq_ignore_ascii_case(language) {
+        return None;
     }
+    info(&session)
+}
 
-    /// Returns the words for a kernel that was replaced.
-    pub(super) fn restarted(&self) -> Ending {
-        let text = format!(
-            "The shared kernel of {} was restarted: its variables are gone. Run the cell again.",
-            self.key
-        );
-        Ending {
-            name: "KernelRestarted",
-            text,
-        }
+/// Returns the only session whose kernel lives, else the one that was opened last.
+///
+/// Notebooks that share one kernel are one.
+fn the_one(state: &State) -> Option<String> {
+    let all = state.all();
+    let mut live: Vec<_> = all
+        .iter()
+        .filter(|(_, session)| may_live(session))
+        .map(|(key, _)| state.owner_key(key))
+        .collect();
+    live.dedup();
+    if let [only] = &live[..] {
+        return Some(only.clone());
     }
+    let last = state.last_opened();
+    let same = |session: &Session| {
+        last.as_ref()
+            .is_some_and(|last| last.notebook == session.notebook)
+    };
+    let found = all.iter().find(|(_, session)| same(session)).or(all.last());
+    found.map(|(key, _)| key.clone())
+}
 
-    fn ending(&self, name: &'static str, what: &str) -> Ending {
-        Ending {
-            name,
-            text: format!(
-                "The shared kernel of {} {what}. Start it with: {}",
-                self.key,
-                self.mend()
-            ),
-        }
-    }
+/// Returns what is known of a notebook's kernel, also where only the top-level fields tell of it.
+fn recorded(state: &State, key: &str) -> Option<Session> {
+    state.session(key).or_else(|| {
+        let bare = state.all().into_iter().find(|(known, _)| known == key);
+        bare.map(|(_, session)| session)
+    })
+}
+
+fn info(session: &Session) -> Option<Bytes> {
+    let content = serde_json::to_vec(session.kernel_info.as_ref()?).ok()?;
+    Some(content.into())
 }
 
 /// Reads and validates a connection file.
@@ -222,14 +339,62 @@ fn may_live(session: &Session) -> bool {
     }
 }
 
-/// Returns an explicit path, from the arguments or the environment.
-fn setting(argument: Option<&Path>, name: &str) -> anyhow::Result<Option<PathBuf>> {
-    if let Some(path) = argument {
-        return Ok(Some(path.to_owned()));
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn named(launch: &Launch, variables: &[(&'static str, &'static str)]) -> Named {
+        let variables: HashMap<&str, &str> = variables.iter().copied().collect();
+        let origin = Origin::read(&variables);
+        Named::read(launch, &origin, &variables, Path::new("/nowhere"))
     }
-    match std::env::var(name) {
-        Ok(path) if !path.is_empty() => Ok(Some(path.into())),
-        Err(VarError::NotUnicode(path)) => Ok(Some(path.into())),
-        _ => Ok(None),
+
+    #[test]
+    fn what_is_said_explicitly_wins() {
+        let both = Launch {
+            state: Some("/s.json".into()),
+            notebook: Some("n.ipynb".into()),
+            ..Launch::default()
+        };
+        let variables = [("NB_NOTEBOOK", "m.ipynb"), ("VSCODE_PID", "1")];
+        assert_eq!(named(&both, &variables), Named::State("/s.json".into()));
+        let none = Launch::default();
+        assert_eq!(
+            named(&none, &variables),
+            Named::Notebook("m.ipynb".into()),
+            "also under VS Code"
+        );
+        assert_eq!(named(&none, &[("VSCODE_PID", "1")]), Named::Later);
+        assert_eq!(named(&none, &[]), Named::Nothing);
+        let console = [("JPY_SESSION_NAME", "console 1"), ("JPY_PARENT_PID", "1")];
+        assert_eq!(named(&none, &console), Named::Nothing);
+    }
+
+    #[test]
+    fn several_live_kernels_leave_the_last_opened_one() {
+        let session = |pid: u32, notebook: &str| {
+            format!(
+                r#"{{"notebook": "/p/{notebook}", "connection_file": "/p/{notebook}.json", "pid": {pid}}}"#
+            )
+        };
+        let state = |sessions: &str| -> State {
+            let text = format!(
+                r#"{{"notebook": "/p/b.ipynb", "connection_file": "/p/b.ipynb.json", "sessions": {{{sessions}}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let me = std::process::id();
+        let (a, b) = (session(me, "a.ipynb"), session(me, "b.ipynb"));
+        let gone = session(u32::MAX, "b.ipynb");
+        assert_eq!(
+            the_one(&state(&format!(r#""a": {a}, "b": {b}"#))).as_deref(),
+            Some("b")
+        );
+        assert_eq!(
+            the_one(&state(&format!(r#""a": {a}, "b": {gone}"#))).as_deref(),
+            Some("a")
+        );
     }
 }

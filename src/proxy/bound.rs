@@ -1,0 +1,347 @@
+//! Which kernel is served: found at launch, or once the front end's traffic names its notebook.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::bail;
+
+use super::journal;
+use super::log;
+use super::presence::Presence;
+use super::relaunch::{self, Launched, Own, Record};
+use super::shell::Shell;
+use super::start::Pending;
+use super::target::{Found, Named, Target, usual_info};
+use super::watch::Watch;
+use super::words;
+use crate::project::{Config, OnRestart, Project, StartupCode};
+use crate::route::{Ending, FrontEnd, Kernel, Policies};
+
+/// The session that is served, and what is kept for it.
+pub(super) struct Bound {
+    pub(super) target: Target,
+    pub(super) journal: journal::Log,
+    presence: Presence,
+    /// What this proxy has set going for the kernel.
+    pub(super) pending: Cell<Pending>,
+    /// Why the kernel could not be started.
+    pub(super) failure: RefCell<Option<Ending>>,
+    /// Whether the front end's user knows the variables of a kernel that this proxy never reached.
+    pub(super) missed: Cell<bool>,
+    _watch: Watch,
+}
+
+impl Bound {
+    /// Tells others how many clients are joined.
+    pub(super) fn tell(&self, clients: usize) {
+        self.presence.tell(clients);
+    }
+}
+
+impl Shell {
+    /// Finds the kernel, or lets the front end's first messages say more.
+    ///
+    /// # Errors
+    /// What keeps it from serving, in words for the person who chose the kernel.
+    pub(super) async fn begin(&self, named: Named) -> anyhow::Result<()> {
+        self.obey(Project::find(&self.folder).as_ref());
+        let target = match named {
+            Named::Later => None,
+            Named::State(path) => Some(Target::of_state(&path)?),
+            Named::Notebook(notebook) => Some(self.target_of(&notebook)?),
+            Named::Nothing => Some(Target::of_folder(&self.folder)?),
+        };
+        let Some(target) = target else {
+            if let Some(project) = Project::find(&self.folder) {
+                open_log(&project, &self.settings.borrow());
+                self.log_launch(None);
+            }
+            return Ok(());
+        };
+        self.obey(Some(&target.project));
+        open_log(&target.project, &self.settings.borrow());
+        self.log_launch(Some(&target));
+        let found = target.look()?;
+        if let Found::Died(ending) | Found::None(ending) = &found
+            && !self.may_start(&target)
+        {
+            tracing::error!("{}", ending.text);
+            bail!("{}", ending.text.replace(". Start", ".\nStart"));
+        }
+        if self.origin.front_end == FrontEnd::VsCode {
+            // Its first message says whether this launch is a restart.
+            *self.given.borrow_mut() = Some(target);
+            return Ok(());
+        }
+        self.take(target);
+        self.arrive_now().await
+    }
+
+    fn log_launch(&self, target: Option<&Target>) {
+        tracing::info!(
+            front_end = self.origin.name,
+            notebook = target.map(|target| &*target.key),
+            "launched, version {}",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+
+    /// Takes the settings of a project, or those of the environment alone.
+    fn obey(&self, project: Option<&Project>) {
+        let variable = |name: &str| std::env::var_os(name);
+        let read = match project {
+            Some(project) => project.settings(),
+            None => Config::default().with(variable),
+        };
+        let settings = read.unwrap_or_else(|error| {
+            let error = anyhow::Error::from(error);
+            tracing::warn!("settings are not used: {error:#}");
+            Config::default().with(variable).unwrap_or_default()
+        });
+        let policies = Policies {
+            turns: settings.turns,
+            answer_startup: settings.startup_code == StartupCode::Answer,
+            restart: settings.on_restart == OnRestart::Restart,
+        };
+        *self.settings.borrow_mut() = settings;
+        self.bridge.borrow_mut().set_policies(policies);
+    }
+
+    /// Returns a notebook's session; its project is made where a kernel may be started for it.
+    fn target_of(&self, notebook: &Path) -> anyhow::Result<Target> {
+        Target::of_notebook(notebook, self.settings.borrow().autostart)
+    }
+
+    /// Takes the session that the clients' messages carry.
+    pub(super) fn heard(&self, session: String) {
+        *self.session.borrow_mut() = Some(session);
+        if self.origin.front_end != FrontEnd::VsCode {
+            return;
+        }
+        self.spawn(async |shell| {
+            let given = shell.given.take();
+            let project = match &given {
+                Some(target) => Some(target.project.clone()),
+                None => Project::find(&shell.folder),
+            };
+            if let Some(project) = project
+                && let Some(record) = shell.relaunched(&project).await
+            {
+                return shell.resume(project, &record).await;
+            }
+            match given {
+                Some(target) => {
+                    shell.take(target);
+                    shell.arrive();
+                }
+                None => shell.wait_for_the_name(),
+            }
+        });
+    }
+
+    fn wait_for_the_name(&self) {
+        let info = usual_info(&self.folder, &self.origin.language);
+        let unnamed = Kernel::Unnamed { info };
+        let ending = unreachable_ending();
+        self.route(|bridge, now| bridge.kernel_is(now, unnamed, &ending, []));
+    }
+
+    /// Takes the notebook that the front end's traffic names; none where nothing names one.
+    pub(super) fn bind_to(&self, notebook: Option<String>) {
+        let named = notebook
+            .map(|name| self.folder.join(name))
+            .filter(|path| path.extension() == Some(OsStr::new("ipynb")));
+        let looked_in = Project::find(&self.folder);
+        let found = match &named {
+            Some(notebook) => {
+                let project = Project::find(notebook);
+                if project.is_some() && project != looked_in {
+                    self.obey(project.as_ref());
+                }
+                self.target_of(notebook)
+            }
+            None => Target::of_folder(&self.folder),
+        };
+        let target = match found {
+            Ok(target) => target,
+            Err(error) => {
+                tracing::error!("{error:#}");
+                let ending = words::nothing(&error);
+                let ended = Kernel::Ended(ending.clone());
+                return self.route(|bridge, now| bridge.kernel_is(now, ended, &ending, []));
+            }
+        };
+        let bound = self.bound();
+        if let Some(bound) = &bound {
+            if bound.target == target {
+                return;
+            }
+            tracing::info!("the notebook is {}, not {}", target.key, bound.target.key);
+        }
+        drop(bound);
+        self.let_go(&words::renamed(&target));
+        self.obey(Some(&target.project));
+        open_log(&target.project, &self.settings.borrow());
+        tracing::info!(
+            "serves {}, {}",
+            target.notebook().display(),
+            if named.is_some() {
+                "which the front end names"
+            } else {
+                "since nothing names another"
+            }
+        );
+        if looked_in.as_ref() == Some(&target.project) {
+            self.take(target);
+            return self.arrive();
+        }
+        // Where the front end's folder is in another project, the record is in the notebook's.
+        self.spawn(async move |shell| {
+            if let Some(record) = shell.relaunched(&target.project).await {
+                return shell.resume(target.project, &record).await;
+            }
+            shell.take(target);
+            shell.arrive();
+        });
+    }
+
+    /// Lets everything wait for a kernel that is about to be found.
+    fn let_go(&self, ending: &Ending) {
+        self.write_journal();
+        self.bound.take();
+        let links = self.links.take();
+        let unsent = links.map(|links| links.take_unsent()).unwrap_or_default();
+        self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, ending, unsent));
+    }
+
+    /// Makes it the session that is served. Its kernel is looked for next.
+    pub(super) fn take(&self, target: Target) {
+        let presence = Presence::new(
+            target.project.clone(),
+            target.key.clone(),
+            self.origin.name.to_owned(),
+        );
+        presence.tell(self.bridge.borrow().joined().count());
+        let bound = Bound {
+            journal: journal::Log::open(&target.project, self.origin.by()),
+            presence,
+            pending: Cell::new(Pending::Nothing),
+            failure: RefCell::new(None),
+            missed: Cell::new(false),
+            _watch: Watch::begin(target.project.dir(), &self.look),
+            target,
+        };
+        *self.bound.borrow_mut() = Some(Rc::new(bound));
+        // What changed between the look and the watch.
+        self.look_again();
+        self.leave_traces();
+    }
+
+    /// Returns the session that is served, once it is known which.
+    pub(super) fn bound(&self) -> Option<Rc<Bound>> {
+        self.bound.borrow().clone()
+    }
+
+    // ---- a front end's restart
+
+    /// Writes down what makes the next launch recognisable as a restart.
+    fn leave_traces(&self) {
+        if self.origin.front_end != FrontEnd::VsCode {
+            return;
+        }
+        let (Some(bound), Some(launched)) = (self.bound(), self.launched()) else {
+            return;
+        };
+        let Target { project, key } = &bound.target;
+        match Own::serve(project, &launched, key, 0) {
+            Ok(own) => *self.record.borrow_mut() = own,
+            Err(error) => tracing::warn!("a restart will not be recognised: {error}"),
+        }
+    }
+
+    fn launched(&self) -> Option<Launched> {
+        Some(Launched {
+            at: self.launched_at,
+            parent: self.parent.clone(),
+            session: self.session.borrow().clone()?,
+            by_jupyter: std::env::var_os("JPY_PARENT_PID").is_some(),
+        })
+    }
+
+    /// Looks whether this launch is the second half of a restart; waits for the end of a proxy
+    /// that serves the same session.
+    async fn relaunched(&self, project: &Project) -> Option<Record> {
+        if !self.restarts(project) {
+            return None;
+        }
+        let launched = self.launched()?;
+        let deadline = Instant::now() + relaunch::PATIENCE;
+        loop {
+            match relaunch::look(project, &launched) {
+                relaunch::Found::Restart(record) => return Some(*record),
+                relaunch::Found::Nothing(rejected) => {
+                    for (key, why) in rejected {
+                        tracing::info!("no restart of the kernel of {key}: {why}");
+                    }
+                    return None;
+                }
+                relaunch::Found::Wait if Instant::now() > deadline => {
+                    tracing::info!("no restart: the proxy before serves on");
+                    return None;
+                }
+                relaunch::Found::Wait => tokio::time::sleep(relaunch::LOOK).await,
+            }
+        }
+    }
+
+    fn restarts(&self, project: &Project) -> bool {
+        let settings = project.settings();
+        settings.map_or(true, |settings| settings.on_restart == OnRestart::Restart)
+    }
+
+    /// Restarts the kernel for the front end whose launch this is; its messages wait meanwhile.
+    async fn resume(&self, project: Project, record: &Record) {
+        let target = Target {
+            project,
+            key: record.key.clone(),
+        };
+        self.obey(Some(&target.project));
+        open_log(&target.project, &self.settings.borrow());
+        tracing::info!(
+            "the front end restarts the kernel of {}: its session came back",
+            target.key
+        );
+        self.take(target);
+        self.restart(record.generation).await;
+    }
+}
+
+/// Opens the project's log; one that cannot be written is told once.
+fn open_log(project: &Project, settings: &Config) {
+    if let Err(error) = log::open(project, settings.log.as_deref()) {
+        eprintln!(
+            "nb-proxy: cannot write {}: {error}",
+            project.proxy_log().display()
+        );
+    }
+    if let Some(notice) = project.notice() {
+        tracing::info!("{notice}");
+    }
+}
+
+/// Returns an ending for a change before which nothing lived: nobody reads it.
+fn unreachable_ending() -> Ending {
+    Ending {
+        name: "NoKernel",
+        text: String::new(),
+    }
+}
+
+/// Returns the working directory.
+pub(super) fn working_folder() -> anyhow::Result<PathBuf> {
+    use anyhow::Context;
+    std::env::current_dir().context("cannot tell the working directory")
+}

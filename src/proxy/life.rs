@@ -1,0 +1,194 @@
+//! Following the kernel: what becomes of it is read from `state.json` and from its process.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::bound::Bound;
+use super::links::Links;
+use super::shell::Shell;
+use super::start::Pending;
+use super::target::{Found, LiveKernel};
+use super::words;
+use crate::ops::status::note_death;
+use crate::route::{ClientId, Ending, Kernel};
+use crate::wire::{Channel, Verified};
+
+/// What no kernel has got, to be sent to the next one.
+type Unsent = Vec<(ClientId, Channel, Verified)>;
+
+impl Shell {
+    /// Looks at `state.json` and the kernel's process again, soon.
+    pub(super) fn look_again(&self) {
+        self.look.notify_one();
+    }
+
+    /// Follows the kernel to what it is now.
+    pub(super) fn refresh(&self) {
+        let Some(bound) = self.bound() else { return };
+        self.notice_death(&bound);
+        match bound.target.look() {
+            // Whoever removed the record did not end the kernel.
+            Ok(Found::None(_)) if self.kernel_lives() && !bound.target.is_recorded() => {
+                tracing::warn!(
+                    "{} is no longer written down, its kernel lives",
+                    bound.target.key
+                );
+            }
+            Ok(found) => self.adopt(found),
+            // What is known stays true until something better can be read.
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
+
+    fn kernel_lives(&self) -> bool {
+        let links = self.links.borrow();
+        let process = links
+            .as_ref()
+            .and_then(|links| links.kernel().process.as_ref());
+        process.is_some_and(|process| process.is_alive())
+    }
+
+    /// Writes down that the kernel went by itself, where nobody has noticed before.
+    fn notice_death(&self, bound: &Bound) {
+        if bound.pending.get() != Pending::Nothing {
+            return;
+        }
+        let Some((owner, session)) = bound.target.unnoticed() else {
+            return;
+        };
+        // In whose cell it died is read in the journal.
+        self.write_journal();
+        if let Err(error) = note_death(&bound.target.project, &owner, session) {
+            tracing::warn!("the kernel's end could not be written down: {error}");
+        }
+    }
+
+    /// Takes what the kernel is now.
+    pub(super) fn adopt(&self, found: Found) {
+        let Some(bound) = self.bound() else { return };
+        if !bound.pending.get().admits(&found) {
+            return;
+        }
+        let before = self.links.borrow().clone();
+        match found {
+            Found::Live(kernel) => {
+                bound.failure.take();
+                let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
+                let same = before
+                    .as_ref()
+                    .is_some_and(|links| links.kernel().is_same(&kernel));
+                if !(live && same) {
+                    self.connect(&bound, *kernel, before.as_deref());
+                }
+            }
+            Found::Awaited => {
+                if *self.bridge.borrow().kernel() == Kernel::Awaited {
+                    return;
+                }
+                tracing::info!("the kernel is being started; requests wait for it");
+                self.change(
+                    Kernel::Awaited,
+                    &words::replaced(&bound.target),
+                    before.as_ref(),
+                );
+            }
+            Found::Died(ending) => {
+                let ending = bound.failure.borrow().clone().unwrap_or(ending);
+                let kernel = if self.may_start(&bound.target) {
+                    Kernel::Died(ending.clone())
+                } else {
+                    Kernel::Ended(ending.clone())
+                };
+                self.end(kernel, &ending, before.as_ref());
+            }
+            Found::None(ending) => {
+                let failure = bound.failure.borrow().clone();
+                let ending = match failure {
+                    Some(failure) if !bound.target.is_recorded() => failure,
+                    _ => ending,
+                };
+                self.end(Kernel::Ended(ending.clone()), &ending, before.as_ref());
+            }
+        }
+    }
+
+    /// Takes the end of the kernel.
+    fn end(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
+        if *self.bridge.borrow().kernel() == kernel {
+            return;
+        }
+        tracing::warn!("{}", ending.text);
+        self.change(kernel, ending, before);
+    }
+
+    fn change(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
+        let unsent = take_unsent(before.map(Rc::as_ref));
+        self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
+    }
+
+    fn connect(&self, bound: &Bound, kernel: LiveKernel, before: Option<&Links>) {
+        let unsent = take_unsent(before);
+        let is_another = before.is_some_and(|links| !links.kernel().is_same(&kernel));
+        // Another kernel may count its lives from anew, as where a notebook begins to share one;
+        // the bridge's numbers only ever rise.
+        let last = self.number.get();
+        let number = if before.is_some() && !is_another {
+            last
+        } else {
+            kernel.generation.max(last + 1)
+        };
+        self.number.set(number);
+        bound
+            .journal
+            .follow(number, &kernel.owner, kernel.generation);
+        tracing::info!(
+            generation = kernel.generation,
+            pid = kernel.process.as_ref().map(|process| process.pid),
+            "connects to the kernel at {}",
+            kernel.connection.endpoint(Channel::Shell)
+        );
+        if is_another || bound.missed.take() {
+            let notice = words::notice(&bound.target, &kernel);
+            tracing::info!("{notice}");
+            self.bridge.borrow_mut().set_notice(notice);
+        }
+        if let Some(process) = kernel.process.clone() {
+            let look = Arc::clone(&self.look);
+            tokio::task::spawn_local(async move {
+                process.death().await;
+                look.notify_one();
+            });
+        }
+        let live = Kernel::Live {
+            generation: number,
+            interrupt: kernel.interrupt,
+            info: kernel.info.clone(),
+        };
+        let links = Links::connect(kernel, self.id.clone(), &self.me);
+        *self.links.borrow_mut() = Some(Rc::new(links));
+        let ending = words::replaced(&bound.target);
+        self.route(|bridge, now| bridge.kernel_is(now, live, &ending, unsent));
+    }
+
+    /// The kernel's iopub is connected.
+    pub(super) fn reached(&self) {
+        let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
+        if live {
+            self.route(|bridge, now| bridge.iopub_up(now));
+        } else {
+            self.look_again();
+        }
+    }
+
+    /// A kernel of which only the sockets are known does not answer on them.
+    pub(super) fn unreachable(&self, error: &std::io::Error) {
+        let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
+        if let Some(bound) = self.bound().filter(|_| live) {
+            self.adopt(Found::None(words::unreachable(&bound.target, error)));
+        }
+    }
+}
+
+fn take_unsent(links: Option<&Links>) -> Unsent {
+    links.map(Links::take_unsent).unwrap_or_default()
+}

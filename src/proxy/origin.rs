@@ -1,0 +1,184 @@
+//! What launched this process, as far as its environment tells.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+use crate::kernel::paths::Variables;
+use crate::route::FrontEnd;
+
+/// The front end behind a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// In words for a reader: `VS Code`, `JupyterLab`, …
+    pub(super) name: &'static str,
+    /// How it behaves.
+    pub(super) front_end: FrontEnd,
+    /// The language of the kernelspec that was chosen.
+    pub(super) language: String,
+}
+
+impl Origin {
+    /// Reads the environment.
+    pub(super) fn read(variables: &dyn Variables) -> Self {
+        let has = |name| variables.get(name).is_some();
+        // VS Code's extension host passes its own variables on; its terminals do not have them.
+        let vs_code = [
+            "VSCODE_PID",
+            "VSCODE_CWD",
+            "VSCODE_IPC_HOOK",
+            "VSCODE_NLS_CONFIG",
+        ]
+        .into_iter()
+        .any(has);
+        // jupyter_client sets the parent's pid, jupyter_server the session's name too. VS Code
+        // that reaches its kernels through a server launches none itself: the server does.
+        let (server, client) = (has("JPY_SESSION_NAME"), has("JPY_PARENT_PID"));
+        let name = match (vs_code, server, client) {
+            (true, ..) => "VS Code",
+            (_, true, _) => "JupyterLab",
+            (.., true) => "Jupyter",
+            _ => "a Jupyter client",
+        };
+        let front_end = match (vs_code, server, client) {
+            (_, true, _) => FrontEnd::Jupyter,
+            (true, _, false) => FrontEnd::VsCode,
+            _ => FrontEnd::Other,
+        };
+        let language = variables
+            .get("NB_LANGUAGE")
+            .map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+        Self {
+            name,
+            front_end,
+            language: if language.is_empty() {
+                "python".to_owned()
+            } else {
+                language
+            },
+        }
+    }
+
+    /// Returns the name under which its user acts.
+    pub(super) fn by(&self) -> String {
+        format!("human ({})", self.name)
+    }
+}
+
+/// Returns the notebook that a Jupyter server's `JPY_SESSION_NAME` names.
+///
+/// The server joins the notebook's folder and the session's name; without a name it is the path
+/// of its API, relative to the server's own root, while the working directory is the notebook's
+/// folder. jupyter-collaboration puts a drive's name before the path (`RTC:`), and VS Code, where
+/// it uses a server, a mark after the notebook's name. A console's name is no notebook's.
+pub(super) fn notebook_of(
+    session_name: &OsStr,
+    folder: &Path,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    let named = Path::new(session_name);
+    if named.extension() != Some(OsStr::new("ipynb")) {
+        return None;
+    }
+    let plain = without_drives(named);
+    let spellings = [without_mark(named), without_mark(&plain)];
+    let mut candidates = Vec::new();
+    for name in spellings.into_iter().flatten().chain([named.into(), plain]) {
+        if name.is_absolute() {
+            candidates.push(name.clone());
+        }
+        candidates.extend(name.file_name().map(|name| folder.join(name)));
+    }
+    candidates.into_iter().find(|path| exists(path))
+}
+
+/// Returns the path without the drives that any of its parts names.
+fn without_drives(path: &Path) -> PathBuf {
+    path.components()
+        .map(|part| match part {
+            Component::Normal(name) => {
+                let name = name.to_string_lossy();
+                match name.split_once(':') {
+                    Some((_, rest)) => PathBuf::from(rest),
+                    None => PathBuf::from(&*name),
+                }
+            }
+            other => PathBuf::from(other.as_os_str()),
+        })
+        .collect()
+}
+
+/// Returns the notebook's path where VS Code has put its mark behind the name.
+fn without_mark(path: &Path) -> Option<PathBuf> {
+    let stem = path.file_stem()?.to_string_lossy();
+    let (name, _) = stem.rsplit_once("-jvsc-")?;
+    Some(path.with_file_name(format!("{name}.ipynb")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn front_ends_are_told_apart_by_what_they_set() {
+        let with = |names: &[&'static str]| {
+            let variables: HashMap<&str, &str> = names.iter().map(|name| (*name, "1")).collect();
+            let origin = Origin::read(&variables);
+            (origin.name, origin.front_end)
+        };
+        assert_eq!(with(&["VSCODE_PID"]), ("VS Code", FrontEnd::VsCode));
+        assert_eq!(
+            with(&["VSCODE_PID", "JPY_PARENT_PID"]),
+            ("VS Code", FrontEnd::Other),
+            "what jupyter_client launches is no launch by the extension"
+        );
+        assert_eq!(
+            with(&["JPY_SESSION_NAME", "JPY_PARENT_PID"]),
+            ("JupyterLab", FrontEnd::Jupyter)
+        );
+        assert_eq!(with(&["JPY_PARENT_PID"]), ("Jupyter", FrontEnd::Other));
+        assert_eq!(with(&[]), ("a Jupyter client", FrontEnd::Other));
+    }
+
+    #[test]
+    fn the_language_is_the_specs() {
+        let language = |value| Origin::read(&HashMap::from([("NB_LANGUAGE", value)])).language;
+        assert_eq!(language("R"), "R");
+        assert_eq!(language(""), "python");
+    }
+
+    #[test]
+    fn a_session_name_leads_to_the_notebook() {
+        let there = ["/srv/a/t.ipynb", "/srv/a/two words.ipynb", "/other/u.ipynb"];
+        let found = |name: &str| {
+            notebook_of(OsStr::new(name), Path::new("/srv/a"), |path| {
+                there.iter().any(|known| Path::new(known) == path)
+            })
+        };
+        for (name, notebook) in [
+            ("/srv/a/t.ipynb", there[0]),
+            ("a/t.ipynb", there[0]),
+            ("t.ipynb", there[0]),
+            ("a/two words.ipynb", there[1]),
+            ("/other/u.ipynb", there[2]),
+            ("RTC:a/t.ipynb", there[0]),
+            ("/srv/RTC:t.ipynb", there[0]),
+            ("/srv/RTC:a/t.ipynb", there[0]),
+            ("/srv/a/t-jvsc-0a1b.ipynb", there[0]),
+            ("t-jvsc-0a1b.ipynb", there[0]),
+        ] {
+            assert_eq!(found(name), Some(PathBuf::from(notebook)), "{name}");
+        }
+        for name in [
+            "console 1",
+            "",
+            "/srv/a/",
+            "gone.ipynb",
+            "/srv/a/t.py",
+            ".ipynb",
+        ] {
+            assert_eq!(found(name), None, "{name}");
+        }
+    }
+}

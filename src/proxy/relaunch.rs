@@ -1,0 +1,418 @@
+//! VS Code's Restart: the same session comes back within moments of its proxy's end.
+//!
+//! VS Code sends no `shutdown_request`. It ends the proxy by SIGTERM, launches another and goes on
+//! with the same `header.session`; whether it is the SIGTERM or the launch that comes first is
+//! left to chance, since it looks for the old one's children before it kills it. A reload of the
+//! window, another kernel chosen, a second window: all of these come with a new session or from
+//! another process. So a proxy leaves a record of one use, and the next one compares.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::process::Process;
+use crate::project::{Project, save};
+
+/// How long after a proxy's end a launch may still be the second half of a restart.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// How long a launch waits for the end of a proxy that serves the same session: VS Code takes a
+/// second at most to find the old one's children.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it looks meanwhile.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
+
+/// Records older than this concern no launch.
+const SWEPT: Duration = Duration::from_secs(60);
+
+/// The layout of records. One of another layout is nobody's.
+const VERSION: u64 = 1;
+
+/// What a proxy leaves for the one that may come after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    version: u64,
+    /// The proxy that wrote it.
+    proxy: Process,
+    /// Its front end's process.
+    parent: Process,
+    /// What its clients' messages carried.
+    session: String,
+    /// The notebook whose kernel it served.
+    pub(super) key: String,
+    /// The life of the kernel that it served.
+    pub(super) generation: u64,
+    /// None while it serves.
+    left: Option<Left>,
+}
+
+/// How a proxy was ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Left {
+    at: Timestamp,
+    /// Whether a client had asked for it before: such a front end asks for a restart in words.
+    shutdown_requested: bool,
+}
+
+/// A launch that may be a restart.
+#[derive(Clone, Debug)]
+pub(super) struct Launched {
+    /// When this process was launched.
+    pub(super) at: Timestamp,
+    /// The process that launched it.
+    pub(super) parent: Option<Process>,
+    /// What its clients' messages carry.
+    pub(super) session: String,
+    /// Whether `JPY_PARENT_PID` is set: jupyter_client launches a kernel anew when it has died.
+    pub(super) by_jupyter: bool,
+}
+
+/// What a record says of a launch.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is the second half of a restart.
+    Restart,
+    /// The proxy before still serves this session; its end may come any moment.
+    Wait,
+    /// It is a launch like any other.
+    Not(&'static str),
+}
+
+/// What all records together say.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The launch is a restart, and nobody else's any more.
+    Restart(Box<Record>),
+    /// Ask again soon.
+    Wait,
+    /// The launch is like any other; why each record is not its own.
+    Nothing(Vec<(String, &'static str)>),
+}
+
+impl Record {
+    /// Judges a launch by this record. `alive` says whether a process lives.
+    fn judge(&self, launch: &Launched, alive: impl Fn(&Process) -> bool) -> Verdict {
+        if self.version != VERSION {
+            return Verdict::Not("another version of nb-proxy wrote it");
+        }
+        if launch.parent.as_ref() != Some(&self.parent) {
+            return Verdict::Not("another process launched it");
+        }
+        if self.session != launch.session {
+            return Verdict::Not("it is another session: a reload, or another notebook");
+        }
+        if launch.by_jupyter {
+            return Verdict::Not("JPY_PARENT_PID is set");
+        }
+        let Some(left) = &self.left else {
+            return if alive(&self.proxy) {
+                Verdict::Wait
+            } else {
+                Verdict::Not("the proxy before was killed, not asked to end")
+            };
+        };
+        if left.shutdown_requested {
+            return Verdict::Not("its front end had asked for a shutdown");
+        }
+        // Of a proxy that ends after this one's launch the time is of no interest.
+        if launch.at.duration_since(left.at) > signed(FRESH) {
+            return Verdict::Not("the proxy before ended too long ago");
+        }
+        Verdict::Restart
+    }
+
+    /// Says whether no launch can concern it any more.
+    fn is_over(&self, now: Timestamp, alive: impl Fn(&Process) -> bool) -> bool {
+        match &self.left {
+            Some(left) => now.duration_since(left.at) > signed(SWEPT),
+            None => !alive(&self.proxy),
+        }
+    }
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+/// This proxy's own record.
+pub(super) struct Own {
+    path: PathBuf,
+    record: Record,
+}
+
+impl Own {
+    /// Writes down that this proxy serves that session.
+    pub(super) fn serve(
+        project: &Project,
+        launch: &Launched,
+        key: &str,
+        generation: u64,
+    ) -> io::Result<Option<Self>> {
+        let Some(parent) = launch.parent.clone() else {
+            return Ok(None);
+        };
+        let proxy = Process::current();
+        let own = Self {
+            path: folder(project).join(format!("{}.json", proxy.pid)),
+            record: Record {
+                version: VERSION,
+                proxy,
+                parent,
+                session: launch.session.clone(),
+                key: key.to_owned(),
+                generation,
+                left: None,
+            },
+        };
+        project.make_folder(FOLDER)?;
+        own.write()?;
+        Ok(Some(own))
+    }
+
+    /// Writes down that this proxy was ended by a signal.
+    pub(super) fn leave(mut self, generation: u64, shutdown_requested: bool) -> io::Result<()> {
+        self.record.generation = generation;
+        self.record.left = Some(Left {
+            at: Timestamp::now(),
+            shutdown_requested,
+        });
+        self.write()
+    }
+
+    /// Removes the record: this proxy ends of its own accord.
+    pub(super) fn withdraw(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    fn write(&self) -> io::Result<()> {
+        save::replace(&self.path, &serde_json::to_vec(&self.record)?)
+    }
+}
+
+/// Looks among the project's records for the one that makes this launch a restart, and takes it:
+/// no other launch finds it again. What is over is swept.
+pub(super) fn look(project: &Project, launch: &Launched) -> Found {
+    let mut wait = false;
+    let mut rejected = Vec::new();
+    for (path, record) in list(&folder(project)) {
+        match record.judge(launch, Process::is_alive) {
+            // Whoever removes the file has it.
+            Verdict::Restart if std::fs::remove_file(&path).is_ok() => {
+                return Found::Restart(Box::new(record));
+            }
+            Verdict::Restart => {}
+            Verdict::Wait => wait = true,
+            Verdict::Not(_) if record.is_over(Timestamp::now(), Process::is_alive) => {
+                let _ = std::fs::remove_file(&path);
+            }
+            // One that serves another notebook of the same window is no candidate.
+            Verdict::Not(why) if record.left.is_some() => rejected.push((record.key, why)),
+            Verdict::Not(_) => {}
+        }
+    }
+    if wait {
+        Found::Wait
+    } else {
+        Found::Nothing(rejected)
+    }
+}
+
+fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let read = |path: PathBuf| {
+        let record = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        Some((path, record))
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .filter_map(read)
+        .collect()
+}
+
+/// The folder of the records in the project's own.
+const FOLDER: &str = "relaunch";
+
+fn folder(project: &Project) -> PathBuf {
+    project.dir().join(FOLDER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32) -> Process {
+        Process {
+            pid,
+            start_time: 1,
+            boot_id: "boot".into(),
+        }
+    }
+
+    fn time(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn left_at(seconds: i64) -> Record {
+        Record {
+            version: VERSION,
+            proxy: process(10),
+            parent: process(5),
+            session: "s".into(),
+            key: "t.ipynb".into(),
+            generation: 1,
+            left: Some(Left {
+                at: time(seconds),
+                shutdown_requested: false,
+            }),
+        }
+    }
+
+    fn launched_at(seconds: i64) -> Launched {
+        Launched {
+            at: time(seconds),
+            parent: Some(process(5)),
+            session: "s".into(),
+            by_jupyter: false,
+        }
+    }
+
+    fn alive(_: &Process) -> bool {
+        true
+    }
+
+    #[test]
+    fn the_same_session_from_the_same_process_is_a_restart() {
+        for (left, launched) in [(0, 0), (0, 4), (0, 5), (1, 0)] {
+            let verdict = left_at(left).judge(&launched_at(launched), alive);
+            assert_eq!(verdict, Verdict::Restart, "{left} {launched}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_a_launch_like_any_other() {
+        let launch = launched_at(1);
+        let rejected = |record: &Record, launch: &Launched| {
+            matches!(record.judge(launch, alive), Verdict::Not(_))
+        };
+        let record = left_at(0);
+        assert!(rejected(&record, &launched_at(6)), "too late");
+        let reload = Launched {
+            session: "t".into(),
+            ..launch.clone()
+        };
+        assert!(rejected(&record, &reload));
+        let window = Launched {
+            parent: Some(process(6)),
+            ..launch.clone()
+        };
+        assert!(rejected(&record, &window));
+        let reused_pid = Launched {
+            parent: Some(Process {
+                start_time: 2,
+                ..process(5)
+            }),
+            ..launch.clone()
+        };
+        assert!(rejected(&record, &reused_pid));
+        let nobodys = Launched {
+            parent: None,
+            ..launch.clone()
+        };
+        assert!(rejected(&record, &nobodys));
+        let jupyter = Launched {
+            by_jupyter: true,
+            ..launch.clone()
+        };
+        assert!(rejected(&record, &jupyter));
+        let asked = Record {
+            left: record.left.clone().map(|left| Left {
+                shutdown_requested: true,
+                ..left
+            }),
+            ..record.clone()
+        };
+        assert!(rejected(&asked, &launch));
+        let other = Record {
+            version: VERSION + 1,
+            ..record
+        };
+        assert!(rejected(&other, &launch));
+    }
+
+    #[test]
+    fn a_launch_may_come_before_the_end_of_the_proxy_that_it_replaces() {
+        let serving = Record {
+            left: None,
+            ..left_at(0)
+        };
+        assert_eq!(serving.judge(&launched_at(0), alive), Verdict::Wait);
+        let killed = serving.judge(&launched_at(0), |_| false);
+        assert!(matches!(killed, Verdict::Not(_)), "{killed:?}");
+        let other = Launched {
+            session: "t".into(),
+            ..launched_at(0)
+        };
+        assert!(matches!(serving.judge(&other, alive), Verdict::Not(_)));
+    }
+
+    fn project() -> (tempfile::TempDir, Project) {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join(".nb")).unwrap();
+        let project = Project::of_state_file(&temp.path().join(".nb/state.json")).unwrap();
+        (temp, project)
+    }
+
+    fn launched_now(session: &str) -> Launched {
+        Launched {
+            at: Timestamp::now(),
+            parent: Some(Process::current()),
+            session: session.into(),
+            by_jupyter: false,
+        }
+    }
+
+    #[test]
+    fn a_record_is_used_once() {
+        let (_temp, project) = project();
+        let launch = launched_now("s");
+        let own = Own::serve(&project, &launch, "t.ipynb", 3).unwrap();
+        assert!(matches!(look(&project, &launch), Found::Wait));
+        own.unwrap().leave(4, false).unwrap();
+
+        let Found::Nothing(rejected) = look(&project, &launched_now("t")) else {
+            panic!("another session's launch took it")
+        };
+        assert_eq!(rejected.len(), 1, "{rejected:?}");
+        let Found::Restart(record) = look(&project, &launch) else {
+            panic!("no restart")
+        };
+        assert_eq!((&*record.key, record.generation), ("t.ipynb", 4));
+        assert!(matches!(look(&project, &launch), Found::Nothing(none) if none.is_empty()));
+    }
+
+    #[test]
+    fn what_is_over_is_swept() {
+        let (_temp, project) = project();
+        let own = Own::serve(&project, &launched_now("s"), "t.ipynb", 1).unwrap();
+        let mut own = own.unwrap();
+        let path = own.path.clone();
+        own.record.left = Some(Left {
+            at: Timestamp::now() - SWEPT - FRESH,
+            shutdown_requested: false,
+        });
+        own.write().unwrap();
+        assert!(matches!(
+            look(&project, &launched_now("s")),
+            Found::Nothing(_)
+        ));
+        assert!(!path.exists());
+    }
+}

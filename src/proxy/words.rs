@@ -1,0 +1,227 @@
+//! What people read of a kernel's life: what happened, when, who did it, and what mends it.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::target::{LiveKernel, Target};
+use crate::kernel::python::quote;
+use crate::project::Ended;
+use crate::route::Ending;
+
+/// The notebook has never had a kernel here.
+pub(super) fn no_kernel(target: &Target) -> Ending {
+    let text = format!(
+        "{} has no shared kernel. Start one with: {}",
+        target.key,
+        target.mend()
+    );
+    Ending {
+        name: "NoKernel",
+        text,
+    }
+}
+
+/// Its user ended it.
+pub(super) fn stopped(target: &Target) -> Ending {
+    ending(target, "KernelStopped", "was shut down")
+}
+
+/// It runs where nobody here can reach it.
+pub(super) fn elsewhere(target: &Target, host: &str) -> Ending {
+    let what = format!("runs on {host}, which cannot be reached from here");
+    ending(target, "KernelElsewhere", &what)
+}
+
+/// It went by itself.
+pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
+    let what = match ended {
+        Some(ended) => format!(
+            "{}: its variables are gone",
+            death(ended, &TimeZone::system())
+        ),
+        None => "died: its variables are gone".to_owned(),
+    };
+    ending(target, "KernelDied", &what)
+}
+
+/// Nothing answers on its sockets.
+pub(super) fn unreachable(target: &Target, error: &std::io::Error) -> Ending {
+    let what = format!("cannot be reached: {error}");
+    ending(target, "KernelUnreachable", &what)
+}
+
+/// It could not be started.
+pub(super) fn not_started(target: &Target, error: &anyhow::Error) -> Ending {
+    let text = format!(
+        "The shared kernel of {} could not be started: {error:#}. Try: {}",
+        target.key,
+        target.mend()
+    );
+    Ending {
+        name: "KernelNotStarted",
+        text,
+    }
+}
+
+/// Another kernel has taken its place.
+pub(super) fn replaced(target: &Target) -> Ending {
+    let text = format!(
+        "The shared kernel of {} was restarted: its variables are gone. Run the cell again.",
+        target.key
+    );
+    Ending {
+        name: "KernelRestarted",
+        text,
+    }
+}
+
+/// The front end's notebook is another than the one that was taken for it.
+pub(super) fn renamed(target: &Target) -> Ending {
+    let text = format!(
+        "This notebook is {}, which has another kernel. Run the cell again.",
+        target.key
+    );
+    Ending {
+        name: "KernelChanged",
+        text,
+    }
+}
+
+/// No kernel can be told for what the front end has opened.
+pub(super) fn nothing(error: &anyhow::Error) -> Ending {
+    Ending {
+        name: "NoKernel",
+        text: format!("{error:#}").replace('\n', ". "),
+    }
+}
+
+/// What the asker of the next cell reads of a kernel that is not the one whose variables it knows.
+pub(super) fn notice(target: &Target, kernel: &LiveKernel) -> String {
+    let told = kernel
+        .before
+        .as_ref()
+        .filter(|ended| ended.generation < kernel.generation);
+    format!(
+        "The shared kernel of {} {}",
+        target.key,
+        told.map_or_else(
+            || "was replaced by a new one: its variables are gone".to_owned(),
+            |ended| fate(ended, &TimeZone::system())
+        )
+    )
+}
+
+/// What is said of another's kernel to somebody who has just got one of his own.
+pub(super) fn could_share(target: &Target, other: &Path) -> String {
+    format!(
+        "{} gets a kernel of its own; to use that of {} instead: nb open {} --kernel-of {}",
+        target.key,
+        other.display(),
+        quote(&target.notebook()),
+        quote(other)
+    )
+}
+
+fn ending(target: &Target, name: &'static str, what: &str) -> Ending {
+    let text = format!(
+        "The shared kernel of {} {what}. Start it with: {}",
+        target.key,
+        target.mend()
+    );
+    Ending { name, text }
+}
+
+/// How a kernel ended and what that means for who comes to the next one.
+fn fate(ended: &Ended, zone: &TimeZone) -> String {
+    let at = clock(ended.at, zone);
+    let by = ended
+        .by
+        .as_ref()
+        .map(|name| format!(" by {name}"))
+        .unwrap_or_default();
+    match &*ended.reason {
+        "restarted" => format!("was restarted at {at}{by}: its variables are gone"),
+        "shut down" => {
+            format!("was shut down at {at}{by} and started again: its variables are gone")
+        }
+        _ => format!(
+            "{}; this is a new one: its variables are gone",
+            death(ended, zone)
+        ),
+    }
+}
+
+/// When it died, of what and in whose cell.
+fn death(ended: &Ended, zone: &TimeZone) -> String {
+    let whose = ended.other.get("cell_by").and_then(|name| name.as_str());
+    let cell = ended.cell.as_deref().map(|cell| match cell {
+        // VS Code's names of cells are addresses with the notebook's whole path.
+        address if address.contains(':') => "a cell".to_owned(),
+        id => format!("cell {id}"),
+    });
+    let during = match (cell, whose) {
+        (Some(cell), Some(name)) => format!(" while {cell} of {name} ran"),
+        (Some(cell), None) => format!(" while {cell} ran"),
+        (None, Some(name)) => format!(" while code of {name} ran"),
+        (None, None) => String::new(),
+    };
+    format!(
+        "died at {} ({}){during}",
+        clock(ended.at, zone),
+        ended.reason
+    )
+}
+
+fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    let now = Timestamp::now().to_zoned(zone.clone());
+    let form = if at.date() == now.date() {
+        "%H:%M"
+    } else {
+        "%H:%M on %Y-%m-%d"
+    };
+    at.strftime(form).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(reason: &str, by: Option<&str>) -> Ended {
+        let text = serde_json::json!({
+            "at": "2026-01-02T14:05:00Z", "reason": reason, "generation": 1, "by": by,
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn an_end_says_when_of_what_and_in_whose_cell() {
+        let told = |ended| fate(&ended, &TimeZone::UTC);
+        assert_eq!(
+            told(ended("restarted", Some("claude"))),
+            "was restarted at 14:05 on 2026-01-02 by claude: its variables are gone"
+        );
+        let mut killed = ended("its process ended", None);
+        assert_eq!(
+            told(killed.clone()),
+            "died at 14:05 on 2026-01-02 (its process ended); this is a new one: its variables are gone"
+        );
+        killed.cell = Some("3f2c".into());
+        killed.other.insert("cell_by".into(), "claude".into());
+        assert_eq!(
+            told(killed.clone()),
+            "died at 14:05 on 2026-01-02 (its process ended) while cell 3f2c of claude ran; \
+             this is a new one: its variables are gone"
+        );
+        killed.cell = Some("vscode-notebook-cell:/p/t.ipynb#W0sZmlsZQ%3D%3D".into());
+        assert!(told(killed).contains("while a cell of claude ran"));
+    }
+
+    #[test]
+    fn an_end_of_today_needs_no_date() {
+        let now = Timestamp::now();
+        assert_eq!(clock(now, &TimeZone::UTC).len(), "14:05".len());
+    }
+}
