@@ -105,6 +105,7 @@ impl Shell {
             turns: settings.turns,
             answer_startup: settings.startup_code == StartupCode::Answer,
             restart: settings.on_restart == OnRestart::Restart,
+            startup_known: settings.startup_known.clone(),
         };
         *self.settings.borrow_mut() = settings;
         self.bridge.borrow_mut().set_policies(policies);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::bound::Bound;
+use super::origin::Origin;
 use super::shell::Shell;
 use super::target::{Found, Target};
 use super::words;
@@ -82,7 +83,7 @@ impl Shell {
         }
         bound.pending.set(Pending::Start);
         let opened = tokio::select! {
-            opened = open(&bound.target, self.origin.by()) => opened,
+            opened = open(&bound.target, &self.origin) => opened,
             () = self.is_to_stop() => return Ok(()),
         };
         bound.pending.set(Pending::Nothing);
@@ -153,9 +154,9 @@ impl Shell {
         bound.failure.take();
         let ending = words::replaced(&bound.target);
         self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, []));
-        let (bound, by) = (Rc::clone(bound), self.origin.by());
+        let bound = Rc::clone(bound);
         self.spawn(async move |shell| {
-            let opened = open(&bound.target, by).await;
+            let opened = open(&bound.target, &shell.origin).await;
             bound.pending.set(Pending::Nothing);
             let is_served = shell.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
             match opened {
@@ -253,14 +254,14 @@ impl Shell {
 }
 
 /// Starts the kernel that a notebook uses.
-async fn open(target: &Target, by: String) -> Result<Opened, OpenError> {
+async fn open(target: &Target, origin: &Origin) -> Result<Opened, OpenError> {
     let options = OpenOptions {
-        by,
+        by: origin.by(),
+        language: Some(origin.language.clone()),
         patience: PATIENCE,
         ..OpenOptions::default()
     };
-    let notebook = target.project.notebook(&target.owner());
-    ensure_kernel(&target.project, &notebook, &options).await
+    ensure_kernel(&target.project, &target.notebook(), &options).await
 }
 
 fn tell(opened: &Opened) {

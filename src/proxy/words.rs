@@ -155,18 +155,8 @@ fn fate(ended: &Ended, zone: &TimeZone) -> String {
 
 /// When it died, of what and in whose cell.
 fn death(ended: &Ended, zone: &TimeZone) -> String {
-    let whose = ended.other.get("cell_by").and_then(|name| name.as_str());
-    let cell = ended.cell.as_deref().map(|cell| match cell {
-        // VS Code's names of cells are addresses with the notebook's whole path.
-        address if address.contains(':') => "a cell".to_owned(),
-        id => format!("cell {id}"),
-    });
-    let during = match (cell, whose) {
-        (Some(cell), Some(name)) => format!(" while {cell} of {name} ran"),
-        (Some(cell), None) => format!(" while {cell} ran"),
-        (None, Some(name)) => format!(" while code of {name} ran"),
-        (None, None) => String::new(),
-    };
+    let during = ended.other.get("cell_of").and_then(|words| words.as_str());
+    let during = during.map_or_else(String::new, |cell| format!(" while {cell} ran"));
     format!(
         "died at {} ({}){during}",
         clock(ended.at, zone),
@@ -208,15 +198,13 @@ mod tests {
             told(killed.clone()),
             "died at 14:05 on 2026-01-02 (its process ended); this is a new one: its variables are gone"
         );
-        killed.cell = Some("3f2c".into());
-        killed.other.insert("cell_by".into(), "claude".into());
+        let cell = "claude's cell 3f2c";
+        killed.other.insert("cell_of".into(), cell.into());
         assert_eq!(
-            told(killed.clone()),
-            "died at 14:05 on 2026-01-02 (its process ended) while cell 3f2c of claude ran; \
+            told(killed),
+            "died at 14:05 on 2026-01-02 (its process ended) while claude's cell 3f2c ran; \
              this is a new one: its variables are gone"
         );
-        killed.cell = Some("vscode-notebook-cell:/p/t.ipynb#W0sZmlsZQ%3D%3D".into());
-        assert!(told(killed).contains("while a cell of claude ran"));
     }
 
     #[test]

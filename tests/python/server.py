@@ -1,7 +1,8 @@
 """A jupyter_server with a session on the given kernelspec, used over REST and websocket.
 
-Cells run, a prompt is answered, a running cell is interrupted, the session is deleted. With the
-shared kernel, the agent's variables are there before, and its kernel is alive after.
+Cells run, a prompt is answered, a running cell is interrupted, the kernel is restarted for real,
+the session is deleted. With the shared kernel, the agent's variables are there before the restart,
+and its kernel is alive after the end.
 """
 
 import contextlib
@@ -156,8 +157,8 @@ def main():
         rest(port, "DELETE", f"sessions/{session['id']}")
         assert rest(port, "GET", "sessions") == []
     if shared:
-        said = nb("run", "-n", "t.ipynb", "print(agents, '-', fronts)")
-        assert "the agent was here - the front end too" in said, said
+        said = nb("run", "-n", "t.ipynb", "print('agents' in globals(), '-', fronts)")
+        assert "False - the front end too" in said, said
         with joined(state()["connection_file"]) as client:
             assert evaluate(client, "fronts") == "the front end too"
     say("session created, used, interrupted and deleted")
@@ -185,11 +186,18 @@ def use(port, kernel, shared):
                  "print('running', flush=True)\nwhile True: pass"):  # fmt: skip
         interrupt(port, kernel, channels, code)
     # A restart keeps the connection file: the next process binds the ports of the last.
+    before = shared and state()["sessions"]["t.ipynb"]
     rest(port, "POST", f"kernels/{kernel}/restart")
     # Two sockets of one session alive at once is what a reloaded browser page looks like.
     again = Socket(port, kernel)
     reply, text = again.run("print('after the restart')")
     assert (reply["status"], text) == ("ok", "after the restart\n"), (reply, text)
+    reply, text = again.run("print('fronts' in globals())\nfronts = 'the front end too'")
+    assert (reply["status"], text) == ("ok", "False\n"), "the variables are still there"
+    if shared:
+        after = state()["sessions"]["t.ipynb"]
+        assert after["generation"] == before["generation"] + 1, (before, after)
+        assert after["ended"]["by"] == "human (JupyterLab)", after["ended"]
     again.socket.close()
     channels.socket.close()
 
