@@ -50,9 +50,9 @@ def once(how, number, client, bystander):
     if how == "kill":
         os.kill(pid, signal.SIGKILL)
     elif how == "restart":
-        nb("restart", "t.ipynb")
+        nb("restart", "t.ipynb", "--force")
     elif how == "reopen":
-        nb("shutdown", "t.ipynb")
+        nb("shutdown", "t.ipynb", "--force")
     reply, iopub = client.finish(running)
     took = time.monotonic() - began
     readable(reply, iopub)
