@@ -14,7 +14,7 @@ pub struct Named {
 /// Says that a file is no notebook.
 #[derive(Debug, thiserror::Error)]
 #[error("it is not a notebook")]
-pub struct NotANotebook(#[source] serde_json::Error);
+pub struct NotANotebook(#[source] pub(super) serde_json::Error);
 
 impl Named {
     /// Reads it from a notebook's bytes; an empty file names nothing, as editors make such files.
