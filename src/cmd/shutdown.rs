@@ -5,22 +5,38 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::fault::Fault;
+use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::ops;
 use crate::ops::consent::Deed;
+use crate::ops::everywhere::{self, Kernels};
+use crate::ops::idle::{self, Done, Outcome};
+use crate::project::Project;
 
 /// End the kernel for good; `nb open` starts another
 ///
 /// Asks the kernel, then SIGTERM, then SIGKILL to its process group. A kernel that another
 /// program started is only let go. Where it would end somebody else's cell, or take the variables
 /// of a person who is joined, it needs --force; at a terminal the question is put.
+///
+/// With --idle it ends those kernels that have run nothing for some time, as in `nb shutdown --idle
+/// 3d --all`. One that is busy goes on, and one that a front end has joined, unless --force is
+/// given.
 #[derive(Args, Debug)]
 pub(super) struct Shutdown {
     /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
+    /// End the kernels that nobody has used for this long: 3d, 12h, 30m, 0s
+    #[arg(long, value_name = "AGE", value_parser = age, conflicts_with_all = ["notebook", "global notebook"])]
+    idle: Option<Duration>,
+    /// With --idle: those of all your projects, not only of this one
+    #[arg(long, requires = "idle")]
+    all: bool,
+    /// With --idle: only tell what would be ended
+    #[arg(long, requires = "idle")]
+    dry_run: bool,
     /// End it even when that ends others' work
     #[arg(long)]
     force: bool,
@@ -35,6 +51,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Shutdown {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        if let Some(age) = self.idle {
+            return self.end_idle(context, age).await;
+        }
         let target = context.target(self.notebook, "nb shutdown").await?;
         // A kernel of another program or notebook is only let go.
         if target.session.owned && target.session.kernel_of.is_none() {
@@ -91,5 +110,124 @@ impl Shutdown {
                 .for_each(|note| print::note(&format!("note: {note}")));
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Ends what nobody has used for so long.
+    async fn end_idle(&self, context: &Context, age: Duration) -> Result<ExitCode, Fault> {
+        let kernels = if self.all {
+            everywhere::everywhere().await
+        } else {
+            let project = Project::find(&context.here).ok_or_else(|| {
+                let here = context.here.display();
+                Fault::new(Kind::NoKernel, format!("no notebook is open in {here}"))
+                    .hint("for all your projects: nb shutdown --idle AGE --all")
+            })?;
+            let found = everywhere::of_project(&project).await?;
+            let found = found.into_iter().map(|status| (project.clone(), status));
+            Kernels {
+                found: found.collect(),
+                ..Kernels::default()
+            }
+        };
+        let unreadable: Vec<_> = kernels
+            .unreadable
+            .iter()
+            .map(|(_, error)| causes(error))
+            .collect();
+        let options = idle::Options {
+            age,
+            force: self.force,
+            dry_run: self.dry_run,
+            by: context.by.clone(),
+        };
+        let outcomes = idle::end_idle(kernels, &options).await;
+        let _ = if self.json {
+            let objects: Vec<_> = outcomes.iter().map(object).collect();
+            print::json(
+                &json!({ "kernels": objects, "dry_run": self.dry_run, "unreadable": unreadable }),
+            )
+        } else if outcomes.is_empty() {
+            print::line("no kernel runs")
+        } else {
+            let lines: Vec<_> = outcomes.iter().map(|outcome| self.line(outcome)).collect();
+            print::line(&lines.join("\n"))
+        };
+        if !self.json {
+            unreadable
+                .iter()
+                .for_each(|why| print::note(&format!("note: {why}")));
+        }
+        let failed = outcomes
+            .iter()
+            .any(|outcome| matches!(outcome.done, Done::Failed(_)));
+        Ok(ExitCode::from(u8::from(failed)))
+    }
+
+    fn line(&self, outcome: &Outcome) -> String {
+        let name = if self.all {
+            outcome.root.join(&outcome.notebook).display().to_string()
+        } else {
+            outcome.notebook.clone()
+        };
+        let mut facts = Vec::new();
+        facts.extend(
+            outcome
+                .idle_since
+                .map(|since| format!("idle for {}", print::age(since))),
+        );
+        facts.extend(outcome.memory_bytes.map(print::bytes));
+        let facts = facts.join(", ");
+        match &outcome.done {
+            Done::Ended if self.dry_run => format!("{name}: would be ended ({facts})"),
+            Done::Ended => format!("{name}: ended ({facts})"),
+            Done::Kept(why) => format!("{name}: goes on: {why} ({facts})"),
+            Done::Failed(error) => format!("{name}: not ended: {}", causes(error)),
+        }
+    }
+}
+
+fn object(outcome: &Outcome) -> Value {
+    let (done, why) = match &outcome.done {
+        Done::Ended => ("ended", None),
+        Done::Kept(why) => ("kept", Some(why.clone())),
+        Done::Failed(error) => ("failed", Some(causes(error))),
+    };
+    json!({
+        "project": outcome.root,
+        "notebook": outcome.notebook,
+        "kernel_pid": outcome.pid,
+        "idle_since": outcome.idle_since,
+        "memory_bytes": outcome.memory_bytes,
+        "done": done,
+        "why": why,
+    })
+}
+
+/// Reads an age: `3d`, `12h`, `1h 30m`, `0s`.
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || "wanted is an age such as 3d, 12h, 30m or 0s".to_owned();
+    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
+    let time = span
+        .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| wrong())?;
+    Duration::try_from(time).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_written_as_people_do() {
+        let hours = |count: u64| Ok(Duration::from_secs(count * 3600));
+        assert_eq!(age("3d"), hours(72));
+        assert_eq!(age("12h"), hours(12));
+        assert_eq!(age("30m"), Ok(Duration::from_secs(1800)));
+        assert_eq!(age("1w"), hours(168));
+        assert_eq!(age("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(age("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "3", "soon", "-3d", "1mo"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
     }
 }

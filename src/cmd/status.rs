@@ -1,15 +1,17 @@
 //! `nb status`: what runs here, and who is joined.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
+use crate::ops::company::{self, whose};
+use crate::ops::everywhere::{self, Left};
 use crate::ops::life::Life;
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::status::{SessionStatus, status};
@@ -18,11 +20,15 @@ use crate::project::{self, Project};
 
 /// Show the kernels of this project, who is joined, and whether front ends find them
 ///
-/// Asked about one notebook, it ends with 6 where no kernel runs for it.
+/// Asked about one notebook, it ends with 6 where no kernel runs for it. With --all it shows every
+/// kernel that runs, of all your projects; nb shutdown --idle ends those that nobody uses.
 #[derive(Args, Debug)]
 pub(super) struct Status {
     /// The notebook; without it, all of the project
     notebook: Option<PathBuf>,
+    /// Show the kernels of all your projects
+    #[arg(long, conflicts_with = "notebook")]
+    all: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -31,13 +37,18 @@ pub(super) struct Status {
 impl Status {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        if self.all {
+            return Ok(self.everywhere().await);
+        }
         let given = self.notebook.clone().or_else(|| context.notebook.clone());
         let named = target::named(given.as_deref(), &ProcessVariables);
         let about_one = named.is_some();
-        let (project, sessions) = match named {
+        let (project, statuses) = match named {
             Some(notebook) => {
                 let target = context.target(Some(notebook), "nb status").await?;
-                (target.project, vec![(target.key, target.session)])
+                let mut status = status(&target.project, &target.key, target.session).await?;
+                status.key = target.notebook_key;
+                (target.project, vec![status])
             }
             None => {
                 let project = Project::find(&context.here).ok_or_else(|| {
@@ -45,22 +56,21 @@ impl Status {
                         Kind::NoKernel,
                         format!("no notebook is open in {}", context.here.display()),
                     )
-                    .hint("nb open NOTEBOOK.ipynb")
+                    .hint("nb open NOTEBOOK.ipynb | nb status --all")
                 })?;
-                let sessions = project.state()?.all();
-                (project, sessions)
+                let statuses = everywhere::of_project(&project).await?;
+                if let [only] = statuses.as_slice() {
+                    context.concerns(&project, &only.key);
+                }
+                (project, statuses)
             }
         };
-        let mut statuses = Vec::new();
-        for (key, session) in sessions {
-            statuses.push(status(&project, &key, session).await?);
-        }
         let spec = serve::health(&Level::User, &ProcessVariables)?;
         let alive = statuses.iter().any(|status| state(status).is_up());
         let _ = if self.json {
             let sessions: Vec<_> = statuses.iter().map(object).collect();
-            print::json(
-                &json!({ "project": project.root(), "sessions": sessions, "spec": spec_object(&spec) }),
+            context.answer(
+                json!({ "project": project.root(), "sessions": sessions, "spec": spec_object(&spec) }),
             )
         } else {
             statuses
@@ -72,6 +82,79 @@ impl Status {
         let code = if about_one && !alive { 6 } else { 0 };
         Ok(ExitCode::from(code))
     }
+
+    /// Shows every kernel that runs.
+    async fn everywhere(&self) -> ExitCode {
+        let kernels = everywhere::everywhere().await;
+        let up: Vec<_> = kernels
+            .found
+            .iter()
+            .filter(|(_, status)| state(status).is_up() || status.abandoned)
+            .collect();
+        let unreadable = kernels.unreadable.iter().map(|(root, error)| {
+            let why = causes(error);
+            json!({ "project": root, "error": why })
+        });
+        if self.json {
+            let kernels_up = up.iter().map(|(project, status)| {
+                let mut object = object(status);
+                object["project"] = json!(project.root());
+                object
+            });
+            let left = kernels.left.iter().map(|left| {
+                json!({
+                    "project": left.root,
+                    "path": left.kernel.notebook,
+                    "state": "left",
+                    "kernel_pid": left.process.pid,
+                    "started_at": left.kernel.started_at,
+                    "memory_bytes": left.process.memory_bytes(),
+                })
+            });
+            let _ = print::json(&json!({
+                "kernels": kernels_up.collect::<Vec<_>>(),
+                "left": left.collect::<Vec<_>>(),
+                "unreadable": unreadable.collect::<Vec<_>>(),
+            }));
+            return ExitCode::SUCCESS;
+        }
+        let mut told: Option<&Path> = None;
+        let mut lines = Vec::new();
+        for (project, status) in &up {
+            if told.replace(project.root()) != Some(project.root()) {
+                lines.push(project.root().display().to_string());
+            }
+            lines.extend(text(status).lines().map(|line| format!("  {line}")));
+        }
+        lines.extend(kernels.left.iter().map(left_text));
+        let memory: u64 = up
+            .iter()
+            .filter_map(|(_, status)| status.memory_bytes)
+            .sum();
+        lines.push(match up.len() {
+            0 => "no kernel runs".to_owned(),
+            1 => format!("1 kernel, {}", print::bytes(memory)),
+            count => format!("{count} kernels, {}", print::bytes(memory)),
+        });
+        let _ = print::line(&lines.join("\n"));
+        for (_, error) in &kernels.unreadable {
+            print::note(&format!("note: {}", causes(error)));
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+/// Tells of a kernel whose project was deleted.
+fn left_text(left: &Left) -> String {
+    let pid = left.process.pid;
+    let memory = left.process.memory_bytes().map(print::bytes);
+    let memory = memory
+        .map(|memory| format!(" · {memory}"))
+        .unwrap_or_default();
+    format!(
+        "{}\n  its project is gone, its kernel runs · pid {pid}{memory}\n  to end it: kill {pid}",
+        left.kernel.notebook.display()
+    )
 }
 
 /// What a person calls the kernel's state.
@@ -101,7 +184,11 @@ fn state(status: &SessionStatus) -> State {
 
 fn text(status: &SessionStatus) -> String {
     let session = &status.session;
-    let mut parts = vec![state(status).0.to_owned()];
+    if let Some(owner) = &session.kernel_of {
+        let state = state(status).0;
+        return format!("{}: shares the kernel of {owner} ({state})", status.key);
+    }
+    let mut parts = vec![lasting(status)];
     if let Some(spec) = &session.kernelspec {
         parts.push(spec.display_name.clone());
     }
@@ -144,6 +231,9 @@ fn text(status: &SessionStatus) -> String {
             session.place.host
         ));
     }
+    if !status.shared_by.is_empty() {
+        lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
+    }
     for joined in &status.joined {
         let clients = if joined.clients == 1 {
             "1 client"
@@ -158,6 +248,18 @@ fn text(status: &SessionStatus) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// Tells the state, and since when it is so.
+fn lasting(status: &SessionStatus) -> String {
+    let state = state(status);
+    match (state.0, &status.running, status.idle_since) {
+        ("busy", Some(cell), _) => {
+            format!("busy: {} for {}", whose(cell), print::age(cell.since))
+        }
+        ("idle", _, Some(since)) => format!("idle for {}", print::age(since)),
+        _ => state.0.to_owned(),
+    }
 }
 
 /// Returns the process of the kernel that lives, as far as that is known.
@@ -175,6 +277,15 @@ fn object(status: &SessionStatus) -> Value {
         "notebook": status.key,
         "path": session.notebook,
         "state": state(status).0,
+        "running": status.running.as_ref().filter(|_| status.busy == Some(true)).map(|cell| json!({
+            "by": company::name(cell.by.as_deref()),
+            "cell": cell.cell,
+            "since": cell.since,
+            "text": whose(cell),
+        })),
+        "idle_since": status.idle_since,
+        "kernel_of": session.kernel_of,
+        "shared_by": status.shared_by,
         "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
         "kernel_pid": pid(status),
         "kernel_generation": session.generation,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::company::{self, whose};
 use super::life::{Life, life};
 use super::shutdown::ended;
@@ -10,6 +12,7 @@ use crate::kernel::connection;
 use crate::kernel::process::Process;
 use crate::project::joined::Joined;
 use crate::project::journal::Entry;
+use crate::project::past::{Cell, Present};
 use crate::project::{Project, Relation, Session, StateError, Status};
 use crate::wire::Channel;
 
@@ -30,15 +33,21 @@ pub struct SessionStatus {
     pub life: Life,
     /// Whether the kernel runs something; unknown where it was not asked or cannot be reached.
     pub busy: Option<bool>,
+    /// What it runs, where it is busy and the journal knows.
+    pub running: Option<Cell>,
+    /// Since when nothing has happened, where it is idle.
+    pub idle_since: Option<Timestamp>,
     /// The kernel's resident memory.
     pub memory_bytes: Option<u64>,
     /// The proxies that serve it now.
     pub joined: Vec<Joined>,
+    /// The other notebooks that use the kernel, by their keys.
+    pub shared_by: Vec<String>,
     /// Whether a start or restart was left half done.
     pub abandoned: bool,
 }
 
-/// Returns the status of one session.
+/// Returns the status of one session that has a kernel of its own.
 ///
 /// A kernel that is found dead is recorded as such, and records of killed proxies are removed.
 pub async fn status(
@@ -48,7 +57,20 @@ pub async fn status(
 ) -> Result<SessionStatus, StateError> {
     let mut life = life(&session).await;
     let running = matches!(life, Life::Own(_) | Life::Foreign) && session.status == Status::Live;
+    // Before the kernel is asked: what is asked for after that is another story.
+    let mut present = if running {
+        project.present(key, session.generation)
+    } else {
+        Present::default()
+    };
     let busy = if running { busy(&session).await } else { None };
+    if busy == Some(false)
+        && let Some(cell) = present.running.take()
+        && is_over(&session, &cell).await
+    {
+        note_end(project, key, &session, &cell);
+        present.last = Some(Timestamp::now());
+    }
     if let Life::Own(process) = &life
         && running
         && busy.is_none()
@@ -67,11 +89,17 @@ pub async fn status(
     let between = matches!(session.status, Status::Starting | Status::Restarting);
     let abandoned = between && matches!(project.try_lock_session(key), Ok(Some(_)));
     let joined = joined_to(project, key);
+    let shared_by = project.state()?.sharers(key);
     Ok(SessionStatus {
         key: key.to_owned(),
+        idle_since: (busy == Some(false))
+            .then(|| present.last.or(session.started_at))
+            .flatten(),
         session,
         life,
         busy,
+        running: present.running,
+        shared_by,
         memory_bytes,
         joined,
         abandoned,
@@ -148,6 +176,35 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
         }
     }
     Ok(now)
+}
+
+/// How old a cell must be before an idle kernel proves that it has ended: a younger one may be on
+/// its way there.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+
+/// Says whether a cell has ended whose end nobody told, on a kernel that was idle just now.
+async fn is_over(session: &Session, cell: &Cell) -> bool {
+    let age = Duration::try_from(Timestamp::now().duration_since(cell.since));
+    if age.is_ok_and(|age| age < ON_ITS_WAY) {
+        return false;
+    }
+    // A kernel takes its clients in turn: a cell in its queue may come after the first answer, but
+    // then before the second.
+    busy(session).await == Some(false)
+}
+
+/// Notes the end of a cell that nobody saw, as of now: since when the kernel is idle is not known.
+fn note_end(project: &Project, key: &str, session: &Session, cell: &Cell) {
+    let entry = Entry {
+        generation: Some(session.generation),
+        msg_id: Some(cell.msg_id.clone()),
+        by: cell.by.clone(),
+        status: Some("unseen".to_owned()),
+        ..Entry::now("done", key)
+    };
+    if let Err(error) = project.journal().and_then(|mut it| it.append(&entry)) {
+        tracing::warn!(%error, "cannot write the journal");
+    }
 }
 
 /// Asks on shell, which waits behind a running cell; none where it cannot be reached.
