@@ -417,7 +417,7 @@ impl Bridge {
             // ipykernel broadcasts it, and consoles exit on it.
             "shutdown_reply" => return,
             "execute_input" => self.see(&message),
-            "stream" => self.note_widgets(&message),
+            "stream" if self.requests.any_widget_probe() => self.note_widgets(&message),
             "comm_open" => self.see_comm(&message),
             _ => {}
         }

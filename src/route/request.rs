@@ -107,6 +107,8 @@ pub(super) struct Requests {
     numbered: HashMap<Key, u64>,
     /// How many were answered here while the kernel has them still.
     answered_here: usize,
+    /// How many are widget probes.
+    widget_probes: usize,
 }
 
 /// How many requests one client may have without an answer before the oldest is forgotten.
@@ -133,6 +135,7 @@ impl Requests {
         self.numbered.remove(key);
         let request = self.by_key.remove(key)?;
         self.answered_here -= usize::from(request.answer != Answer::FromKernel);
+        self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
         Some(request)
     }
 
@@ -142,8 +145,15 @@ impl Requests {
 
     pub(super) fn set_role(&mut self, key: &Key, role: Role) {
         if let Some(request) = self.by_key.get_mut(key) {
+            self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
+            self.widget_probes += usize::from(role == Role::WidgetProbe);
             request.role = role;
         }
+    }
+
+    /// Returns whether an output may be the answer to a widget probe.
+    pub(super) fn any_widget_probe(&self) -> bool {
+        self.widget_probes > 0
     }
 
     pub(super) fn answer(&self, key: &Key) -> Option<Answer> {

@@ -206,7 +206,7 @@ const NAMES: &str = "__vsc_ipynb_file__";
 /// The function that defines the helper module.
 const INJECTS: &str = "__VSCODE_inject_module";
 /// The name under which the widget probe imports ipywidgets.
-const PROBES: &str = "_VSCODE_ipywidgets";
+pub(super) const PROBES: &str = "_VSCODE_ipywidgets";
 const JEDI_OFF: &str = "%config Completer.use_jedi = False";
 /// What VS Code looks for in the widget probe's stdout.
 const WIDGETS: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";

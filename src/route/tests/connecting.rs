@@ -188,3 +188,90 @@ fn what_came_before_the_kernel_was_known_to_be_unnamed_is_looked_at_again() {
     }
     assert_eq!(desk.bridge.outstanding(), 1, "the cell waits");
 }
+
+/// Lets a text of this test's count as VS Code's probe for ipywidgets.
+fn knows_probe(desk: &mut Desk) -> Value {
+    let code = format!("{} = 'the version'", super::super::startup::PROBES);
+    desk.bridge.set_policies(Policies {
+        startup_known: vec![super::super::startup::fingerprint(&code)],
+        ..Policies::default()
+    });
+    json!({ "code": code, "store_history": false })
+}
+
+/// What is printed for the clients, and what passes.
+fn printed(desk: &mut Desk) -> (Option<String>, Vec<String>) {
+    let mut text = None;
+    let mut others = VecDeque::new();
+    while let Some(action) = desk.bridge.poll_action() {
+        if let Action::Publish(message) = &action
+            && message
+                .header()
+                .is_ok_and(|header| header.msg_type == "stream")
+        {
+            let content: Value = serde_json::from_slice(message.content()).unwrap();
+            text = content["text"].as_str().map(str::to_owned);
+        }
+        others.push_back(action);
+    }
+    desk.bridge.actions = others;
+    (text, desk.told())
+}
+
+#[test]
+fn the_probe_for_widgets_is_the_kernels_when_it_is_idle_and_remembered_when_it_is_busy() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    let probe = knows_probe(&mut desk);
+    desk.ask("c", Channel::Shell, "execute_request", "1", &probe);
+    assert!(
+        desk.told()
+            .contains(&"kernel c shell execute_request".to_owned())
+    );
+    let text = super::super::startup::widget_probe_stdout(Some("8.1.7"));
+    let stream = json!({ "name": "stdout", "text": text });
+    desk.tells(("c", "1", "execute_request"), "stream", &stream);
+    desk.reply("c", "1", "execute_request");
+    desk.state("c", "1", "idle");
+    assert_eq!(printed(&mut desk).0.as_ref(), Some(&text));
+
+    desk.state("agent", "a1", "busy");
+    desk.told();
+    desk.ask("c", Channel::Shell, "execute_request", "2", &probe);
+    let (told, actions) = printed(&mut desk);
+    assert_eq!(told, Some(text));
+    assert!(
+        actions.contains(&"client shell execute_reply".to_owned()),
+        "{actions:?}"
+    );
+    assert_eq!(desk.bridge.outstanding(), 0);
+}
+
+#[test]
+fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_time() {
+    let mut desk = unnamed();
+    let probe = knows_probe(&mut desk);
+    desk.ask("c", Channel::Shell, "execute_request", "1", &probe);
+    let (told, actions) = printed(&mut desk);
+    assert_eq!(told, None, "nothing is known yet");
+    assert!(
+        actions.contains(&"client shell execute_reply".to_owned()),
+        "{actions:?}"
+    );
+    desk.lives(1);
+    desk.joins("c");
+    assert!(
+        desk.told()
+            .contains(&"kernel c shell execute_request".to_owned())
+    );
+    let text = super::super::startup::widget_probe_stdout(Some("8.1.7"));
+    let stream = json!({ "name": "stdout", "text": text });
+    desk.tells(("c", "1", "execute_request"), "stream", &stream);
+    desk.reply("c", "1", "execute_request");
+    desk.state("c", "1", "idle");
+    assert!(desk.told().is_empty(), "its asker has its answer");
+
+    desk.state("agent", "a1", "busy");
+    desk.told();
+    desk.ask("c", Channel::Shell, "execute_request", "2", &probe);
+    assert_eq!(printed(&mut desk).0, Some(text));
+}

@@ -7,6 +7,7 @@ mod stopping;
 mod turns;
 mod world;
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
