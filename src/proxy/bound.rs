@@ -14,7 +14,7 @@ use super::presence::Presence;
 use super::relaunch::{self, Launched, Own, Record};
 use super::shell::Shell;
 use super::start::Pending;
-use super::target::{Found, Named, Target, usual_info};
+use super::target::{Found, Named, Target, usual};
 use super::watch::Watch;
 use super::words;
 use crate::project::{Config, OnRestart, Project, StartupCode};
@@ -144,10 +144,14 @@ impl Shell {
     }
 
     fn wait_for_the_name(&self) {
-        let info = usual_info(&self.folder, &self.origin.language);
+        let (info, widgets) = usual(&self.folder, &self.origin.language).unzip();
         let unnamed = Kernel::Unnamed { info };
         let ending = unreachable_ending();
-        self.route(|bridge, now| bridge.kernel_is(now, unnamed, &ending, []));
+        self.route(|bridge, now| {
+            // First, since what was held is answered at once.
+            bridge.set_widgets(widgets.flatten());
+            bridge.kernel_is(now, unnamed, &ending, []);
+        });
     }
 
     /// Takes the notebook that the front end's traffic names; none where nothing names one.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -254,7 +255,10 @@ impl ServerHandler for Heartbeat {
 /// Logs a connection that never became a client's; one that only looked whether the port is open
 /// is nobody's fault.
 fn refused(channel: Channel, why: &Left) {
-    if why.fault() == crate::socket::Fault::Nobody {
+    // VS Code dials shell and iopub and resets the connection, to see whether somebody listens.
+    let reset =
+        matches!(why, Left::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
+    if reset || why.fault() == crate::socket::Fault::Nobody {
         tracing::debug!(%channel, "a connection was closed before it was one: {why}");
     } else {
         tracing::warn!(%channel, "a connection was refused: {why}");

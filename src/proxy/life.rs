@@ -164,10 +164,25 @@ impl Shell {
             interrupt: kernel.interrupt,
             info: kernel.info.clone(),
         };
+        let widgets = kernel.widgets.clone();
         let links = Links::connect(kernel, self.id.clone(), &self.me);
         *self.links.borrow_mut() = Some(Rc::new(links));
         let ending = words::replaced(&bound.target);
-        self.route(|bridge, now| bridge.kernel_is(now, live, &ending, unsent));
+        self.route(|bridge, now| {
+            bridge.kernel_is(now, live, &ending, unsent);
+            bridge.set_widgets(widgets);
+        });
+    }
+
+    /// Writes down what this life of the kernel has told, for proxies that find it busy.
+    pub(super) fn remember_widgets(&self, version: &str) {
+        let links = self.links.borrow();
+        let (Some(bound), Some(links)) = (self.bound(), &*links) else {
+            return;
+        };
+        if let Err(error) = bound.target.remember_widgets(links.kernel(), version) {
+            tracing::warn!("the version of ipywidgets was not written down: {error}");
+        }
     }
 
     /// The kernel's iopub is connected.

@@ -235,6 +235,7 @@ impl Shell {
                     self.write.notify_one();
                 }
             }
+            Action::Widgets { version } => self.remember_widgets(&version),
             Action::Log(note) => match note {
                 Note::RequestFailed { .. } | Note::Undeliverable { .. } | Note::NoKernel { .. } => {
                     tracing::warn!("{note}");

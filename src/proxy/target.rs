@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use serde_json::json;
 
 use super::args::Launch;
 use super::origin::{Origin, notebook_of};
@@ -11,7 +12,7 @@ use super::words;
 use crate::kernel::paths::Variables;
 use crate::kernel::process::Process;
 use crate::kernel::python::quote;
-use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, Status};
+use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, StateError, Status};
 use crate::route::{Ending, FrontEnd, Interrupt};
 use crate::wire::ConnectionInfo;
 
@@ -62,6 +63,8 @@ pub(super) struct LiveKernel {
     pub(super) interrupt: Interrupt,
     /// The content of its `kernel_info_reply`.
     pub(super) info: Option<Bytes>,
+    /// The version of ipywidgets that it has told.
+    pub(super) widgets: Option<String>,
     /// How the kernel before it ended.
     pub(super) before: Option<Ended>,
 }
@@ -201,6 +204,7 @@ impl Target {
             generation: session.generation,
             interrupt,
             info: info(&session),
+            widgets: widgets(&session),
             before: session.ended,
         })))
     }
@@ -266,22 +270,47 @@ impl Target {
         live.next().map(|(_, session)| session.notebook)
     }
 
+    /// Writes down which ipywidgets a kernel has; the next life may have others.
+    pub(super) fn remember_widgets(
+        &self,
+        kernel: &LiveKernel,
+        version: &str,
+    ) -> Result<(), StateError> {
+        self.project.update(|state| {
+            if let Some(session) = state.sessions.get_mut(&kernel.owner)
+                && session.generation == kernel.generation
+            {
+                let told = json!({ "version": version, "generation": kernel.generation });
+                session.other.insert(WIDGETS.to_owned(), told);
+            }
+        })
+    }
+
     /// Returns the command that brings the kernel back.
     pub(super) fn mend(&self) -> String {
         format!("nb open {}", quote(&self.notebook()))
     }
 }
 
-/// Returns what to answer to `kernel_info_request` while it is not known which notebook is meant:
-/// what a kernel of that language has answered here.
-pub(super) fn usual_info(folder: &Path, language: &str) -> Option<Bytes> {
+/// Returns what to answer while it is not known which notebook is meant: the kernel_info and the
+/// ipywidgets of a kernel of that language here.
+pub(super) fn usual(folder: &Path, language: &str) -> Option<(Bytes, Option<String>)> {
     let state = Project::find(folder)?.state().ok()?;
     let session = recorded(&state, &the_one(&state)?)?;
     let spoken = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
     if !spoken.eq_ignore_ascii_case(language) {
         return None;
     }
-    info(&session)
+    Some((info(&session)?, widgets(&session)))
+}
+
+/// The field of a session's record that says which ipywidgets its kernel has.
+const WIDGETS: &str = "ipywidgets";
+
+fn widgets(session: &Session) -> Option<String> {
+    let told = session.other.get(WIDGETS)?;
+    let version = told["version"].as_str()?;
+    (told["generation"] == session.generation).then(|| version.to_owned())
 }
 
 /// Returns the only session whose kernel lives, else the one that was opened last.

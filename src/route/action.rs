@@ -67,6 +67,11 @@ pub enum Action {
         /// Whose cell.
         client: ClientId,
     },
+    /// The kernel has told which version of ipywidgets it has: worth knowing when it is busy.
+    Widgets {
+        /// As it was printed.
+        version: String,
+    },
     /// Write down that this front end's user pressed Stop.
     JournalInterrupt {
         /// Which client brought it.

@@ -118,6 +118,11 @@ impl Bridge {
         self.notice = Some(text);
     }
 
+    /// Takes the version of ipywidgets that this life of the kernel, or one like it, has told before.
+    pub fn set_widgets(&mut self, version: Option<String>) {
+        self.widgets = version;
+    }
+
     /// Returns the clients that are connected now.
     pub fn joined(&self) -> impl Iterator<Item = &ClientId> {
         self.clients

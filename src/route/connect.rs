@@ -128,7 +128,11 @@ impl Bridge {
         if let Ok(stream) = serde_json::from_slice::<Stream>(message.content())
             && let Some(version) = startup::widget_version(&stream.text)
         {
-            self.widgets = Some(version.to_owned());
+            let version = version.to_owned();
+            if self.widgets.as_ref() != Some(&version) {
+                self.widgets = Some(version.clone());
+                self.actions.push_back(Action::Widgets { version });
+            }
         }
     }
 

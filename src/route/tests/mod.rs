@@ -114,6 +114,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::Bind { notebook } => Some(format!("bind {notebook:?}")),
             Action::Revive { client } => Some(format!("revive {client}")),
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
+            Action::Widgets { version } => Some(format!("widgets {version}")),
             Action::Heard { .. } => None,
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),
             Action::CloseLinks(client) => Some(format!("close {client}")),
