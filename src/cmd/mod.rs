@@ -28,11 +28,11 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::{Value, json};
 
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::ops::asker;
 use crate::ops::since::{self, Doings};
 use crate::ops::target::{self, Target};
-use crate::project::Project;
+use crate::project::{Config, ConfigError, Project};
 use fault::Fault;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
@@ -85,12 +85,14 @@ enum Command {
 
 /// What every command is told beside its own arguments.
 struct Context {
-    /// Named with `-n`.
+    /// Named with `-n`, else, where `NB_NOTEBOOK` names none, by the project's settings.
     notebook: Option<PathBuf>,
     /// Who asks.
     by: String,
     /// The working directory.
     here: PathBuf,
+    /// How many seconds to wait where the command line does not say.
+    timeout: Option<f64>,
     /// The kernel that the command acts on, once that is known.
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
@@ -156,12 +158,8 @@ impl Context {
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let context = match context(cli.notebook, cli.name.as_deref()) {
-        Ok(context) => context,
-        Err(fault) => return fault.report(cli.command.json()),
-    };
     let json = cli.command.json();
-    let done = match cli.command {
+    let command = match cli.command {
         // They make their own runtime, or need none.
         Command::Demo(demo) => return demo.main(),
         Command::Completions { shell } => {
@@ -171,8 +169,13 @@ pub fn main() -> ExitCode {
             let _ = print::raw(&script);
             return ExitCode::SUCCESS;
         }
-        command => runtime().and_then(|runtime| runtime.block_on(command.run(&context))),
+        command => command,
     };
+    let context = match context(cli.notebook, cli.name.as_deref()) {
+        Ok(context) => context,
+        Err(fault) => return fault.report(json),
+    };
+    let done = runtime().and_then(|runtime| runtime.block_on(command.run(&context)));
     context.end(done, json)
 }
 
@@ -209,26 +212,74 @@ impl Command {
     }
 }
 
-/// Returns how long is to be waited; 0 seconds are for ever.
-fn patience(seconds: f64) -> Result<Duration, Fault> {
-    if seconds == 0.0 {
-        return Ok(Duration::from_secs(u64::from(u32::MAX)));
+/// How long commands wait that are not told: agents' shells end calls without a word.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+impl Context {
+    /// Returns how long is to be waited for a kernel; 0 seconds are for ever.
+    fn patience(&self, given: Option<f64>) -> Result<Duration, Fault> {
+        let for_ever = Duration::from_secs(u64::from(u32::MAX));
+        Ok(match self.wait(given)? {
+            Some(wait) => wait.unwrap_or(for_ever),
+            None => PATIENCE,
+        })
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        let text = format!("--timeout {seconds} is no number of seconds");
-        Fault::new(fault::Kind::Usage, text)
-    })
+
+    /// Returns how long the user wants to wait: none where nothing is said, `Some(None)` for ever.
+    #[allow(
+        clippy::option_option,
+        reason = "nothing said and no limit are different"
+    )]
+    fn wait(&self, given: Option<f64>) -> Result<Option<Option<Duration>>, Fault> {
+        let Some(seconds) = given.or(self.timeout) else {
+            return Ok(None);
+        };
+        if seconds == 0.0 {
+            return Ok(Some(None));
+        }
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(wait) => Ok(Some(Some(wait))),
+            Err(_) => {
+                let text = format!("--timeout {seconds} is no number of seconds");
+                Err(Fault::new(fault::Kind::Usage, text))
+            }
+        }
+    }
 }
 
 fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fault> {
     let here = std::env::current_dir().map_err(|error| {
         Fault::failed("tell the working directory", &error).hint("cd to a folder that exists")
     })?;
-    let by = asker::who(name, &ProcessVariables, io::stdout().is_terminal());
+    let project = Project::find(&here);
+    let settings = match &project {
+        Some(project) => project.settings(),
+        None => Config::default().with(|name| std::env::var_os(name)),
+    };
+    let settings = settings.map_err(|error| {
+        let kind = match error {
+            ConfigError::Variable { .. } => fault::Kind::Usage,
+            _ => fault::Kind::Failed,
+        };
+        Fault::new(kind, fault::causes(&error))
+    })?;
+    let on_terminal = io::stdout().is_terminal();
+    let by = asker::who(
+        name,
+        &ProcessVariables,
+        settings.name.as_deref(),
+        on_terminal,
+    );
+    // A variable's path counts from here, which whoever resolves it knows; the file's from its
+    // project.
+    let is_set = ProcessVariables.get("NB_NOTEBOOK").is_some();
+    let configured = settings.notebook.filter(|_| !is_set);
+    let configured = project.and_then(|project| Some(project.root().join(configured?)));
     Ok(Context {
-        notebook,
+        notebook: notebook.or(configured),
         by,
         here,
+        timeout: settings.timeout,
         concerns: OnceCell::new(),
         since: OnceCell::new(),
     })

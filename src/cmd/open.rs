@@ -54,14 +54,9 @@ pub(super) struct Open {
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
     force: bool,
-    /// Wait at most this long for the kernel, which goes on starting; 0 is for ever
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 45.0,
-        env = "NB_TIMEOUT"
-    )]
-    timeout: f64,
+    /// Wait at most this long for the kernel, which goes on starting; 0 is for ever [default: 45]
+    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
+    timeout: Option<f64>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -89,7 +84,7 @@ impl Open {
             let text = format!("cannot open {}: its path is not UTF-8", notebook.display());
             return Err(Fault::new(Kind::Usage, text).hint("rename it"));
         }
-        let patience = super::patience(self.timeout)?;
+        let patience = context.patience(self.timeout)?;
         let attach = match &self.attach {
             Some(wanted) => Some(running(wanted, patience).await?),
             None => None,

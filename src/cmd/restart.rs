@@ -22,14 +22,9 @@ use crate::ops::restart::{Report, restart};
 pub(super) struct Restart {
     /// The notebook; without it, the only open one
     notebook: Option<PathBuf>,
-    /// Wait at most this long for the new kernel, which goes on starting; 0 is for ever
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 45.0,
-        env = "NB_TIMEOUT"
-    )]
-    timeout: f64,
+    /// Wait at most this long for the new kernel, which goes on starting; 0 is for ever [default: 45]
+    #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
+    timeout: Option<f64>,
     /// Restart it even when that ends others' work
     #[arg(long)]
     force: bool,
@@ -41,7 +36,7 @@ pub(super) struct Restart {
 impl Restart {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let patience = super::patience(self.timeout)?;
+        let patience = context.patience(self.timeout)?;
         let target = context.target(self.notebook, "nb restart").await?;
         context
             .consent(Deed::Restart, &target, self.force, self.json)

@@ -4,24 +4,21 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 
-use super::Context;
 use super::fault::{Fault, Kind};
 use super::outputs::{self, Text};
 use super::terminal::{CtrlC, Lines, can_ask};
+use super::{Context, print};
 use crate::kernel::python::quote;
+use crate::ops::company::whose;
 use crate::ops::fold::Folded;
 use crate::ops::run::{Audience, Event, Options, Output, Prompt, Ran, Status};
 use crate::project;
 
 /// How many characters of output are printed.
 const LIMIT: usize = 6000;
-
-/// How long to wait where nobody is watching: agents' shells end calls without a word.
-const UNWATCHED: Duration = Duration::from_secs(45);
 
 /// Run code on the notebook's kernel, outside the notebook
 ///
@@ -54,36 +51,35 @@ struct Meant {
 }
 
 impl Run {
-    fn meant(&self, by: String) -> Result<Meant, String> {
+    fn meant(&self, context: &Context) -> Result<Meant, Fault> {
         let (notebook, code) = match self.words.as_slice() {
             [code] => (None, code),
             [notebook, code] if notebook.ends_with(".ipynb") => (Some(notebook.into()), code),
-            _ => return Err("one piece of code is wanted; put it in quotes".to_owned()),
+            _ => {
+                let text = "one piece of code is wanted; put it in quotes";
+                return Err(Fault::new(Kind::Usage, text));
+            }
         };
         let from_stdin = code == "-";
         let code = if from_stdin {
             let mut text = String::new();
             io::stdin()
                 .read_to_string(&mut text)
-                .map_err(|error| format!("cannot read the code from stdin: {error}"))?;
+                .map_err(|error| Fault::failed("read the code from stdin", &error))?;
             text
         } else {
             code.clone()
         };
-        let wait = match self.timeout {
-            Some(0.0) => None,
-            Some(seconds) => Some(
-                Duration::try_from_secs_f64(seconds)
-                    .map_err(|_| format!("{seconds} is no number of seconds"))?,
-            ),
+        let wait = match context.wait(self.timeout)? {
+            Some(wait) => wait,
             None if io::stdout().is_terminal() => None,
-            None => Some(UNWATCHED),
+            None => Some(super::PATIENCE),
         };
         Ok(Meant {
             notebook,
             options: Options {
                 code,
-                by,
+                by: context.by.clone(),
                 wait,
                 asks: !from_stdin && can_ask(),
             },
@@ -95,9 +91,7 @@ impl Run {
 impl Run {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let meant = self
-            .meant(context.by.clone())
-            .map_err(|error| Fault::new(Kind::Usage, error))?;
+        let meant = self.meant(context)?;
         let target = context.target(meant.notebook, "nb run CODE").await?;
         let terminal = Terminal {
             ctrl_c: CtrlC::listen().map_err(|error| Fault::failed("handle Ctrl-C", &error))?,
@@ -123,7 +117,7 @@ impl Run {
         }
         let ran = crate::ops::run::run(project, key, session, &meant.options, &terminal).await?;
         let code = exit_code(ran.status);
-        let _ = print(&self, ran, &terminal, &session.notebook, context);
+        let _ = tell(&self, ran, &terminal, &session.notebook, context);
         Ok(ExitCode::from(code))
     }
 }
@@ -173,6 +167,17 @@ impl Audience for Terminal {
         self.lines.ask(&prompt.prompt, prompt.password).await
     }
 
+    fn waits(&self, behind: Option<&project::past::Cell>) {
+        print::note(&match behind {
+            Some(cell) => format!(
+                "waiting behind {}, running for {}",
+                whose(cell),
+                print::age(cell.since)
+            ),
+            None => "waiting: the kernel is busy".to_owned(),
+        });
+    }
+
     async fn interrupts(&self) {
         self.ctrl_c.pressed().await;
     }
@@ -210,7 +215,7 @@ fn err(text: &str) -> io::Result<()> {
 }
 
 /// Prints what came of it, outputs that were not streamed included.
-fn print(
+fn tell(
     run: &Run,
     mut ran: Ran,
     terminal: &Terminal,

@@ -20,8 +20,13 @@ pub fn is_agent(name: &str) -> bool {
 const AGENT: &str = "agent";
 
 /// Returns the name under which a command acts: what was given (`--as`), `NB_AS`, an agent's
-/// mark, else `human` on a terminal and `agent` off it.
-pub fn who(given: Option<&str>, variables: &dyn Variables, on_terminal: bool) -> String {
+/// mark, what the project's settings say, else `human` on a terminal and `agent` off it.
+pub fn who(
+    given: Option<&str>,
+    variables: &dyn Variables,
+    configured: Option<&str>,
+    on_terminal: bool,
+) -> String {
     let given = given
         .map(str::trim)
         .filter(|name| !name.is_empty())
@@ -41,6 +46,7 @@ pub fn who(given: Option<&str>, variables: &dyn Variables, on_terminal: bool) ->
     given
         .or_else(set)
         .or_else(marked)
+        .or_else(|| configured.map(str::to_owned))
         .unwrap_or_else(|| otherwise.to_owned())
 }
 
@@ -54,11 +60,13 @@ mod tests {
     fn a_given_name_wins_over_the_environment() {
         let marked = HashMap::from([("CLAUDECODE", "1")]);
         let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "ada")]);
-        assert_eq!(who(Some("bob"), &named, true), "bob");
-        assert_eq!(who(Some(" "), &named, true), "ada");
-        assert_eq!(who(None, &marked, true), "claude");
-        assert_eq!(who(None, &HashMap::new(), true), "human");
-        assert_eq!(who(None, &HashMap::new(), false), "agent");
+        let eve = Some("eve");
+        assert_eq!(who(Some("bob"), &named, eve, true), "bob");
+        assert_eq!(who(Some(" "), &named, eve, true), "ada");
+        assert_eq!(who(None, &marked, eve, true), "claude");
+        assert_eq!(who(None, &HashMap::new(), eve, true), "eve");
+        assert_eq!(who(None, &HashMap::new(), None, true), "human");
+        assert_eq!(who(None, &HashMap::new(), None, false), "agent");
         assert!(is_agent("agent") && is_agent("claude"));
         assert!(!is_agent("human") && !is_agent("ada"));
     }

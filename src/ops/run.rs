@@ -4,6 +4,7 @@
 //! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
 //! running in the kernel; what it prints after that is not kept.
 
+use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::client::{Client, ClientError, End, Execute, Execution};
 use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
 use crate::project::journal::Entry;
+use crate::project::past::Cell;
 use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
 use crate::wire::Channel;
 
@@ -49,6 +51,9 @@ pub trait Audience {
 
     /// Answers the code's question; none is the end of the input. May be dropped halfway.
     fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
+
+    /// Is told once that the kernel is busy, and with whose cell, where that is known.
+    fn waits(&self, _behind: Option<&Cell>) {}
 
     /// Waits until the user wants the code interrupted. May be dropped halfway.
     fn interrupts(&self) -> impl Future<Output = ()>;
@@ -237,13 +242,22 @@ impl Running<'_> {
     ) -> Result<Option<Status>, RunError> {
         /// Longer than any cell; the caller's time limit is the one that counts.
         const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+        /// A wait of which nothing need be said.
+        const SOON: Duration = Duration::from_millis(300);
         let deadline = self.deadline();
         let answered = async {
             client.prove_iopub().await?;
             client.kernel_info(Channel::Shell, FOREVER).await
         };
+        let told = async {
+            tokio::time::sleep(SOON).await;
+            let present = self.project.present(self.key, self.session.generation);
+            audience.waits(present.running.as_ref());
+            std::future::pending::<Infallible>().await
+        };
         tokio::select! {
             answer = answered => answer.map(|_| None).map_err(RunError::from),
+            never = told => match never {},
             () = deadline => Ok(Some(Status::Busy)),
             () = audience.interrupts() => Ok(Some(Status::Interrupted)),
         }

@@ -139,6 +139,8 @@ pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
 ///
 /// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
 pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
+    // A notebook that shares a kernel has no record of it.
+    let key = &project.state()?.owner_key(key);
     let running = project.present(key, seen.generation).running;
     let reason = match seen.place.relation() {
         Relation::EarlierBoot => "the machine was started anew",

@@ -2,6 +2,7 @@
 
 mod attach;
 mod broken;
+mod company;
 mod killed;
 mod life;
 mod places;

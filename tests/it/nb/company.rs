@@ -1,0 +1,238 @@
+//! Others at the same kernel: what they did is told, and their work is not ended unasked.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{Said, kill, nb, open, opening, pid, say, until};
+use crate::world::{World, succeed};
+
+fn as_(world: &World, name: &str, words: &[&str]) -> Said {
+    nb(world, [words, &["--as", name]].concat())
+}
+
+#[test]
+fn what_others_did_is_told_once_to_each_name() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    // Nothing on the first command.
+    let first = as_(&world, "ada", &["run", "x = 1"]).ended(0);
+    assert_eq!(first.err, "");
+    let first = as_(&world, "bob", &["run", "x = 2", "--json"]).ended(0);
+    assert_eq!(first.json()["since"], serde_json::json!([]));
+    as_(&world, "bob", &["run", "1/0"]).ended(3);
+    as_(&world, "bob", &["restart"]).ended(0);
+
+    let told = as_(&world, "ada", &["run", "x"]).ended(3);
+    assert!(
+        told.err.trim_end().ends_with(": variables are gone"),
+        "{told:#?}"
+    );
+    let line = told.err.lines().last().expect("a line");
+    assert!(line.starts_with("since "), "{line}");
+    assert!(
+        line.contains(" · bob ran \"1/0\": it failed, ran 1 more, restarted the kernel "),
+        "{line}"
+    );
+    // Told, and nothing since.
+    assert_eq!(as_(&world, "ada", &["run", "y = 1"]).ended(0).err, "");
+
+    let told = as_(&world, "bob", &["interrupt", "--json"]).ended(0).json();
+    assert_eq!(told["since"][0]["by"], "ada");
+    assert_eq!(told["since"][0]["variables_gone"], false);
+    assert_eq!(told["kernel_generation"], 2);
+
+    // A command that fails tells it too.
+    as_(&world, "bob", &["shutdown"]).ended(0);
+    let told = as_(&world, "ada", &["run", "y", "--json"]).ended(6).json();
+    assert_eq!(told["error"]["kind"], "no-kernel");
+    assert_eq!(told["kernel_generation"], 2);
+    let text = told["since"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("shut the kernel down"), "{text}");
+}
+
+#[test]
+fn a_death_is_told_with_the_cell_that_it_happened_in() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    as_(&world, "bob", &["run", "1"]).ended(0);
+    let mut running = world
+        .nb()
+        .args(["run", "--as", "ada"])
+        .arg("import time\nwhile True: time.sleep(0.01)")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("start nb");
+    let busy = until("the kernel is busy", || {
+        let status = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        let session = status["sessions"][0].clone();
+        (session["running"]["by"] == "ada").then_some(session)
+    });
+    assert_eq!(busy["running"]["text"], "ada's code \"import time\"");
+    nb(&world, ["status"])
+        .ended(0)
+        .with("t.ipynb: busy: ada's code \"import time\" for ");
+    kill(pid(&opened));
+    assert_eq!(running.wait().expect("it ends").code(), Some(6));
+    let told = as_(&world, "bob", &["status", "t.ipynb", "--json"]).ended(6);
+    let told = told.json();
+    let ended = &told["sessions"][0]["ended"];
+    assert_eq!(ended["cell_by"], "ada");
+    assert_eq!(ended["cell_of"], "ada's code \"import time\"");
+    let since = told["since"].as_array().expect("a list");
+    let died = since
+        .iter()
+        .find(|doings| doings["by"] == Value::Null)
+        .expect("the kernel's own line");
+    assert_eq!(died["variables_gone"], true);
+}
+
+#[test]
+fn others_cells_are_not_ended_unasked() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    let mut running = world
+        .nb()
+        .args(["run", "--as", "ada"])
+        .arg("import time\nwhile True: time.sleep(0.01)")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("start nb");
+    until("the kernel is busy", || {
+        let status = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        (status["sessions"][0]["state"] == "busy").then_some(())
+    });
+    for deed in ["interrupt", "restart", "shutdown"] {
+        let refused = as_(&world, "bob", &[deed]).ended(5);
+        let refused = refused.with("ada's code \"import time\", which has run since");
+        refused.with(&format!("nb {deed} --force"));
+    }
+    let refused = as_(&world, "bob", &["restart", "--json"]).ended(5).json();
+    assert_eq!(refused["error"]["kind"], "refused");
+    as_(&world, "bob", &["shutdown", "--idle", "0s"])
+        .ended(0)
+        .with("t.ipynb: goes on: busy: ada's code");
+    // One's own needs no word of others.
+    as_(&world, "ada", &["interrupt"]).ended(0);
+    let ended = running.wait().expect("it ends");
+    assert!(matches!(ended.code(), Some(3 | 130)), "{ended}");
+    as_(&world, "bob", &["restart"]).ended(0);
+}
+
+#[test]
+fn a_person_at_a_front_end_is_asked_before_their_work_goes() {
+    let world = World::opened();
+    succeed(&mut world.script("company.py", "nb-shared"));
+}
+
+/// Makes a folder beside the project and opens a notebook in it.
+fn elsewhere(world: &World, folder: &str, notebook: &str) -> (std::path::PathBuf, Value) {
+    let folder = world.project().parent().expect("it has one").join(folder);
+    std::fs::create_dir_all(folder.join(".nb")).expect("make a folder");
+    let mut command = opening(world, notebook);
+    let opened = say(command.current_dir(&folder)).ended(0).json();
+    (folder, opened)
+}
+
+#[test]
+fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
+    let world = World::new();
+    let began = std::time::Instant::now();
+    open(&world, "a.ipynb");
+    open(&world, "b.ipynb");
+    let (other, c) = elsewhere(&world, "other", "c.ipynb");
+    let (gone, d) = elsewhere(&world, "gone", "d.ipynb");
+    eprintln!("opened after {:?}", began.elapsed());
+    // From anywhere.
+    let all = |words: &[&str]| say(world.nb().current_dir("/").args(words));
+    let listed = all(&["status", "--all", "--json"]).ended(0).json();
+    let kernels = listed["kernels"].as_array().expect("a list");
+    let mut names: Vec<_> = kernels
+        .iter()
+        .map(|kernel| kernel["notebook"].as_str().expect("a name"))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a.ipynb", "b.ipynb", "c.ipynb", "d.ipynb"]);
+    for kernel in kernels {
+        assert_eq!(kernel["state"], "idle");
+        assert!(
+            kernel["memory_bytes"].as_u64() > Some(1_000_000),
+            "{kernel}"
+        );
+        assert!(kernel["idle_since"].is_string(), "{kernel}");
+        assert_eq!(kernel["kernel_generation"], 1);
+    }
+    let text = all(&["status", "--all"]).ended(0);
+    assert!(text.out.contains("4 kernels, "), "{text:#?}");
+    assert!(text.out.contains(&other.display().to_string()), "{text:#?}");
+
+    // This project's alone, and only those that are old enough.
+    let dry = nb(&world, ["shutdown", "--idle", "0s", "--dry-run"]).ended(0);
+    assert_eq!(dry.out.matches("would be ended").count(), 2, "{dry:#?}");
+    let young = all(&["shutdown", "--idle", "1h", "--all", "--json"]);
+    let young = young.ended(0).json();
+    let kept = young["kernels"].as_array().expect("a list");
+    assert_eq!(kept.len(), 4);
+    assert!(
+        kept.iter().all(|kernel| kernel["done"] == "kept"),
+        "{young}"
+    );
+
+    // A project that was deleted: its kernel cannot be asked any more, but is found.
+    std::fs::remove_dir_all(&gone).expect("delete the project");
+    let left = all(&["status", "--all", "--json"]).ended(0).json();
+    assert_eq!(left["left"][0]["kernel_pid"], pid(&d));
+    all(&["status", "--all"])
+        .ended(0)
+        .with(&format!("to end it: kill {}", pid(&d)));
+
+    let ended = all(&["shutdown", "--idle", "0s", "--all"]).ended(0);
+    assert_eq!(ended.out.matches(": ended (").count(), 3, "{ended:#?}");
+    ended.with("its project is gone");
+    let ended = all(&["shutdown", "--idle", "0s", "--all", "--force"]).ended(0);
+    assert_eq!(ended.out.matches(": ended (").count(), 1, "{ended:#?}");
+    for pid in [pid(&c), pid(&d)] {
+        // Whoever adopted it may not have asked yet how it ended.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+    all(&["shutdown", "--idle", "0s", "--all"])
+        .ended(0)
+        .with("no kernel runs");
+    let none = all(&["status", "--all", "--json"]).ended(0).json();
+    assert_eq!(none["kernels"], serde_json::json!([]));
+    assert_eq!(none["left"], serde_json::json!([]));
+    say(world
+        .nb()
+        .current_dir("/")
+        .args(["shutdown", "--idle", "0s"]))
+    .ended(6)
+    .with("--all");
+}
+
+#[test]
+fn settings_come_from_the_file_where_the_environment_says_nothing() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    open(&world, "b.ipynb");
+    let config = world.project().join(".nb/config.toml");
+    std::fs::write(&config, "notebook = 'b.ipynb'\nas = 'eve'\ntimeout = 0.5\n").expect("write it");
+    nb(&world, ["run", "import time; time.sleep(60)"])
+        .ended(4)
+        .with("still running after");
+    let status = nb(&world, ["status", "--json"]).ended(0).json();
+    assert_eq!(status["sessions"][0]["notebook"], "b.ipynb");
+    assert_eq!(status["sessions"][0]["running"]["by"], "eve");
+    nb(&world, ["interrupt"]).ended(0);
+    let mut command = world.nb();
+    command.env("NB_NOTEBOOK", "a.ipynb").args(["run", "2"]);
+    say(command.env("NB_TIMEOUT", "30")).ended(0).with("2");
+    std::fs::write(&config, "timeout = 'long'\n").expect("write it");
+    nb(&world, ["status"]).ended(1).with("config.toml");
+    std::fs::remove_file(&config).expect("remove it");
+    say(world.nb().env("NB_TURNS", "perhaps").arg("status"))
+        .ended(2)
+        .with("NB_TURNS");
+}

@@ -1,0 +1,77 @@
+"""A person at a front end and an agent with `nb` on one kernel: neither ends the other's work unasked."""
+
+import json
+import os
+import subprocess
+
+from launch import SECONDS, arguments, evaluate, joined, launched, outputs, reply_to, run, say
+
+
+def agent(*words, expect=0):
+    """Runs `nb` as an agent; gives what it said on stdout and on stderr."""
+    done = subprocess.run(
+        [os.environ["NB_TEST_BINARY"], *words, "--as", "claude"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS,
+    )
+    said = f"nb {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == expect, said
+    return done.stdout, done.stderr
+
+
+def begins(client, code):
+    """Sends a cell and waits until it has printed."""
+    request = client.execute(code)
+    while True:
+        message = client.get_iopub_msg(timeout=SECONDS)
+        if message["msg_type"] == "stream" and message["parent_header"]["msg_id"] == request:
+            return request
+
+
+def main():
+    options = arguments()
+    agent("run", "1")
+    with launched(options.kernel) as manager, joined(manager.connection_file) as person:
+        # Joined, but nothing of theirs is there yet: a restart takes nothing from them.
+        agent("restart")
+        run(person, "mine = 'precious'")
+        _, told = agent("run", "2")
+        line = told.strip().splitlines()[-1]
+        assert line.startswith("since ") and "human (" in line, told
+        assert "ran \"mine = 'precious'\" ok" in line, told
+        assert agent("run", "2") == ("2\n", ""), "it is told twice"
+
+        for deed in ("restart", "shutdown"):
+            _, refused = agent(deed, expect=5)
+            assert "wipe the variables of human (" in refused, refused
+            assert f"nb {deed} --force" in refused, refused
+        agent("interrupt")
+        assert evaluate(person, "mine") == "precious"
+
+        request = begins(person, "print('on', flush=True)\nwhile True: pass")
+        answer = json.loads(agent("interrupt", "--json", expect=5)[0])
+        assert answer["error"]["kind"] == "refused", answer
+        assert "nb interrupt --force" in answer["error"]["hints"][0], answer
+        assert answer["kernel_generation"] == 2, answer
+        status = json.loads(agent("status", "--json")[0])["sessions"][0]
+        assert status["state"] == "busy", status
+        assert status["running"]["by"].startswith("human ("), status
+        # The agent's own code waits, and says behind whose.
+        out, told = agent("run", "3", "--timeout", "1", expect=5)
+        assert "waiting behind human (" in told and "running for" in told, told
+        agent("interrupt", "--force")
+        outputs(person, request)
+        assert reply_to(person, request)["content"]["ename"] == "KeyboardInterrupt"
+
+        agent("restart", "--force")
+        run(person, "assert 'mine' not in dir()")
+        answer = json.loads(agent("status", "--json")[0])
+        assert answer["sessions"][0]["state"] == "idle", answer
+        say("since:", *(doings["text"] for doings in answer["since"]))
+    # The person has gone.
+    agent("restart")
+
+
+main()
