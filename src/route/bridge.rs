@@ -166,11 +166,14 @@ impl Bridge {
             return;
         }
         if self.kernel.is_live() {
+            // The change may come in the middle of what the bridge wants done.
+            let not_left = self.take_back();
             self.close_all_links();
             // An answer to the old kernel's question is none to the next one's.
             self.put_back(
                 unsent
                     .into_iter()
+                    .chain(not_left)
                     .filter(|(_, channel, _)| *channel != Channel::Stdin),
             );
             self.fail(now, ending, |request| request.sent);

@@ -82,6 +82,9 @@ impl Bridge {
                 let fingerprint = startup::fingerprint(code);
                 self.log(Note::StartupUnknown { fingerprint });
             }
+            if let Some(notebook) = startup::notebook_named(code) {
+                self.named(notebook);
+            }
             return false;
         };
         match startup {

@@ -27,6 +27,9 @@ impl Bridge {
         self.timers.stop(&Timer::Stale(key.clone()));
         if request.answer == Answer::FromKernel {
             self.tell_failed(now, ending, key, &request);
+        } else if request.journalled {
+            let execution = done(self.generation, key, &request, "error".into());
+            self.actions.push_back(Action::Journal(execution));
         }
     }
 

@@ -1,5 +1,7 @@
 //! What goes to the kernel, waits for it, or is answered in its stead.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -165,7 +167,6 @@ impl Bridge {
             }
             if request.msg_type == "execute_request"
                 && !request.journalled
-                && request.answer == Answer::FromKernel
                 && let Some(execution) = asked(self.generation, key, request, &message)
             {
                 request.journalled = true;
@@ -256,6 +257,26 @@ impl Bridge {
                 state.held.push_front(Held { key, message });
             }
         }
+    }
+
+    /// Takes back what was to be sent and has not left: it is for the kernel that comes next.
+    pub(super) fn take_back(&mut self) -> Vec<(ClientId, Channel, Verified)> {
+        let mut back = Vec::new();
+        let mut left = VecDeque::new();
+        for action in self.actions.drain(..) {
+            match action {
+                Action::ToKernel {
+                    client,
+                    channel,
+                    message,
+                } => back.push((client, channel, message)),
+                other => left.push_back(other),
+            }
+        }
+        self.actions = left;
+        // What the proxy asked for itself is asked anew.
+        back.retain(|(client, _, _)| *client != self.own);
+        back
     }
 
     pub(super) fn input(&mut self, channel: Channel, id: &ClientId, message: Verified) {

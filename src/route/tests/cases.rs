@@ -142,6 +142,7 @@ fn what_was_not_written_goes_to_the_next_kernel_in_order() {
     for message in &sent {
         bridge.client_message(now, Channel::Shell, &client, message.clone());
     }
+    actions(&mut bridge);
     let unsent = sent
         .into_iter()
         .map(|message| (client.clone(), Channel::Shell, message));
