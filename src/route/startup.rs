@@ -59,6 +59,13 @@ pub(super) fn recognise_with(code: &str, also: &[String]) -> Option<Startup> {
     }
 }
 
+/// Returns the notebook that a text names which is not known otherwise: a newer VS Code's, the
+/// Interactive Window's.
+pub(super) fn notebook_named(code: &str) -> Option<String> {
+    let path = Normal::of(code).notebook?;
+    is_notebook(&path).then_some(path)
+}
+
 /// Returns the hash under which a text can be made known: `startup_known` in the project's
 /// configuration takes it, so that a new version of the extension needs no new version of this.
 pub(super) fn fingerprint(code: &str) -> String {
@@ -274,6 +281,16 @@ mod tests {
         ] {
             assert_eq!(recognise_with(users, &known), None, "{users}");
             assert!(!bears_the_marks(users));
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_known_names_its_notebook() {
+        let newer = block("\"/work/n.ipynb\"").replace("pass", "return 2027");
+        assert_eq!(recognise(&newer), None);
+        assert_eq!(notebook_named(&newer).as_deref(), Some("/work/n.ipynb"));
+        for nothing in ["x = 1", &block("\"Untitled-1.ipynb\""), &block("path")] {
+            assert_eq!(notebook_named(nothing), None);
         }
     }
 
