@@ -78,6 +78,9 @@ impl Bridge {
             return false;
         }
         let Some(startup) = startup::recognise_with(code, &self.policies.startup_known) else {
+            if let Some(notebook) = startup::notebook_named(code) {
+                self.named(notebook);
+            }
             if startup::bears_the_marks(code) {
                 let fingerprint = startup::fingerprint(code);
                 self.log(Note::StartupUnknown { fingerprint });

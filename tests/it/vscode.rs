@@ -1,6 +1,7 @@
 //! VS Code on the shared kernel: its own libraries, its order of messages, its ways to launch,
 //! restart and kill. `tests/node/vscode.js` says what it does.
 
+use crate::python;
 use crate::world::{World, succeed};
 
 /// Runs a scenario of `tests/node` in the project of this world.
@@ -14,4 +15,67 @@ fn scenario(world: &World, name: &str) {
 fn a_notebook_is_used() {
     let world = World::opened();
     scenario(&world, "vscode_use.js");
+}
+
+#[test]
+fn joining_behind_a_long_cell_takes_no_time() {
+    let world = World::opened();
+    scenario(&world, "vscode_busy.js");
+}
+
+/// IRkernel answers kernel_info only between two cells, and so does this stand-in.
+#[test]
+fn joining_a_busy_kernel_that_says_nothing_meanwhile_takes_no_time() {
+    let world = World::new();
+    open_stand_in(&world);
+    scenario(&world, "vscode_busy.js");
+}
+
+#[test]
+fn restart_restarts_once_and_what_looks_like_it_nothing() {
+    let world = World::opened();
+    scenario(&world, "vscode_restart.js");
+}
+
+#[test]
+fn stop_takes_back_ones_own_cell_first() {
+    let world = World::opened();
+    scenario(&world, "vscode_turns.js");
+}
+
+#[test]
+fn a_kernel_that_dies_is_followed_by_another_and_a_stopped_one_is_not() {
+    let world = World::opened();
+    scenario(&world, "vscode_death.js");
+}
+
+#[test]
+fn every_notebook_gets_its_own_kernel() {
+    let world = World::new();
+    world.open("a.ipynb");
+    world.open("b.ipynb");
+    scenario(&world, "vscode_names.js");
+}
+
+/// Opens the notebook with a stand-in kernel of `tests/python`.
+fn open_stand_in(world: &World) {
+    let root = world
+        .project()
+        .parent()
+        .expect("a world has a root")
+        .to_owned();
+    let folder = root.join("home/jupyter/kernels/idle-info");
+    std::fs::create_dir_all(&folder).expect("make the spec's folder");
+    let spec = serde_json::json!({
+        "argv": [python::interpreter(), python::script("idle_info_kernel.py"), "{connection_file}"],
+        "display_name": "A kernel that answers between two cells",
+        "language": "python",
+        "interrupt_mode": "signal",
+    });
+    std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write the spec");
+    succeed(
+        world
+            .nb()
+            .args(["open", "t.ipynb", "--kernel", "idle-info"]),
+    );
 }

@@ -170,7 +170,7 @@ impl Drop for World {
             let name = entry.file_name();
             if self.project().join(".nb").exists() && name.to_string_lossy().ends_with(".ipynb") {
                 let mut command = self.nb();
-                finish(command.arg("shutdown").arg(&name));
+                finish(command.args(["shutdown", "--force"]).arg(&name));
             }
         }
         let left = self.kill_the_rest();

@@ -128,9 +128,12 @@ async function untilUsed(port, process) {
 
 // A process that was launched from a kernelspec, with the connection file made for it.
 class Launched {
+  static all = [];
+
   static async start(spec, notebook, environment = {}) {
     const [hb, control, shell, stdin, iopub] = await freePorts();
     const launched = new Launched();
+    Launched.all.push(launched);
     launched.connection = {
       key: crypto.randomUUID(), signature_scheme: 'hmac-sha256', transport: 'tcp', ip: '127.0.0.1',
       hb_port: hb, control_port: control, shell_port: shell, stdin_port: stdin, iopub_port: iopub,
@@ -159,6 +162,7 @@ class Launched {
       },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
+    changed();
     launched.process.stderr.on('data', text => { launched.stderr += text; changed(); });
     launched.ended = new Promise(resolve => launched.process.once('exit', (code, signal) => {
       launched.gone = performance.now();
@@ -200,7 +204,8 @@ async function processes() {
 // Start-up code in the form of VS Code's; the texts are this test's, so that their fingerprints
 // must be made known before anybody recognises them.
 const PROBE = 'try:\n    import ipywidgets as _VSCODE_ipywidgets\n' +
-  "    print('widgets', _VSCODE_ipywidgets.__version__)\nexcept Exception:\n    pass";
+  "    print('e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:' + _VSCODE_ipywidgets.__version__)\n" +
+  'except Exception:\n    pass';
 const MODULE = '\ndef __VSCODE_inject_module():\n    import sys, types\n' +
   "    sys.modules['vscode'] = types.ModuleType('vscode')\n\n\n__VSCODE_inject_module()\n" +
   'del __VSCODE_inject_module\n';
@@ -218,13 +223,15 @@ function fingerprint(code) {
 }
 const KNOWN = [fingerprint(PROBE), fingerprint(setup('/n.ipynb'))].join(',');
 
-// `known`: whether the proxy knows this version's start-up code; `startup`: the user's own.
+// `known`: whether the proxy knows this version's start-up code; `startup`: the user's own;
+// `python`: whether the kernelspec is of Python, since others get no start-up code.
 class Kernel {
-  constructor(notebook, { spec = 'nb-shared', known = true, environment = {}, startup = [] } = {}) {
+  constructor(notebook, { spec = 'nb-shared', known = true, environment = {}, startup = [], python = true } = {}) {
     this.notebook = fs.realpathSync(notebook);
     this.spec = spec;
     this.environment = { ...(known ? { NB_STARTUP_KNOWN: KNOWN } : {}), ...environment };
     this.startup = startup;
+    this.python = python;
     // They belong to the kernel as VS Code's user sees it: a restart keeps them.
     this.clientId = crypto.randomUUID();
     this.username = crypto.randomUUID();
@@ -301,12 +308,17 @@ class Kernel {
   // The start-up code, each awaited, the user's own, one more kernel_info, then the idle.
   async initialize() {
     this.silent = {};
-    this.silent.probe = await this.silently(PROBE);
-    this.silent.setup = await this.silently(setup(this.notebook));
+    if (this.python) {
+      this.silent.probe = await this.silently(PROBE);
+      this.silent.setup = await this.silently(setup(this.notebook));
+    }
     for (const code of this.startup) await this.silently(code);
     await this.connection.requestKernelInfo();
     await within(SECONDS, 'idle', until(() => this.connection.status === 'idle'));
-    this.connection.requestComplete({ code: '__file__.', cursor_pos: 9 }).catch(() => {});
+    const { connection } = this;
+    if (this.python) {
+      connection.requestComplete({ code: '__file__.', cursor_pos: 9 }).catch(() => {});
+    }
   }
 
   // As VS Code runs its own code: no history, no cell. Its stream output.
@@ -352,12 +364,16 @@ class Kernel {
     return performance.now() - began;
   }
 
-  // The old process is not awaited: its kill and the next launch go on side by side.
-  async restart() {
+  // The old process is not awaited: its kill and the next launch go on side by side. `late`: the
+  // next is there first.
+  async restart({ late = false } = {}) {
     this.disconnect();
     const { launched } = this;
     this.launched = undefined;
-    const killed = launched.kill();
+    const count = Launched.all.length;
+    const killed = late
+      ? until(() => Launched.all.at(count)?.process).then(() => launched.kill())
+      : launched.kill();
     await this.launch();
     return killed;
   }
@@ -450,17 +466,36 @@ function agent(...words) {
   return agent;
 }
 
-const state = () => JSON.parse(fs.readFileSync('.nb/state.json'));
+// The life that a notebook's kernel leads now, as the project's memory has it.
+function session(notebook) {
+  const { sessions } = JSON.parse(fs.readFileSync('.nb/state.json'));
+  const file = fs.realpathSync(notebook);
+  const found = Object.values(sessions).find(each => path.resolve(each.notebook) === file);
+  assert(found, `no session of ${notebook}: ${JSON.stringify(sessions)}`);
+  return { pid: found.pid, generation: found.generation };
+}
+
+// What happened of one kind, oldest first.
+function journal(event) {
+  return fs.readFileSync('.nb/journal.jsonl', 'utf8').trim().split('\n')
+    .map(line => JSON.parse(line)).filter(entry => entry.event === event);
+}
+
 const say = (...words) => console.error(...words);
 
 // Runs a scenario. The sockets would keep the process alive after it.
 function main(scenario) {
   scenario().then(
     () => process.exit(0),
-    error => { say(error); process.exit(1); },
+    error => {
+      say(error);
+      for (const { process: child } of Launched.all) child?.kill('SIGKILL');
+      process.exit(1);
+    },
   );
 }
 
 module.exports = {
-  Kernel, Launched, PROBE, agent, fingerprint, main, nb, say, setup, state, until, within,
+  Kernel, PROBE, agent, fingerprint, journal, main, nb, say, session, setup, until,
+  within,
 };
