@@ -7,6 +7,9 @@ use crate::world::{World, succeed};
 /// Runs a scenario of `tests/node` in the project of this world.
 fn scenario(world: &World, name: &str) {
     if let Some(mut command) = world.node(name) {
+        // In this environment a notebook without a kernel finds one.
+        let environment = python::interpreter().ancestors().nth(2);
+        command.env("VIRTUAL_ENV", environment.expect("it has a folder"));
         succeed(&mut command);
     }
 }

@@ -329,12 +329,12 @@ class Kernel {
     return collect(future);
   }
 
-  // A user's cell, begun; `metadata` is what the cell itself carries.
-  cell(code, metadata = {}) {
+  // A user's cell, begun.
+  cell(code, { stop_on_error = false } = {}) {
     const cellId = `vscode-notebook-cell:${encodeURI(this.notebook)}#W0sZmlsZQ%3D%3D`;
     const future = this.connection.requestExecute({
-      code, silent: false, stop_on_error: false, allow_stdin: true, store_history: true,
-    }, false, { cellId, ...metadata });
+      code, silent: false, stop_on_error, allow_stdin: true, store_history: true,
+    }, false, { cellId });
     const cell = { request: future.msg.header.msg_id, outputs: [], text: '' };
     cell.prints = text => within(SECONDS, `"${text}" of ${code}`,
       until(() => cell.text.includes(text)));

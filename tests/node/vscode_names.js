@@ -29,6 +29,7 @@ main(async () => {
     const own = session(name);
     assert.match(nb('run', '-n', name, 'print(whose)'), new RegExp(`^${own.pid}$`, 'm'));
     assert(![a.pid, b.pid].includes(own.pid));
+    nb('shutdown', '--force', name);
   }
   assert.deepEqual([session('a.ipynb'), session('b.ipynb')], [a, b]);
 });

@@ -42,12 +42,15 @@ main(async () => {
   assert.equal(await waits.ended, 0);
 
   // A failing cell with stop_on_error, as JupyterLab sends it, ends its own client's queue only.
-  const fails = bystander.connection.requestExecute({
-    code: '1 / 0', silent: false, stop_on_error: true, allow_stdin: true, store_history: true,
-  });
+  const fails = bystander.cell("print('on', flush=True)\nwhile not os.path.exists('fail'): pass\n1 / 0",
+    { stop_on_error: true });
+  await fails.prints('on');
   const survives = kernel.cell("print('survived')");
-  assert.equal((await fails.done).content.ename, 'ZeroDivisionError');
+  const aborted = bystander.cell("print('never')");
+  fs.writeFileSync('fail', '');
+  assert.equal((await fails.done).reply.ename, 'ZeroDivisionError');
   assert.equal((await survives.done).stdout, 'survived\n');
+  assert.equal((await aborted.done).reply.status, 'aborted');
   assert.match(nb('run', '-n', 't.ipynb', 'print(mine)'), /'one', 'two'/);
 
   await kernel.dispose();
