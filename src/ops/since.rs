@@ -3,7 +3,7 @@
 //! For each name and each kernel `.nb/looked.json` remembers how far in the journal that name has
 //! been told, and which of the session's kernels it knew. What one did oneself is never told.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use jiff::Timestamp;
@@ -97,14 +97,12 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         return Ok(Vec::new());
     };
     let (news, earlier) = news(past, before.position);
-    Ok(told(
-        &news,
-        &earlier,
-        &before,
-        generation,
-        name,
-        &TimeZone::system(),
-    ))
+    let others = gathered(&news, &earlier, &before, generation, name);
+    if others.is_empty() {
+        // The system's zone takes longer to find than all the rest.
+        return Ok(Vec::new());
+    }
+    Ok(lines(others, before.at, &TimeZone::system()))
 }
 
 /// Returns the entries from a place on, oldest first, and those before it that tell how what has
@@ -142,14 +140,10 @@ fn news(past: Past, position: u64) -> (Vec<Entry>, Vec<Entry>) {
 
 /// The requests that end in these entries and began before them.
 fn endings(news: &[Entry]) -> Vec<String> {
-    let began = |id: &String| {
-        news.iter()
-            .any(|entry| entry.event == "asked" && entry.msg_id.as_ref() == Some(id))
-    };
-    let ended = news.iter().filter(|entry| entry.event == "done");
-    ended
-        .filter_map(|entry| entry.msg_id.clone())
-        .filter(|id| !began(id))
+    let (beginnings, ends) = index(news, &[]);
+    ends.into_keys()
+        .filter(|id| beginnings.get(id).is_none_or(|it| it.event != "asked"))
+        .map(str::to_owned)
         .collect()
 }
 
@@ -168,24 +162,20 @@ struct Gathered {
 }
 
 /// The rule: what of the news is told to `name`, who looked `before`.
-fn told(
+fn gathered(
     news: &[Entry],
     earlier: &[Entry],
     before: &Looked,
     generation: u64,
     name: &str,
-    zone: &TimeZone,
-) -> Vec<Doings> {
+) -> Vec<Gathered> {
     let mut others: Vec<Gathered> = Vec::new();
     let mut executions: HashSet<&str> = HashSet::new();
     let mut replaced = false;
+    let (beginnings, ends) = index(news, earlier);
     for entry in news {
-        let of = |event: &str, id: &str| {
-            let mut all = news.iter().chain(earlier);
-            all.find(|it| it.event == event && it.msg_id.as_deref() == Some(id))
-        };
         let id = entry.msg_id.as_deref();
-        let began = id.and_then(|id| of("asked", id).or_else(|| of("seen", id)));
+        let began = id.and_then(|id| beginnings.get(id).copied());
         let gone = matches!(entry.event.as_str(), "opened" | "restarted")
             && entry.generation.is_some_and(|of| of > before.generation);
         replaced |= gone;
@@ -208,9 +198,7 @@ fn told(
                     continue;
                 }
                 let label = began.map_or_else(|| "a cell".to_owned(), label);
-                let ends = news.iter().filter(|it| it.event == "done");
-                let mut ends = ends.filter(|it| it.msg_id.as_deref() == Some(id));
-                match ends.next().map(|end| end.status.clone()) {
+                match ends.get(id).map(|end| end.status.clone()) {
                     Some(Some(status)) if status == "aborted" => continue,
                     Some(status) => one.ran.push((label, status)),
                     None => one.runs = Some((label, entry.at)),
@@ -239,7 +227,41 @@ fn told(
             ..Gathered::default()
         });
     }
-    lines(others, before.at, zone)
+    others
+}
+
+type ById<'a> = HashMap<&'a str, &'a Entry>;
+
+/// Returns for each request the entries that tell best how it began and how it ended.
+fn index<'a>(news: &'a [Entry], earlier: &'a [Entry]) -> (ById<'a>, ById<'a>) {
+    let (mut beginnings, mut ends) = (ById::new(), ById::new());
+    for entry in news.iter().chain(earlier) {
+        let Some(id) = entry.msg_id.as_deref() else {
+            continue;
+        };
+        match entry.event.as_str() {
+            // Whoever asked knows more than who has seen it.
+            "asked" => {
+                beginnings.insert(id, entry);
+            }
+            "seen" => {
+                beginnings.entry(id).or_insert(entry);
+            }
+            "done" => {
+                let known = ends.entry(id).or_insert(entry);
+                if known.status.as_deref().is_none_or(is_seen) {
+                    *known = entry;
+                }
+            }
+            _ => {}
+        }
+    }
+    (beginnings, ends)
+}
+
+/// Whether it is how an observer tells of an end: it has seen no reply.
+fn is_seen(status: &str) -> bool {
+    matches!(status, "seen" | "unseen")
 }
 
 impl Gathered {
@@ -368,7 +390,8 @@ mod tests {
             position: 0,
             generation: 1,
         };
-        told(news, earlier, &before, generation, "claude", &TimeZone::UTC)
+        let others = gathered(news, earlier, &before, generation, "claude");
+        lines(others, before.at, &TimeZone::UTC)
             .into_iter()
             .map(|doings| doings.text.replace("2026-01-02 ", ""))
             .collect()
