@@ -55,9 +55,9 @@ impl Shell {
             Named::Nothing => Some(Target::of_folder(&self.folder)?),
         };
         let Some(target) = target else {
+            self.log_launch(None);
             if let Some(project) = Project::find(&self.folder) {
                 open_log(&project, &self.settings.borrow());
-                self.log_launch(None);
             }
             return Ok(());
         };

@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// JupyterLab's server sends SIGTERM 2.5 s after its request.
 const BEGINNING: Duration = Duration::from_secs(2);
 
+/// How many of the last lines of a kernel that cannot start are shown.
+const SAID: usize = 2;
+
 /// How often the state is read meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -90,7 +93,7 @@ impl Shell {
         match opened {
             Ok(opened) => tell(&opened),
             Err(error) => {
-                let error = anyhow::Error::from(error);
+                let error = why(error);
                 tracing::error!("{error:#}");
                 return Err(error).with_context(|| {
                     format!(
@@ -163,7 +166,7 @@ impl Shell {
                 Ok(opened) => tell(&opened),
                 Err(error) => {
                     let mended = is_mended_by_another_try(&error);
-                    let ending = words::not_started(&bound.target, &error.into());
+                    let ending = words::not_started(&bound.target, &why(error));
                     *bound.failure.borrow_mut() = Some(ending.clone());
                     if is_served {
                         shell.adopt(if mended {
@@ -262,6 +265,20 @@ async fn open(target: &Target, origin: &Origin) -> Result<Opened, OpenError> {
         ..OpenOptions::default()
     };
     ensure_kernel(&target.project, &target.notebook(), &options).await
+}
+
+/// Returns the error with what mends it, or with what the kernel said last.
+fn why(error: OpenError) -> anyhow::Error {
+    let more = match &error {
+        OpenError::Choose(choice) => choice.hint().into_iter().collect(),
+        OpenError::Died { lines, .. } => lines[lines.len().saturating_sub(SAID)..].to_vec(),
+        _ => Vec::new(),
+    };
+    let error = anyhow::Error::from(error);
+    if more.is_empty() {
+        return error;
+    }
+    anyhow::anyhow!("{error:#} ({})", more.join("; "))
 }
 
 fn tell(opened: &Opened) {

@@ -6,6 +6,7 @@ mod client;
 mod demo;
 mod faults;
 mod frontends;
+mod home;
 mod layers;
 mod libzmq;
 mod made;

@@ -1,0 +1,189 @@
+"""The right kernel: each notebook that a front end opens has its own, however it is named."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from launch import SECONDS, arguments, nb, say, state
+from raw import argv, connection_file
+from window import Window, session_of
+
+PYTHON = os.environ["NB_TEST_PYTHON"]
+# Where nothing else says which Python is meant, the active environment is.
+ACTIVE = {"VIRTUAL_ENV": str(pathlib.Path(PYTHON).parent.parent)}
+LOG = pathlib.Path(".nb/proxy.log")
+
+
+def main():
+    options = arguments(case="third")
+    cases = {
+        "third": third, "first": first, "shared": shared, "unnamed": unnamed,
+        "refused": refused, "broken": broken, "explicit": explicit,
+    }  # fmt: skip
+    cases[options.case](options.kernel)
+
+
+def write(notebook):
+    path = pathlib.Path(notebook)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+
+
+def third(kernel):
+    """A third notebook gets a kernel of its own, which survives its front end."""
+    nb("run", "-n", "t.ipynb", "mine = 't'")
+    nb("open", "u.ipynb", "--python", PYTHON)
+    nb("run", "-n", "u.ipynb", "mine = 'u'")
+    write("third.ipynb")
+    for notebook, known in (("third.ipynb", "nobody"), ("t.ipynb", "t"), ("u.ipynb", "u")):
+        with Window(kernel, notebook, environment=ACTIVE).ready() as window:
+            said = window.run("print(globals().get('mine', 'nobody'))")
+            assert said == f"{known}\n", f"{notebook}: {said}"
+            window.run(f"mine = {notebook!r}")
+            window.close()
+        assert notebook in nb("run", "-n", notebook, "print(mine)"), notebook
+    pids = {session_of(name)["pid"] for name in ("t.ipynb", "u.ipynb", "third.ipynb")}
+    assert len(pids) == 3, pids
+    told = [line for line in LOG.read_text().splitlines() if "--kernel-of" in line]
+    assert len(told) == 1 and "nb open" in told[0], told
+    say(told[0])
+    nb("shutdown", "u.ipynb")
+
+
+def first(kernel):
+    """Nothing is set up: the front end's first notebook makes the project and its kernel."""
+    assert not pathlib.Path(".nb").exists()
+    write("t.ipynb")
+    with Window(kernel, "t.ipynb", environment=ACTIVE).ready() as window:
+        assert window.run("x = 6 * 7\nprint(x)") == "42\n"
+        window.close()
+    assert "42" in nb("run", "-n", "t.ipynb", "print(x)")
+    assert "launched" in LOG.read_text(), "what came before the project was known is not in its log"
+    # The same, named by a Jupyter server.
+    write("sub/v.ipynb")
+    for name, folder in ((os.path.realpath("sub/v.ipynb"), "sub"), ("sub/v.ipynb", "sub"), ("RTC:sub/v.ipynb", "sub")):
+        ran = served(kernel, name, folder, "x = globals().get('x', 0) + 1\nprint(x)")
+        say(f"{name}: {ran.strip()}")
+    assert ran == "3\n", ran
+    assert "3" in nb("run", "-n", "sub/v.ipynb", "print(x)")
+    nb("shutdown", "sub/v.ipynb")
+
+
+def served(kernel, name, folder, code):
+    """One cell under a server's environment."""
+    from raw import Client
+
+    path = connection_file()
+    command, own = argv(kernel, path)
+    environment = {**own, **ACTIVE, "JPY_SESSION_NAME": name, "JPY_PARENT_PID": str(os.getpid())}
+    child = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL)
+    try:
+        with Client(path) as client:
+            client.get_ready()
+            return client.run(code)
+    finally:
+        child.terminate()
+        child.wait(SECONDS)
+
+
+def shared(kernel):
+    """`nb open B --kernel-of A`: both notebooks are on A's kernel, also after a restart."""
+    nb("run", "-n", "t.ipynb", "mine = 't'")
+    nb("open", "b.ipynb", "--kernel-of", "t.ipynb")
+    with Window(kernel, "b.ipynb").ready() as window, Window(kernel, "t.ipynb").ready() as owner:
+        assert window.run("print(mine)") == "t\n"
+        assert owner.run("mine = 'both'\nprint(mine)") == "both\n"
+        assert window.run("print(mine)") == "both\n"
+        window.terminate()
+        with Window(kernel, "b.ipynb", window.session).ready() as again:
+            assert again.run("print('mine' in globals())") == "False\n"
+            assert session_of("t.ipynb")["generation"] == 2
+            # Nobody's cell of the other window failed; it reads who has restarted.
+            reply, iopub = owner.client.finish(owner.execute("print('mine' in globals())"))
+            assert reply.content["status"] == "ok", reply
+            said = text_of(iopub, "stderr")
+            assert "restarted" in said and "human (VS Code)" in said, said
+            again.close()
+        window.gone()
+        owner.close()
+
+
+def unnamed(kernel):
+    """Nothing names a notebook: the only live kernel, and when it is named later, its own."""
+    nb("run", "-n", "t.ipynb", "mine = 't'")
+    write("other.ipynb")
+    with Window(kernel, "other.ipynb", environment=ACTIVE).ready() as window:
+        # An interactive window's cells name no notebook.
+        reply, iopub = window.client.finish(window.client.execute("print(mine)"))
+        assert text_of(iopub, "stdout") == "t\n", (reply, iopub)
+        assert window.run("print('mine' in globals())") == "False\n"
+        assert session_of("other.ipynb")["pid"] != session_of("t.ipynb")["pid"]
+        window.close()
+    nb("shutdown", "other.ipynb")
+
+
+def refused(kernel):
+    """`NB_AUTOSTART=0`: no kernel is started; known at launch, the launch says so and ends."""
+    write("new.ipynb")
+    alone = {"NB_AUTOSTART": "0"}
+    command, own = argv(kernel, connection_file())
+    named = {"JPY_SESSION_NAME": os.path.realpath("new.ipynb"), "JPY_PARENT_PID": "1"}
+    done = subprocess.run(
+        command, env={**own, **alone, **named}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 1, done
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 2 and "nb open" in lines[1], done.stderr
+    with Window(kernel, "new.ipynb", environment=alone).ready() as window:
+        reply, iopub = window.client.finish(window.execute("1"))
+        error = reply.content
+        assert error["status"] == "error" and "nb open" in error["evalue"], reply
+        assert iopub[-1].content.get("execution_state") == "idle", iopub
+        window.close()
+    assert "new.ipynb" not in state()["sessions"], state()
+    say(lines, error["evalue"])
+
+
+def broken(kernel):
+    """No kernel can be started: the cell says why, and the next one tries again."""
+    path = pathlib.Path("r.ipynb")
+    spec = {"name": "no-such", "display_name": "None", "language": "cobol"}
+    content = {"cells": [], "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(content))
+    with Window(kernel, "r.ipynb").ready() as window:
+        reply, _ = window.client.finish(window.execute("1"))
+        error = reply.content
+        assert error["status"] == "error" and "cobol" in error["evalue"], reply
+        assert "nb open" in error["evalue"], reply
+        nb("open", "r.ipynb", "--python", PYTHON)
+        assert window.run("print(6 * 7)") == "42\n"
+        window.close()
+    nb("shutdown", "r.ipynb")
+    say(error["evalue"])
+
+
+def explicit(kernel):
+    """NB_NOTEBOOK names the kernel, whatever notebook the front end has open."""
+    nb("run", "-n", "t.ipynb", "mine = 't'")
+    write("other.ipynb")
+    with Window(kernel, "other.ipynb", environment={"NB_NOTEBOOK": "t.ipynb"}).ready() as window:
+        assert window.run("print(mine)") == "t\n"
+        window.terminate()
+        # It is restarted like any.
+        again = Window(kernel, "other.ipynb", window.session, environment={"NB_NOTEBOOK": "t.ipynb"})
+        with again.ready():
+            assert again.run("print('mine' in globals())") == "False\n"
+            again.close()
+        window.gone()
+    assert "other.ipynb" not in state()["sessions"]
+
+
+def text_of(iopub, name):
+    streams = [m.content for m in iopub if m.type == "stream"]
+    return "".join(s["text"] for s in streams if s["name"] == name)
+
+
+sys.exit(main())

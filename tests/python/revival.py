@@ -1,0 +1,197 @@
+"""A kernel that goes under a front end: what its cells read, and what brings it back."""
+
+import contextlib
+import os
+import signal
+import subprocess
+
+import psutil
+from launch import SECONDS, arguments, nb, say, state
+from raw import connection_file
+from window import Window, journal, session_of
+
+PYTHON = os.environ["NB_TEST_PYTHON"]
+NOTEBOOK = "t.ipynb"
+
+
+def main():
+    options = arguments(case="killed")
+    cases = {
+        "killed": killed, "agents": agents, "stopped": stopped, "restarted": restarted,
+        "launched": launched, "attached": attached,
+    }  # fmt: skip
+    cases[options.case](options.kernel)
+
+
+def stderr(iopub):
+    streams = [m.content for m in iopub if m.type == "stream"]
+    return "".join(s["text"] for s in streams if s["name"] == "stderr")
+
+
+def kill(pid):
+    dead = psutil.Process(pid)
+    os.kill(pid, signal.SIGKILL)
+    dead.wait(SECONDS)
+
+
+def running(window, code):
+    request = window.execute(f"print('on', flush=True)\n{code}")
+    window.client.wait(
+        "the cell runs", lambda _, m: m.type == "stream" and m.parent.get("msg_id") == request
+    )
+    return request
+
+
+def refused(window, request, *words):
+    """The request fails with an error that a person can read; its text."""
+    reply, iopub = window.client.finish(request)
+    assert reply.content["status"] == "error", reply
+    for word in words:
+        assert word in reply.content["evalue"], reply.content
+    assert [m.content["evalue"] for m in iopub if m.type == "error"] == [reply.content["evalue"]]
+    return reply.content["evalue"]
+
+
+def noticed(window, code, *words):
+    """The cell runs, and its stderr says these words first. Its stdout."""
+    request = window.execute(code)
+    reply, iopub = window.client.finish(request)
+    assert reply.content["status"] == "ok", reply
+    said = stderr(iopub)
+    for word in words:
+        assert word in said, f"{word!r} is not in {said!r}"
+    return "".join(m.content["text"] for m in iopub if m.type == "stream" and m.content["name"] == "stdout")
+
+
+def quiet(window, code):
+    reply, iopub = window.client.finish(window.execute(code))
+    assert reply.content["status"] == "ok", reply
+    assert not stderr(iopub), stderr(iopub)
+
+
+def killed(kernel):
+    with Window(kernel, NOTEBOOK).ready() as window, Window(kernel, NOTEBOOK).ready() as other:
+        for number in (1, 2):
+            quiet(window, f"x = {number}")
+            quiet(other, "y = 1")
+            pid = session_of(NOTEBOOK)["pid"]
+            request = running(window, "import time; time.sleep(600)")
+            kill(pid)
+            text = refused(window, request, "died", "variables are gone")
+            # Nothing but a cell brings it back.
+            reply, _ = window.client.finish(
+                window.client.send("shell", "complete_request", {"code": "pri", "cursor_pos": 3})
+            )
+            assert (reply.type, reply.content["status"]) == ("complete_reply", "error"), reply
+            record = session_of(NOTEBOOK)
+            assert record["status"] == "died", record
+            assert record["ended"]["cell"], record["ended"]
+            reply, _ = window.client.finish(window.client.execute("1", store_history=False))
+            assert reply.content["status"] == "error", reply
+            assert session_of(NOTEBOOK)["status"] == "died", "a cell of the front end's own revived it"
+
+            said = noticed(window, "print('x' in globals())", "died at", "human (VS Code)", "variables are gone")
+            assert said == "False\n", said
+            quiet(window, "1")
+            # Who only looked on reads it too.
+            noticed(other, "1", "died at", "variables are gone")
+            quiet(other, "1")
+            record = session_of(NOTEBOOK)
+            assert (record["status"], record["generation"]) == ("live", number + 1), record
+            say(f"round {number}: {text}")
+        for one in (window, other):
+            assert len(one.client.sessions) == 1, one.client.sessions
+            one.close()
+    events = [line["event"] for line in journal()]
+    assert events.count("died") == 2, events
+
+
+def agents(kernel):
+    """It dies in an agent's cell: the human reads whose it was."""
+    with Window(kernel, NOTEBOOK).ready() as window:
+        quiet(window, "x = 1")
+        pid = session_of(NOTEBOOK)["pid"]
+        environment = {**os.environ, "NB_AS": "ada"}
+        agent = subprocess.Popen(
+            [os.environ["NB_TEST_BINARY"], "run", "-n", NOTEBOOK, "while True: pass"],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            window.client.wait(
+                "the agent's cell", lambda _, m: m.type == "execute_input" and "while" in m.content["code"]
+            )
+            kill(pid)
+            agent.wait(SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                agent.kill()
+            agent.wait(SECONDS)
+        noticed(window, "1", "died at", "ada")
+        window.close()
+
+
+def stopped(kernel):
+    with Window(kernel, NOTEBOOK).ready() as window:
+        quiet(window, "x = 1")
+        nb("shutdown", NOTEBOOK, "--force")
+        for _ in range(3):
+            text = refused(window, window.execute("print(x)"), "shut down", "nb open")
+        assert session_of(NOTEBOOK)["status"] == "stopped"
+        nb("open", NOTEBOOK, "--python", PYTHON)
+        said = noticed(window, "print('x' in globals())", "shut down", "variables are gone")
+        assert said == "False\n", said
+        quiet(window, "1")
+        window.close()
+    say(text)
+
+
+def restarted(kernel):
+    """By an agent, under a window that is open."""
+    with Window(kernel, NOTEBOOK).ready() as window:
+        quiet(window, "x = 1")
+        nb("restart", NOTEBOOK, "--force", "--as", "ada")
+        said = noticed(window, "print('x' in globals())", "restarted at", "by ada", "variables are gone")
+        assert said == "False\n", said
+        quiet(window, "1")
+        window.close()
+
+
+def launched(kernel):
+    """A front end that comes to a dead kernel gets another one, and reads why."""
+    kill(session_of(NOTEBOOK)["pid"])
+    with Window(kernel, NOTEBOOK).ready() as window:
+        noticed(window, "x = 1", "died at", "variables are gone")
+        quiet(window, "x")
+        window.close()
+    nb("shutdown", NOTEBOOK)
+    with Window(kernel, NOTEBOOK).ready() as window:
+        quiet(window, "x = 1")
+        window.close()
+    assert session_of(NOTEBOOK)["status"] == "live"
+
+
+def attached(kernel):
+    """A kernel that another program started is not brought back."""
+    path = connection_file()
+    other = subprocess.Popen(
+        [PYTHON, "-m", "ipykernel_launcher", "-f", str(path)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        nb("open", "a.ipynb", "--attach", path)
+        with Window(kernel, "a.ipynb").ready() as window:
+            quiet(window, "x = 1")
+            request = running(window, "import time; time.sleep(600)")
+            other.kill()
+            other.wait(SECONDS)
+            refused(window, request, "kernel")
+            for _ in range(2):
+                text = refused(window, window.execute("1"), "nb open")
+            window.close()
+    finally:
+        other.kill()
+        other.wait(SECONDS)
+    say(text)
+
+
+main()

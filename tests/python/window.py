@@ -1,0 +1,115 @@
+"""A notebook in a window of VS Code: how it launches the spec, names the notebook, and ends it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import uuid
+
+import psutil
+from launch import SECONDS
+from raw import Client, argv, connection_file
+
+# The extension host's environment; its Jupyter extension sets no variable of its own.
+VSCODE = {"VSCODE_PID": "1", "VSCODE_IPC_HOOK": "/run/code.sock"}
+
+
+def cell(notebook):
+    """The metadata of a user's cell."""
+    path = os.path.realpath(notebook)
+    return {"cellId": f"vscode-notebook-cell:{path}#W0sZmlsZQ%3D%3D"}
+
+
+class Window:
+    """One notebook's kernel process and client. A restart makes another of the same session."""
+
+    def __init__(self, kernel, notebook, session=None, environment=(), editor=None):
+        self.notebook = notebook
+        self.session = session or str(uuid.uuid4())
+        self.path = connection_file()
+        command, own = argv(kernel, self.path)
+        environment = {**own, **VSCODE, **dict(environment)}
+        if editor is None:
+            self.child = psutil.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+        else:
+            self.child = editor.launch(command, environment)
+        self.client = Client(self.path, self.session)
+
+    def ready(self):
+        self.client.get_ready()
+        return self
+
+    def run(self, code, **more):
+        return self.client.run(code, metadata=cell(self.notebook), **more)
+
+    def execute(self, code):
+        return self.client.execute(code, metadata=cell(self.notebook))
+
+    def terminate(self):
+        """As the extension does: the descendants first, then the process."""
+        for descendant in self.child.children(recursive=True):
+            descendant.send_signal(signal.SIGTERM)
+        self.child.send_signal(signal.SIGTERM)
+
+    def gone(self):
+        self.child.wait(SECONDS)
+        self.client.__exit__()
+
+    def close(self):
+        if self.child.is_running():
+            self.terminate()
+        self.gone()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self.child.is_running():
+                self.child.kill()
+            self.child.wait(SECONDS)
+        self.client.__exit__()
+
+
+class Editor:
+    """Another window: a process of its own that launches kernels."""
+
+    def __init__(self):
+        # It reaps what it launched, as an editor does.
+        self.process = subprocess.Popen(
+            ["bash", "-c", 'while read -r line; do env -i bash -c "$line" </dev/null & echo $!; done; wait'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def launch(self, command, environment):
+        import shlex
+
+        words = [f"export {name}={shlex.quote(value)};" for name, value in environment.items()
+                 if "\n" not in value and name.isidentifier()]  # fmt: skip
+        words += ["exec", *map(shlex.quote, command)]
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        return psutil.Process(int(self.process.stdout.readline()))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait(SECONDS)
+        self.process.stdout.close()
+
+
+def session_of(notebook):
+    """What the project remembers of a notebook's kernel."""
+    state = json.loads(pathlib.Path(".nb/state.json").read_text())
+    return state["sessions"][notebook]
+
+
+def journal():
+    return [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
