@@ -77,16 +77,13 @@ impl Bridge {
         if !self.policies.answer_startup {
             return false;
         }
-        let Some(startup) = startup::recognise_with(code, &self.policies.startup_known) else {
+        let Some(startup) = startup::recognise(code, &self.policies.startup_known) else {
             if let Some(notebook) = startup::notebook_named(code) {
                 self.named(notebook);
             }
             if startup::bears_the_marks(code) {
                 let fingerprint = startup::fingerprint(code);
                 self.log(Note::StartupUnknown { fingerprint });
-            }
-            if let Some(notebook) = startup::notebook_named(code) {
-                self.named(notebook);
             }
             return false;
         };

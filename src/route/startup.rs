@@ -28,14 +28,8 @@ pub(super) enum Startup {
     },
 }
 
-/// Returns what a known start-up code is.
-#[cfg(test)]
-pub(super) fn recognise(code: &str) -> Option<Startup> {
-    recognise_with(code, &[])
-}
-
 /// Returns what a known start-up code is; `also` are fingerprints that the user has added.
-pub(super) fn recognise_with(code: &str, also: &[String]) -> Option<Startup> {
+pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
     let text = Normal::of(code);
     let fingerprint = text.fingerprint();
     let setup = |notebook: Option<String>| Startup::Setup {
@@ -244,17 +238,17 @@ mod tests {
     fn what_differs_from_user_to_user_does_not_matter() {
         let code = block("\"/work/a b/n.ipynb\"");
         let known = taught(&code);
-        assert_eq!(recognise_with(&code, &known), setup("/work/a b/n.ipynb"));
+        assert_eq!(recognise(&code, &known), setup("/work/a b/n.ipynb"));
         for same in [
             code.replace('\n', "\r\n"),
             code.replace('\n', "  \n"),
             code.trim().to_owned(),
             code.replace(JEDI_OFF, ""),
         ] {
-            assert_eq!(recognise_with(&same, &known), setup("/work/a b/n.ipynb"));
+            assert_eq!(recognise(&same, &known), setup("/work/a b/n.ipynb"));
         }
         let elsewhere = block("\"/ö/m.IPYNB\"");
-        assert_eq!(recognise_with(&elsewhere, &known), setup("/ö/m.IPYNB"));
+        assert_eq!(recognise(&elsewhere, &known), setup("/ö/m.IPYNB"));
     }
 
     #[test]
@@ -269,17 +263,17 @@ mod tests {
             code.replace("pass", "pass  # really"),
             code.replace("__VSCODE_inject_module()\n\n", ""),
         ] {
-            assert_eq!(recognise_with(&other, &known), None, "{other}");
+            assert_eq!(recognise(&other, &known), None, "{other}");
             assert!(bears_the_marks(&other));
         }
-        assert_eq!(recognise(&code), None);
+        assert_eq!(recognise(&code, &[]), None);
         for users in [
             "",
             "import numpy as np",
             JEDI_OFF,
             "%load_ext autoreload\n%autoreload 2",
         ] {
-            assert_eq!(recognise_with(users, &known), None, "{users}");
+            assert_eq!(recognise(users, &known), None, "{users}");
             assert!(!bears_the_marks(users));
         }
     }
@@ -287,7 +281,7 @@ mod tests {
     #[test]
     fn a_text_that_is_not_known_names_its_notebook() {
         let newer = block("\"/work/n.ipynb\"").replace("pass", "return 2027");
-        assert_eq!(recognise(&newer), None);
+        assert_eq!(recognise(&newer, &[]), None);
         assert_eq!(notebook_named(&newer).as_deref(), Some("/work/n.ipynb"));
         for nothing in ["x = 1", &block("\"Untitled-1.ipynb\""), &block("path")] {
             assert_eq!(notebook_named(nothing), None);
@@ -297,8 +291,8 @@ mod tests {
     #[test]
     fn the_block_of_2023_is_two_lines() {
         let code = format!("__vsc_ipynb_file__ = \"/work/n.ipynb\"\n{JEDI_OFF}");
-        assert_eq!(recognise(&code), setup("/work/n.ipynb"));
-        assert_eq!(recognise(&(code + "\nprint(1)")), None);
+        assert_eq!(recognise(&code, &[]), setup("/work/n.ipynb"));
+        assert_eq!(recognise(&(code + "\nprint(1)"), &[]), None);
     }
 
     #[test]
@@ -314,11 +308,7 @@ mod tests {
             (r#"r"/a\b/n.ipynb""#, r"/a\b/n.ipynb"),
         ] {
             let code = block(literal);
-            assert_eq!(
-                recognise_with(&code, &taught(&code)),
-                setup(path),
-                "{literal}"
-            );
+            assert_eq!(recognise(&code, &taught(&code)), setup(path), "{literal}");
         }
     }
 
@@ -327,23 +317,20 @@ mod tests {
         for literal in ["\"Untitled-1.ipynb\"", "\"/work/script.py\"", "\"\""] {
             let code = block(literal);
             let nameless = Some(Startup::Setup { notebook: None });
-            assert_eq!(recognise_with(&code, &taught(&code)), nameless, "{literal}");
+            assert_eq!(recognise(&code, &taught(&code)), nameless, "{literal}");
         }
         // No literal at all: not VS Code's.
         let known = taught(&block("\"/work/n.ipynb\""));
         for broken in ["/work/n.ipynb", "\"", "f\"/work/n.ipynb\"", "None"] {
-            assert_eq!(recognise_with(&block(broken), &known), None, "{broken}");
+            assert_eq!(recognise(&block(broken), &known), None, "{broken}");
         }
     }
 
     #[test]
     fn the_widgets_version_goes_there_and_back() {
         let code = "try:\n    import ipywidgets as _VSCODE_ipywidgets\nexcept:\n    pass";
-        assert_eq!(recognise(code), None);
-        assert_eq!(
-            recognise_with(code, &taught(code)),
-            Some(Startup::WidgetProbe)
-        );
+        assert_eq!(recognise(code, &[]), None);
+        assert_eq!(recognise(code, &taught(code)), Some(Startup::WidgetProbe));
 
         let printed = widget_probe_stdout(Some("8.1.7"));
         assert_eq!(widget_version(&printed), Some("8.1.7"));
