@@ -11,11 +11,12 @@ const SOURCE: usize = 32;
 
 /// Returns the name that an entry's asker is known by.
 ///
-/// A client that `nb` knows only from the kernel calls itself what its library does: that is
-/// nobody's name.
+/// A client that `nb` knows only from the kernel calls itself what its library does, `username`
+/// or, in VS Code, a UUID: that is nobody's name.
 pub fn name(by: Option<&str>) -> &str {
     match by {
         None | Some("" | "username") => SOMEBODY,
+        Some(id) if uuid::Uuid::try_parse(id).is_ok() => SOMEBODY,
         Some(name) => name,
     }
 }
@@ -103,6 +104,8 @@ mod tests {
             format!("claude's code \"{}…\"", "é".repeat(SOURCE))
         );
         assert_eq!(cell(None, None, None), "another client's code");
+        let uuid = Some("739085c8-1e43-4c37-be28-9e70b619cf8c");
+        assert_eq!(cell(uuid, None, None), "another client's code");
         assert_eq!(
             cell(Some("username"), address, None),
             "another client's cell"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import select
 import subprocess
 
 from launch import SECONDS, arguments, evaluate, joined, launched, outputs, reply_to, run, say
@@ -19,6 +21,33 @@ def agent(*words, expect=0):
     said = f"nb {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.returncode == expect, said
     return done.stdout, done.stderr
+
+
+def at_a_terminal(*words, answer):
+    """Runs `nb` at a terminal and answers its question; gives its exit code and the screen."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [os.environ["NB_TEST_BINARY"], *words, "--as", "ada"], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    screen = b""
+    answered = False
+    while True:
+        ready, _, _ = select.select([ours], [], [], SECONDS)
+        assert ready, f"nothing on the screen after {screen!r}"
+        try:
+            read = os.read(ours, 4096)
+        except OSError:  # Linux: the other side is closed
+            read = b""
+        if not read:
+            break
+        screen += read
+        if b"[y/N]" in screen and not answered:
+            answered = True
+            os.write(ours, answer.encode() + b"\n")
+    os.close(ours)
+    assert answered, f"there was no question: {screen!r}"
+    return child.wait(SECONDS), screen.decode()
 
 
 def begins(client, code):
@@ -61,6 +90,16 @@ def main():
         # The agent's own code waits, and says behind whose.
         out, told = agent("run", "3", "--timeout", "1", expect=5)
         assert "waiting behind human (" in told and "running for" in told, told
+        # Another person is asked; no is the default.
+        for answer in ("", "n"):
+            code, screen = at_a_terminal("interrupt", answer=answer)
+            assert code == 5 and "left as it is" in screen, screen
+        assert "nb interrupt would end human (" in screen, screen
+        code, screen = at_a_terminal("interrupt", answer="y")
+        assert code == 0, screen
+        outputs(person, request)
+        assert reply_to(person, request)["content"]["ename"] == "KeyboardInterrupt"
+        request = begins(person, "print('on', flush=True)\nwhile True: pass")
         agent("interrupt", "--force")
         outputs(person, request)
         assert reply_to(person, request)["content"]["ename"] == "KeyboardInterrupt"
