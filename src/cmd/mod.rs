@@ -188,8 +188,8 @@ impl Command {
             Self::Interrupt(interrupt) => interrupt.run(context).await,
             Self::Restart(restart) => restart.run(context).await,
             Self::Shutdown(shutdown) => shutdown.run(context).await,
-            Self::Serve(serve) => serve.run(),
-            Self::Unserve(unserve) => unserve.run(),
+            Self::Serve(serve) => serve.run(context),
+            Self::Unserve(unserve) => unserve.run(context),
             Self::Log(log) => log.run(context).await,
             Self::Demo(_) | Self::Completions { .. } => unreachable!("main has run them"),
         }

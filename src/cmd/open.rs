@@ -11,8 +11,10 @@ use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
+use crate::kernel::spec;
 use crate::ops::attach::{self, Running};
 use crate::ops::open::{How, OpenError, OpenOptions, Opened, create_notebook, ensure_kernel};
+use crate::ops::rename;
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::target;
 use crate::project::{self, Project};
@@ -45,11 +47,14 @@ pub(super) struct Open {
     /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
     transport: Option<Transport>,
+    /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
+    #[arg(long, conflicts_with = "no_serve")]
+    select: bool,
     /// Do not install the kernelspec for front ends
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "select"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -113,7 +118,18 @@ impl Open {
         }
         let opened = ensure_kernel(&project, &notebook, &options).await?;
         context.concerns(&opened.project, &opened.key);
-        let served = if self.no_serve { None } else { Some(install()) };
+        let real = opened.session.kernelspec.as_ref();
+        let language = real.map_or("python", |spec| spec.language.as_str());
+        let served = (!self.no_serve).then(|| install(language));
+        if self.select {
+            let selected = real.map(|real| rename::select(&notebook, real));
+            if let Some(Err(error)) = selected {
+                return Err(Fault::failed(
+                    &format!("name the kernelspec in {}", notebook.display()),
+                    &error,
+                ));
+            }
+        }
         self.tell(context, &opened, created, served);
         Ok(ExitCode::SUCCESS)
     }
@@ -187,7 +203,8 @@ impl Open {
                 "owned": session.owned,
                 "shared_with": opened.shared_with,
                 "before": opened.before,
-                "spec": served.map(|served| served.word),
+                "selected": self.select,
+                "spec": served.as_ref().map(|served| served.word),
                 "notes": opened.notes,
                 "took_ms": u64::try_from(opened.took.as_millis()).unwrap_or(u64::MAX),
             }));
@@ -237,17 +254,22 @@ async fn running(wanted: &Path, patience: Duration) -> Result<Running, Fault> {
 /// What became of the kernelspec.
 struct Installed {
     word: &'static str,
+    display_name: String,
 }
 
 impl Installed {
     /// Tells the clicks, where the spec is new to the user.
     fn tell(&self) {
+        let name = &self.display_name;
         match self.word {
             "installed" => print::note(&format!(
-                "The kernelspec \"nb shared kernel\" is installed.\n{CLICKS}"
+                "The kernelspec \"{name}\" is installed.\n{}",
+                clicks(name)
             )),
             "mended" => {
-                print::note("The kernelspec \"nb shared kernel\" was out of date and is mended.");
+                print::note(&format!(
+                    "The kernelspec \"{name}\" was out of date and is mended."
+                ));
             }
             _ => {}
         }
@@ -255,18 +277,23 @@ impl Installed {
 }
 
 /// How a front end joins. No setting picks a kernel in VS Code; JupyterLab lists it by itself.
-pub(super) const CLICKS: &str = "\
-VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > nb shared kernel
-JupyterLab: open the notebook, then Kernel > Change Kernel... > nb shared kernel";
+pub(super) fn clicks(name: &str) -> String {
+    format!(
+        "VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > {name}\n\
+         JupyterLab: open the notebook, then Kernel > Change Kernel... > {name}"
+    )
+}
 
-/// Installs the user's spec where it is missing, and mends a stale one.
-fn install() -> Result<Installed, Fault> {
-    let health = serve::health(&Level::User, &ProcessVariables)?;
-    let word = match health {
-        Health::Good => return Ok(Installed { word: "good" }),
+/// Installs the user's spec for a language where it is missing, and mends stale ones.
+fn install(language: &str) -> Result<Installed, Fault> {
+    let display_name = spec::shared_display_name(language);
+    let word = match serve::health_for(language, &ProcessVariables)? {
+        Health::Good => "good",
         Health::Missing => "installed",
         Health::Stale(_) => "mended",
     };
-    serve::serve(&Level::User, &ProcessVariables)?;
-    Ok(Installed { word })
+    if word != "good" {
+        serve::serve(&Level::User, language, &ProcessVariables)?;
+    }
+    Ok(Installed { word, display_name })
 }

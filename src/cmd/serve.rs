@@ -1,4 +1,4 @@
-//! `nb serve` and `nb unserve`: the kernelspec that front ends list.
+//! `nb serve` and `nb unserve`: the kernelspecs that front ends list.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::fault::Fault;
-use super::open::CLICKS;
-use super::print;
+use super::open::clicks;
+use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
+use crate::ops::dotenv::{self, Done};
+use crate::ops::rename;
 use crate::ops::serve::{self, Level};
+use crate::project::Project;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
 ///
@@ -20,14 +23,18 @@ use crate::ops::serve::{self, Level};
 pub(super) struct Serve {
     #[command(flatten)]
     place: Place,
+    /// Install the spec for notebooks of this language
+    #[arg(long, value_name = "LANGUAGE", default_value = "python")]
+    language: String,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// Remove the kernelspec "nb shared kernel"
+/// Remove the kernelspec "nb shared kernel", for all languages
 ///
-/// Kernels that run are left alone; `nb shutdown` ends them.
+/// Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
+/// kernelspec name their own one again.
 #[derive(Args, Debug)]
 pub(super) struct Unserve {
     #[command(flatten)]
@@ -46,51 +53,160 @@ struct Place {
     /// In an environment: PREFIX/share/jupyter/kernels
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<PathBuf>,
+    /// In this project, with the line in its .env by which VS Code finds it
+    #[arg(long)]
+    project: bool,
 }
 
 impl Place {
-    fn level(self) -> Level {
-        self.prefix.map_or(Level::User, Level::Prefix)
+    /// Returns the level, and the project that it is in.
+    fn level(self, context: &Context, makes: bool) -> Result<(Level, Option<Project>), Fault> {
+        if !self.project {
+            return Ok((self.prefix.map_or(Level::User, Level::Prefix), None));
+        }
+        // The project of a notebook that would lie here.
+        let here = context.here.join("notebook.ipynb");
+        let project = match Project::find(&here) {
+            None if makes => Some(
+                Project::for_notebook(&here)
+                    .map_err(|error| Fault::failed("open the project", &error))?,
+            ),
+            found => found,
+        };
+        let dir = project.as_ref().map(|project| project.dir().to_owned());
+        let dir = dir.unwrap_or_else(|| context.here.join(".nb"));
+        Ok((Level::Project(dir), project))
     }
 }
 
 impl Serve {
     /// Runs the command.
-    pub(super) fn run(self) -> Result<ExitCode, Fault> {
-        let served = serve::serve(&self.place.level(), &ProcessVariables)?;
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let (level, project) = self.place.level(context, true)?;
+        let (language, known) = serve::spelled(&self.language, &ProcessVariables);
+        let served = serve::serve(&level, &language, &ProcessVariables)?;
+        let env = match &project {
+            Some(project) => {
+                let file = dotenv::file(project);
+                let what = format!("write {}", file.display());
+                let done = dotenv::add(project).map_err(|error| Fault::failed(&what, &error))?;
+                Some((file, done))
+            }
+            None => None,
+        };
         if self.json {
-            let _ = print::json(
-                &json!({ "spec": served.folder, "program": served.proxy, "changed": served.changed }),
-            );
-        } else {
-            let what = if served.changed {
-                "installed"
-            } else {
-                "already installed"
-            };
-            let _ = print::line(&format!(
-                "nb shared kernel: {what} in {}",
-                served.folder.display()
-            ));
-            print::note(CLICKS);
+            let env = env.map(|(file, done)| match done {
+                Done::Appended(line) => json!({ "file": file, "state": "appended", "line": line }),
+                Done::There => json!({ "file": file, "state": "there" }),
+                Done::Other { found, wanted } => {
+                    json!({ "file": file, "state": "other", "found": found, "wanted": wanted })
+                }
+            });
+            let _ = print::json(&json!({
+                "spec": served.folder,
+                "program": served.proxy,
+                "changed": served.changed,
+                "language": language,
+                "env": env,
+            }));
+            return Ok(ExitCode::SUCCESS);
         }
+        let what = if served.changed {
+            "installed"
+        } else {
+            "already installed"
+        };
+        let _ = print::line(&format!(
+            "{}: {what} in {}",
+            served.display_name,
+            served.folder.display()
+        ));
+        if !known {
+            print::note(&format!(
+                "note: no kernel for {language} is installed here yet"
+            ));
+        }
+        if let Some((file, done)) = env {
+            tell(&file.display().to_string(), &done);
+        }
+        print::note(&clicks(&served.display_name));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell(file: &str, done: &Done) {
+    match done {
+        Done::Appended(line) => {
+            let _ = print::line(&format!("{file}: appended {line}"));
+            print::note(
+                "note: the path is this machine's, so keep .env out of version control; \
+                 VS Code reads it when the window is loaded anew",
+            );
+        }
+        Done::There => {
+            let _ = print::line(&format!("{file}: names it already"));
+        }
+        Done::Other { found, wanted } => {
+            let _ = print::line(&format!("{file}: left as it is"));
+            print::note(&format!(
+                "note: its JUPYTER_PATH is {found}; for VS Code to find the kernelspec, make it {}:{found}",
+                wanted.display()
+            ));
+        }
     }
 }
 
 impl Unserve {
     /// Runs the command.
-    pub(super) fn run(self) -> Result<ExitCode, Fault> {
-        let removed = serve::unserve(&self.place.level(), &ProcessVariables)?;
-        let _ = if self.json {
-            print::json(&json!({ "removed": removed }))
-        } else if removed.is_empty() {
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let (level, project) = self.place.level(context, false)?;
+        let unserved = serve::unserve(&level, &ProcessVariables)?;
+        let env = match &project {
+            Some(project) => {
+                let file = dotenv::file(project);
+                let what = format!("write {}", file.display());
+                let undone =
+                    dotenv::remove(project).map_err(|error| Fault::failed(&what, &error))?;
+                undone.then_some(file)
+            }
+            None => None,
+        };
+        let mut notes = Vec::new();
+        if level == Level::User {
+            notes = rename::put_back_everywhere();
+            notes.extend(unserved.used_by.iter().map(|folder| {
+                format!(
+                    "the program stays for the specs in {}: nb unserve --prefix or --project removes those",
+                    folder.display()
+                )
+            }));
+        }
+        if self.json {
+            let _ = print::json(&json!({
+                "removed": unserved.removed,
+                "used_by": unserved.used_by,
+                "env": env,
+                "notes": notes,
+            }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let removed = unserved.removed.iter();
+        let _ = if unserved.removed.is_empty() {
             print::line("nb shared kernel: not installed")
         } else {
             removed
-                .iter()
-                .try_for_each(|path| print::line(&format!("removed {}", path.display())))
+                .map(|path| format!("removed {}", path.display()))
+                .try_for_each(|line| print::line(&line))
         };
+        if let Some(file) = env {
+            let _ = print::line(&format!(
+                "{}: took its JUPYTER_PATH line out again",
+                file.display()
+            ));
+        }
+        notes
+            .iter()
+            .for_each(|note| print::note(&format!("note: {note}")));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -125,13 +125,19 @@ pub fn choose(
         return Ok(plain(spec.clone()));
     }
     let mut notes = Vec::new();
-    let python_wanted = wish
-        .language
-        .is_none_or(|language| language.eq_ignore_ascii_case("python"));
+    let shared = wish.named.filter(|name| spec::is_shared_name(name));
+    // Of a notebook that names the spec of ours for a language, that says the language.
+    let shared_language = shared.filter(|_| wish.language.is_none()).and_then(|name| {
+        let installed = spec::list(&paths.spec_folders(None)).into_iter();
+        let mut languages = installed.map(|spec| spec.language);
+        languages.find(|language| spec::shared_name(language).eq_ignore_ascii_case(name))
+    });
+    let language = wish.language.or(shared_language.as_deref());
+    let python_wanted = language.is_none_or(spec::is_python);
     // `python3` names whatever Python is in use; any other name means one spec.
     if let Some(name) = wish
         .named
-        .filter(|name| !(python_wanted && is_generic(name)))
+        .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
     {
         match by_name(name, None, folder, &paths, variables) {
             Ok(choice) => return Ok(choice),
@@ -146,7 +152,7 @@ pub fn choose(
         }
     }
     if !python_wanted {
-        return by_language(wish.language.unwrap_or_default(), &paths, notes);
+        return by_language(language.unwrap_or_default(), &paths, notes);
     }
     any_python(folder, &paths, variables, notes)
 }
@@ -407,6 +413,12 @@ mod tests {
             ..Wish::default()
         };
         assert_eq!(program(&world.choose(wish, &[]).unwrap()), near);
+        // Also where it is not installed: nothing is missing then.
+        let wish = Wish {
+            named: Some("nb-shared-julia"),
+            ..wish
+        };
+        assert!(world.choose(wish, &[]).unwrap().notes.is_empty());
         let wish = Wish {
             kernel: Some("nb-shared"),
             ..Wish::default()
@@ -432,6 +444,11 @@ mod tests {
             ..named
         };
         assert_eq!(world.choose(renamed, &[]).unwrap().spec.name, "ir");
+        let shared = Wish {
+            named: Some("nb-shared-r"),
+            ..Wish::default()
+        };
+        assert_eq!(world.choose(shared, &[]).unwrap().spec.name, "ir");
         let julia = Wish {
             named: Some("j"),
             language: Some("julia"),

@@ -33,7 +33,8 @@ pub fn launch(
         set,
         // A kernel that finds its parent gone ends; and neither it nor what it starts is the
         // session that a server may have told this process of.
-        remove: ["JPY_PARENT_PID", "JPY_SESSION_NAME"]
+        // Nor is the language of the spec that a front end chose its own.
+        remove: ["JPY_PARENT_PID", "JPY_SESSION_NAME", "NB_LANGUAGE"]
             .map(OsString::from)
             .to_vec(),
         folder: folder.to_owned(),

@@ -22,6 +22,39 @@ pub fn is_shared_name(name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
+/// Returns the name of our spec for a language: Python's is [`SHARED`].
+///
+/// Jupyter allows letters, digits, `.`, `-` and `_` in names and takes them without regard to case.
+pub fn shared_name(language: &str) -> String {
+    if is_python(language) {
+        return SHARED.to_owned();
+    }
+    let mut name = format!("{SHARED}-");
+    for letter in language.to_lowercase().chars() {
+        match letter {
+            'a'..='z' | '0'..='9' | '.' | '_' => name.push(letter),
+            '+' => name.push('p'),
+            '#' => name.push_str("sharp"),
+            _ => name.push('-'),
+        }
+    }
+    name
+}
+
+/// Returns the name of our spec for a language that people see.
+pub fn shared_display_name(language: &str) -> String {
+    if is_python(language) {
+        "nb shared kernel".to_owned()
+    } else {
+        format!("nb shared kernel ({language})")
+    }
+}
+
+/// Says whether a language is Python, as it is where none is told.
+pub fn is_python(language: &str) -> bool {
+    language.is_empty() || language.eq_ignore_ascii_case("python")
+}
+
 /// Why a spec could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
@@ -93,9 +126,11 @@ pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
 
 /// Says whether the spec starts `nb-proxy`, by its command or its name: a wrapper may start it.
 pub fn is_proxy(spec: &RealSpec) -> bool {
-    if is_shared_name(&spec.name) {
-        return true;
-    }
+    is_shared_name(&spec.name) || starts_proxy(spec)
+}
+
+/// Says whether the spec's command is `nb-proxy`.
+pub fn starts_proxy(spec: &RealSpec) -> bool {
     let program = spec
         .argv
         .first()
@@ -245,6 +280,27 @@ mod tests {
         assert_eq!(found.resource_dir, Some(second.join("Python3")));
         assert_eq!(list(&folders).len(), 1);
         assert!(find("julia", &folders).is_none());
+    }
+
+    #[test]
+    fn each_language_has_a_spec_of_ours_that_is_never_a_kernel() {
+        for (language, name) in [
+            ("python", "nb-shared"),
+            ("Python", "nb-shared"),
+            ("R", "nb-shared-r"),
+            ("C++17", "nb-shared-cpp17"),
+            ("c#", "nb-shared-csharp"),
+            ("Wolfram Language", "nb-shared-wolfram-language"),
+            ("日本", "nb-shared---"),
+        ] {
+            assert_eq!(shared_name(language), name);
+            assert!(is_shared_name(name));
+        }
+        assert!(is_shared_name("NB-Shared-R"));
+        assert!(!is_shared_name("nb-sharedx") && !is_shared_name("python3"));
+        let temp = tempfile::tempdir().unwrap();
+        install(temp.path(), "nb-shared-r", r#"{"argv":["env","nb-proxy"]}"#);
+        assert!(list(&[temp.path().to_owned()]).is_empty());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::kernel::detach::DetachError;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
 use crate::kernel::python::quote;
+use crate::kernel::spec;
 use crate::notebook::{self, Named, NotANotebook};
 use crate::project::journal::Entry;
 use crate::project::{
@@ -417,12 +418,13 @@ async fn start(
         notebook.parent().unwrap_or(notebook).to_owned(),
     );
     let choosing = tokio::task::spawn_blocking(move || {
+        let named = meant(named, wanted.language.as_deref());
         let wish = Wish {
             kernel: wanted.kernel.as_deref(),
             python: wanted.python.as_deref(),
             recorded: recorded.as_ref(),
             named: named.kernelspec.as_deref(),
-            language: named.language.as_deref().or(wanted.language.as_deref()),
+            language: named.language.as_deref(),
         };
         choose::choose(wish, &folder, &ProcessVariables)
     });
@@ -561,6 +563,26 @@ fn read_named(notebook: &Path) -> Result<Named, OpenError> {
     })
 }
 
+/// Returns what a notebook names, with the language of the spec that was chosen in a front end.
+///
+/// Whoever chose the spec of a language wants that one, whatever ran there before. The spec for
+/// Python is also what is at hand for every notebook, so the notebook's own word counts more.
+fn meant(named: Named, chosen: Option<&str>) -> Named {
+    let Some(chosen) = chosen else { return named };
+    let same = |language: &String| language.eq_ignore_ascii_case(chosen);
+    if named.language.is_none() {
+        let language = Some(chosen.to_owned());
+        return Named { language, ..named };
+    }
+    if spec::is_python(chosen) || named.language.as_ref().is_some_and(same) {
+        return named;
+    }
+    Named {
+        kernelspec: None,
+        language: Some(chosen.to_owned()),
+    }
+}
+
 /// Removes what no session knows any more and no kernel uses; returns a note on a kernel that
 /// lives and is known by none, as where `state.json` was moved away.
 fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
@@ -609,5 +631,30 @@ pub(super) fn journal(project: &Project, key: &str, session: &Session, event: &s
         .and_then(|mut journal| journal.append(&entry))
     {
         tracing::warn!(%error, event, "cannot write the journal");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spec_that_was_chosen_says_the_language_where_the_notebook_does_not() {
+        let named = |kernelspec: Option<&str>, language: Option<&str>| Named {
+            kernelspec: kernelspec.map(str::to_owned),
+            language: language.map(str::to_owned),
+        };
+        let r = named(Some("ir"), Some("R"));
+        assert_eq!(meant(r.clone(), None), r);
+        assert_eq!(meant(r.clone(), Some("python")), r);
+        assert_eq!(meant(r.clone(), Some("r")), r);
+        assert_eq!(meant(r, Some("julia")), named(None, Some("julia")));
+        let nothing = named(None, None);
+        assert_eq!(meant(nothing, Some("R")), named(None, Some("R")));
+        let unsaid = named(Some("mine"), None);
+        assert_eq!(
+            meant(unsaid, Some("python")),
+            named(Some("mine"), Some("python"))
+        );
     }
 }

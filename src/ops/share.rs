@@ -131,9 +131,13 @@ pub(super) async fn join(
         if !session.owned {
             session.kernelspec = None;
         }
+        // By what it had or else has now the notebook is known to others, see `rename`.
+        let shared = state.sessions.get(owner);
+        let shared = shared.and_then(|session| session.kernelspec.clone());
         let session = Session {
             // Never made: what is known of this session's kernel is the owner's.
             connection_file: file.connection_file().to_owned(),
+            kernelspec: session.kernelspec.or(shared),
             pid: None,
             start_time: None,
             place: Place::here(),

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::life::{Life, life, unseen};
 use super::open::{OpenError, journal};
-use super::share;
 use super::start::Held;
+use super::{rename, share};
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
@@ -53,12 +53,14 @@ pub async fn shutdown(
     let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
+    // As it was before: it still names the kernel that is let go.
+    let state = project.state()?;
     if let Some(owner) = session.kernel_of.clone() {
-        let goes_on = match project.state()?.session(&owner) {
+        let goes_on = match state.session(&owner) {
             Some(session) => matches!(life(&session).await, Life::Own(_) | Life::Foreign),
             None => false,
         };
-        let shares = project.state()?.owner_key(key) != key;
+        let shares = state.owner_key(key) != key;
         if shares {
             held.record(|session| share::let_go(session, &owner, by))?;
             journal(project, key, &session, "stopped", by);
@@ -68,11 +70,11 @@ pub async fn shutdown(
             was_running: shares && goes_on,
             let_go_of: Some(owner),
             shared_with: Vec::new(),
-            notes: Vec::new(),
+            notes: rename::put_back(project, &state, key).into_iter().collect(),
             took: began.elapsed(),
         });
     }
-    if !project.state()?.sessions.contains_key(key) {
+    if !state.sessions.contains_key(key) {
         // Only the top-level fields tell of it: another program wrote them, and it is to take
         // them back.
         return Err(OpenError::NotOwned { notebook });
@@ -82,7 +84,7 @@ pub async fn shutdown(
         return Err(unseen(&session));
     }
     let was_running = matches!(life, Life::Own(_));
-    let shared_with = project.state()?.sharers(key);
+    let shared_with = state.sharers(key);
     if session.status != Status::Stopped {
         held.record(|session| {
             session.status = Status::Stopped;
@@ -103,8 +105,11 @@ pub async fn shutdown(
         session,
         was_running,
         let_go_of: None,
+        notes: std::iter::once(key)
+            .chain(shared_with.iter().map(String::as_str))
+            .filter_map(|key| rename::put_back(project, &state, key))
+            .collect(),
         shared_with,
-        notes: Vec::new(),
         took: began.elapsed(),
     })
 }

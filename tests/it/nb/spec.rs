@@ -1,12 +1,13 @@
 //! The kernelspec that front ends list: installed once, mended when it would not work.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::{home, nb, open, opening, path, say};
 use crate::python;
-use crate::world::World;
+use crate::world::{World, succeed};
 
 #[test]
 fn the_spec_is_installed_mended_and_removed() {
@@ -89,4 +90,149 @@ fn an_environment_can_have_the_spec_and_anothers_is_left_alone() {
     assert!(folder.join("kernel.json").exists());
     nb(&world, ["serve", "--user", "--prefix", "x"]).ended(2);
     assert!(python::interpreter().exists());
+}
+
+#[test]
+fn a_project_can_have_the_spec_and_vscode_is_told_where() {
+    let world = World::new();
+    let env = world.project().join(".env");
+    std::fs::write(&env, "A=1").expect("write it");
+    let served = nb(&world, ["serve", "--project", "--json"]).ended(0).json();
+    let data = world.project().join(".nb/jupyter");
+    let data = data.canonicalize().expect("it was made");
+    assert_eq!(path(&served["spec"]), data.join("kernels/nb-shared"));
+    assert_eq!(served["env"]["state"], "appended");
+    let text = std::fs::read_to_string(&env).expect("it is there");
+    let whole = format!("A=1\nJUPYTER_PATH={}\n", data.display());
+    assert_eq!(text, whole);
+    nb(&world, ["serve", "--project"])
+        .ended(0)
+        .with("already installed")
+        .with("names it already");
+    let mut lists = world.nb();
+    lists.env("JUPYTER_PATH", &data);
+    let (program, envs) = (python::interpreter(), lists.get_envs());
+    let envs = envs.filter_map(|(name, value)| Some((name, value?)));
+    let mut lists = Command::new(program);
+    lists
+        .envs(envs)
+        .args(["-m", "jupyter_client.kernelspecapp"]);
+    say(lists.arg("list"))
+        .ended(0)
+        .with(&data.to_string_lossy());
+    nb(&world, ["serve"]).ended(0);
+    // The user's program is the project's too.
+    nb(&world, ["unserve"])
+        .ended(0)
+        .with("the program stays for the specs in");
+    assert!(path(&served["program"]).exists());
+    let unserved = nb(&world, ["unserve", "--project", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(
+        path(&unserved["env"]),
+        env.canonicalize().expect("it is there")
+    );
+    assert!(!path(&served["program"]).exists());
+    assert_eq!(std::fs::read_to_string(&env).expect("it is there"), "A=1");
+    std::fs::write(&env, "JUPYTER_PATH=/x\n").expect("write it");
+    nb(&world, ["serve", "--project"])
+        .ended(0)
+        .with("left as it is")
+        .with(&format!("make it {}:/x", data.display()));
+    nb(&world, ["unserve", "--project"]).ended(0);
+    let text = std::fs::read_to_string(&env).expect("it is there");
+    assert_eq!(text, "JUPYTER_PATH=/x\n");
+}
+
+/// A kernel that says it speaks R; it is ipykernel.
+fn install_r(world: &World) {
+    let folder = home(world).join("jupyter/kernels/ir");
+    std::fs::create_dir_all(&folder).expect("make a folder");
+    let argv = [
+        &*python::interpreter().to_string_lossy(),
+        "-m",
+        "ipykernel_launcher",
+        "-f",
+        "{connection_file}",
+    ];
+    let spec = json!({ "argv": argv, "display_name": "R", "language": "R" });
+    std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write a spec");
+}
+
+#[test]
+fn another_language_has_a_spec_of_its_own() {
+    let world = World::new();
+    install_r(&world);
+    let opened = nb(&world, ["open", "r.ipynb", "--kernel", "ir"]).ended(0);
+    opened
+        .with("The kernelspec \"nb shared kernel (R)\" is installed")
+        .with("> nb shared kernel (R)");
+    let kernels = home(&world).join("jupyter/kernels");
+    let read = |name: &str| -> Value {
+        let text = std::fs::read(kernels.join(name).join("kernel.json")).expect("it is there");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    nb(&world, ["serve", "--language", "python"]).ended(0);
+    assert_eq!(read("nb-shared-r")["argv"], read("nb-shared")["argv"]);
+    assert_eq!(read("nb-shared-r")["language"], "R");
+    nb(&world, ["serve", "--language", "Julia"])
+        .ended(0)
+        .with("no kernel for Julia");
+    // A front end's choice for a new notebook starts a kernel of that language.
+    succeed(&mut world.script("language.py", "nb-shared-r"));
+    nb(&world, ["open", "x.ipynb", "--kernel", "nb-shared-r"])
+        .ended(1)
+        .with("is no kernel");
+    nb(&world, ["unserve"]).ended(0);
+    let left = std::fs::read_dir(&kernels).expect("it is there").count();
+    assert_eq!(left, 1, "only the kernel's own");
+}
+
+#[test]
+fn a_notebook_names_its_real_kernel_again_when_nb_is_done_with_it() {
+    let world = World::new();
+    let notebook = world.project().join("t.ipynb");
+    let read = || std::fs::read_to_string(&notebook).expect("it is there");
+    open(&world, "t.ipynb");
+    let real = read();
+    say(opening(&world, "t.ipynb").arg("--select")).ended(0);
+    let shared = read();
+    assert_eq!(
+        shared,
+        real.replace("Python 3 (ipykernel)", "nb shared kernel")
+            .replace("\"python3\"", "\"nb-shared\"")
+    );
+    nb(&world, ["shutdown"])
+        .ended(0)
+        .with("note: t.ipynb names its own kernelspec python3 again");
+    assert_eq!(read(), real);
+
+    // A front end that saves it names the shared one, in its own style.
+    let one_line = r#"{"cells":[],"metadata":{"kernelspec":{"name":"nb-shared","display_name":"x"},"k":1.0},"nbformat":4,"nbformat_minor":5}"#;
+    std::fs::write(&notebook, one_line).expect("save it");
+    open(&world, "t.ipynb");
+    let session = nb(&world, ["status", "--json"]).ended(0).json();
+    assert_eq!(session["sessions"][0]["kernel"], "python3");
+    let said = nb(&world, ["unserve", "--json"]).ended(0).json();
+    assert!(
+        said["notes"][0]
+            .as_str()
+            .is_some_and(|note| note.contains("python3 again")),
+        "{said}"
+    );
+    assert_eq!(
+        read(),
+        one_line
+            .replace(
+                r#""display_name":"x""#,
+                r#""display_name":"Python 3 (ipykernel)","language":"python""#
+            )
+            .replace("nb-shared", "python3")
+    );
+    std::fs::write(&notebook, "no notebook any more").expect("damage it");
+    nb(&world, ["shutdown"])
+        .ended(0)
+        .with("was left as it is: it is not a notebook");
+    assert_eq!(read(), "no notebook any more");
 }
