@@ -162,6 +162,7 @@ impl From<OpenError> for Fault {
             ),
             OpenError::Unreachable { .. } => fault(Kind::NoKernel)
                 .hint("if this shell is sandboxed, allow nb outside the sandbox"),
+            OpenError::Unchecked { .. } => fault(Kind::Refused),
             OpenError::Sandboxed { .. } => {
                 fault(Kind::Refused).hint("allow nb outside the sandbox")
             }
@@ -248,6 +249,9 @@ impl From<ServeError> for Fault {
 
 impl From<RunError> for Fault {
     fn from(error: RunError) -> Self {
+        if let RunError::Unseen(error) = error {
+            return (*error).into();
+        }
         let fault = |kind| Self::new(kind, causes(&error));
         match &error {
             RunError::State(_) => fault(Kind::Failed),
@@ -255,11 +259,7 @@ impl From<RunError> for Fault {
             RunError::NotReady(_) => {
                 fault(Kind::StillRunning).hint("nb status tells when it is ready")
             }
-            RunError::Elsewhere(_) => fault(Kind::Refused).hint("use it there"),
-            RunError::Client(_) if error.is_sandboxed() => fault(Kind::NoKernel).hint(
-                "this shell is sandboxed, whether the kernel lives is unknown; allow nb outside the sandbox",
-            ),
-            RunError::Ended | RunError::Client(_) => {
+            RunError::Ended | RunError::Client(_) | RunError::Unseen(_) => {
                 fault(Kind::NoKernel).hint("nb status tells its state; nb open starts it")
             }
         }

@@ -285,9 +285,21 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
     })
 }
 
+/// Says whether the runtime can wait for sockets and signals.
+///
+/// It does so with a pair of sockets, and panics where an agent's sandbox allows none. No socket
+/// is used there, see `ops::life`.
+fn can_wait() -> bool {
+    std::os::unix::net::UnixStream::pair().is_ok()
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time();
+    if can_wait() {
+        builder.enable_io();
+    }
+    builder
         .build()
         .map_err(|error| Fault::failed("start", &error))
 }

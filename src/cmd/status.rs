@@ -12,7 +12,7 @@ use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::ops::company::{self, whose};
 use crate::ops::everywhere::{self, Left};
-use crate::ops::life::Life;
+use crate::ops::life::{Life, sandboxed, unseen};
 use crate::ops::serve::{self, Health, Level};
 use crate::ops::status::{SessionStatus, status};
 use crate::ops::target;
@@ -163,15 +163,20 @@ struct State(&'static str);
 
 impl State {
     fn is_up(self) -> bool {
-        matches!(self.0, "idle" | "busy" | "live" | "starting" | "restarting")
+        matches!(
+            self.0,
+            "idle" | "busy" | "live" | "starting" | "restarting" | "elsewhere" | "unchecked"
+        )
     }
 }
 
 fn state(status: &SessionStatus) -> State {
     use project::Status as Recorded;
     State(match (&status.life, &status.session.status, status.busy) {
-        (Life::Elsewhere, ..) => "elsewhere",
         (_, Recorded::Stopped, _) => "stopped",
+        (Life::Elsewhere, Recorded::Died, _) => "died",
+        (Life::Elsewhere, ..) if sandboxed(status.session.transport).is_some() => "unchecked",
+        (Life::Elsewhere, ..) => "elsewhere",
         (_, Recorded::Starting | Recorded::Restarting, _) if status.abandoned => "half started",
         (_, Recorded::Starting, _) => "starting",
         (_, Recorded::Restarting, _) => "restarting",
@@ -225,11 +230,9 @@ fn text(status: &SessionStatus) -> String {
             quote(&session.notebook)
         ));
     }
-    if state(status).0 == "elsewhere" {
-        lines.push(format!(
-            "  runs on {}; nothing can be said about it from here",
-            session.place.host
-        ));
+    if matches!(state(status).0, "elsewhere" | "unchecked") {
+        let why = unseen(session);
+        lines.push(format!("  {why}"));
     }
     if !status.shared_by.is_empty() {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
@@ -277,6 +280,7 @@ fn object(status: &SessionStatus) -> Value {
         "notebook": status.key,
         "path": session.notebook,
         "state": state(status).0,
+        "recorded": session.status.as_str(),
         "running": status.running.as_ref().filter(|_| status.busy == Some(true)).map(|cell| json!({
             "by": company::name(cell.by.as_deref()),
             "cell": cell.cell,

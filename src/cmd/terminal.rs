@@ -13,18 +13,26 @@ pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Ctrl-C, as something to wait for. From its making on it no longer ends the program.
-pub(super) struct CtrlC(Mutex<Signal>);
+/// Ctrl-C, as something to wait for. From its making on it no longer ends the program; where the
+/// runtime can wait for nothing it does.
+pub(super) struct CtrlC(Option<Mutex<Signal>>);
 
 impl CtrlC {
     /// Must be called inside a runtime.
     pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self(Mutex::new(signal(SignalKind::interrupt())?)))
+        if !super::can_wait() {
+            return Ok(Self(None));
+        }
+        Ok(Self(Some(Mutex::new(signal(SignalKind::interrupt())?))))
     }
 
     /// Waits for the next one; one that came meanwhile counts.
     pub(super) async fn pressed(&self) {
-        if self.0.lock().await.recv().await.is_none() {
+        let came = match &self.0 {
+            Some(signal) => signal.lock().await.recv().await,
+            None => None,
+        };
+        if came.is_none() {
             std::future::pending::<()>().await;
         }
     }

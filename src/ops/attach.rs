@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use super::life::{Life, life};
+use super::life::{Life, life, refusal, sandboxed};
 use super::open::{How, OpenError};
 use super::share;
 use super::start::{Held, empty_session};
@@ -65,10 +65,10 @@ pub enum AttachError {
         source: ClientError,
     },
     /// This shell may use no sockets.
-    #[error("cannot reach the kernel from this shell: it is sandboxed")]
+    #[error("cannot reach the kernel from this shell: it is sandboxed ({cause})")]
     Sandboxed {
         /// What the system said.
-        source: ClientError,
+        cause: String,
     },
     /// Something listens and says nothing.
     #[error("what listens where {} says has not told within {after:?} what it is", file.display())]
@@ -194,14 +194,18 @@ pub async fn ask(
     let kernel_info = kernel_info(&info, &file, patience).await?;
     let spec = spec_of(&info, &kernel_info, variables);
     Ok(Running {
-        transport: match info.transport {
-            wire::Transport::Tcp => Transport::Tcp,
-            wire::Transport::Ipc => Transport::Ipc,
-        },
+        transport: transport_of(&info),
         connection_file: file,
         kernel_info,
         spec,
     })
+}
+
+fn transport_of(info: &ConnectionInfo) -> Transport {
+    match info.transport {
+        wire::Transport::Tcp => Transport::Tcp,
+        wire::Transport::Ipc => Transport::Ipc,
+    }
 }
 
 async fn kernel_info(
@@ -210,13 +214,14 @@ async fn kernel_info(
     patience: Duration,
 ) -> Result<Value, OpenError> {
     let began = Instant::now();
-    let nobody = |source: ClientError| match source {
-        source if source.is_sandboxed() => OpenError::from(AttachError::Sandboxed { source }),
-        source => AttachError::Nobody {
-            file: file.to_owned(),
-            source,
-        }
-        .into(),
+    let transport = transport_of(info);
+    if let Some(cause) = sandboxed(transport) {
+        let cause = refusal(&cause);
+        return Err(AttachError::Sandboxed { cause }.into());
+    }
+    let nobody = |source| AttachError::Nobody {
+        file: file.to_owned(),
+        source,
     };
     let young = std::fs::metadata(file)
         .and_then(|found| found.modified())
@@ -241,7 +246,7 @@ async fn kernel_info(
         match client.kernel_info(channel, left).await {
             Ok(reply) => return Ok(serde_json::from_slice(reply.content()).unwrap_or_default()),
             Err(ClientError::NoAnswer { .. }) => {}
-            Err(error) => return Err(nobody(error)),
+            Err(error) => return Err(nobody(error).into()),
         }
     }
     let after = began.elapsed();

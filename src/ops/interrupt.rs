@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
 use super::open::{OpenError, journal};
 use crate::client::{Client, ClientError};
 use crate::kernel::connection;
@@ -48,13 +48,7 @@ pub async fn interrupt(
             }
             .into());
         }
-        (Life::Elsewhere, _) => {
-            return Err(OpenError::Elsewhere {
-                notebook: session.notebook.clone(),
-                host: session.place.host.clone(),
-            }
-            .into());
-        }
+        (Life::Elsewhere, _) => return Err(unseen(session).into()),
     }
     journal(project, key, session, "interrupted", by);
     Ok(mode)

@@ -1,12 +1,14 @@
 //! Whether a recorded kernel lives.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::open::OpenError;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
-use crate::project::{Relation, Session, Status};
+use crate::project::{Relation, Session, Status, Transport};
 use crate::wire::Channel;
 
 /// How long a kernel that another program started may take to accept a connection.
@@ -21,7 +23,8 @@ pub enum Life {
     Foreign,
     /// No kernel of this session lives.
     Gone,
-    /// It was recorded on another host or in another container: nothing can be said from here.
+    /// It was recorded on another host or in another container, or this shell is a sandbox that
+    /// cannot reach it: nothing can be said from here.
     Elsewhere,
 }
 
@@ -34,6 +37,10 @@ pub async fn life(session: &Session) -> Life {
         Relation::Elsewhere => return Life::Elsewhere,
         Relation::EarlierBoot => return Life::Gone,
         Relation::Here => {}
+    }
+    // Its process may be seen, but whoever cannot speak to it must not judge or end it.
+    if sandboxed(session.transport).is_some() {
+        return Life::Elsewhere;
     }
     let recorded = Process::recorded(session);
     if session.owned {
@@ -52,11 +59,50 @@ pub async fn life(session: &Session) -> Life {
     }
 }
 
+/// Returns why this process may use no socket of a kind that a kernel on this transport needs.
+///
+/// Agents' shells may be sandboxes in which sockets of some kinds cannot be made. Pairs of Unix
+/// sockets are what the runtime itself needs to wait for any socket.
+pub fn sandboxed(transport: Transport) -> Option<io::Error> {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let family = match transport {
+        Transport::Ipc => AddressFamily::UNIX,
+        Transport::Tcp => AddressFamily::INET,
+    };
+    let made = socket(family, SocketType::STREAM, None).map_err(io::Error::from);
+    let made = made.and_then(|_| UnixStream::pair());
+    made.err()
+        .filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// Returns why nothing can be done from here with a kernel that is [`Life::Elsewhere`].
-pub(super) fn unseen(session: &Session) -> OpenError {
-    OpenError::Elsewhere {
-        notebook: session.notebook.clone(),
-        host: session.place.host.clone(),
+pub fn unseen(session: &Session) -> OpenError {
+    let notebook = session.notebook.clone();
+    match sandboxed(session.transport) {
+        Some(cause) => OpenError::Unchecked {
+            notebook,
+            state: recorded_state(session).to_owned(),
+            pid: session.pid,
+            cause: refusal(&cause),
+        },
+        None => OpenError::Elsewhere {
+            notebook,
+            host: session.place.words(),
+        },
+    }
+}
+
+/// Returns the system's words without their number.
+pub(super) fn refusal(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    format!("socket: {words}")
+}
+
+fn recorded_state(session: &Session) -> &str {
+    match &session.status {
+        Status::Live => "alive",
+        other => other.as_str(),
     }
 }
 
@@ -67,7 +113,9 @@ pub async fn is_in_use(session: &Session) -> bool {
     match session.status {
         Status::Stopped => false,
         Status::Starting | Status::Restarting => true,
-        _ => matches!(life(session).await, Life::Own(_) | Life::Foreign),
+        Status::Died => matches!(life(session).await, Life::Own(_) | Life::Foreign),
+        // What cannot be seen from here is not called dead.
+        Status::Live | Status::Other(_) => life(session).await != Life::Gone,
     }
 }
 

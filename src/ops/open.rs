@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::attach::{self, AttachError, Running};
 use super::background;
-use super::life::{Life, life, unseen};
+use super::life::{Life, life, sandboxed, unseen};
 use super::share::{self, ShareError};
-use super::start::Held;
+use super::start::{Held, refuse_in_a_sandbox};
 use super::status::note_death;
 use super::target::recorded;
 use crate::client::ClientError;
@@ -184,10 +184,25 @@ pub enum OpenError {
         source: ClientError,
     },
     /// Nothing that is started here outlives the call.
-    #[error("this shell is sandboxed: a kernel started here would die with the call")]
+    #[error("this shell is sandboxed ({cause}): a kernel started here would die with the call")]
     Sandboxed {
         /// What the system said.
-        source: io::Error,
+        cause: String,
+    },
+    /// This shell is a sandbox; the kernel is outside.
+    #[error(
+        "cannot reach the kernel from this shell: it is sandboxed ({cause}). Its recorded state is \"{state}\" ({}not checked from here). Allow nb outside the sandbox.",
+        pid.map_or(String::new(), |pid| format!("pid {pid}, "))
+    )]
+    Unchecked {
+        /// The notebook.
+        notebook: PathBuf,
+        /// The session's recorded state.
+        state: String,
+        /// The kernel's recorded process.
+        pid: Option<u32>,
+        /// What the system said.
+        cause: String,
     },
     /// The record says that the kernel runs on another host or in another container.
     #[error("the kernel of {} was started on {host} and cannot be seen from here", notebook.display())]
@@ -344,7 +359,12 @@ async fn reopen(
 ) -> Result<(Session, How), OpenError> {
     let started = |session| (session, How::Started);
     match life(&session).await {
-        Life::Elsewhere if !options.force => Err(unseen(&session)),
+        // One that was ended there is in nobody's way here.
+        Life::Elsewhere
+            if !options.force && !matches!(session.status, Status::Stopped | Status::Died) =>
+        {
+            Err(unseen(&session))
+        }
         Life::Foreign | Life::Gone if !session.owned && options.own => {
             notes.push("the kernel until now was started by another program".to_owned());
             start(held, notebook, Some(session), options, notes)
@@ -495,6 +515,13 @@ pub fn create_notebook(
         Some(other) => share::owner(notebook, other)?.1,
         None => known(notebook),
     };
+    if starts {
+        let owner = session.as_ref().filter(|_| options.kernel_of.is_some());
+        match owner.filter(|owner| sandboxed(owner.transport).is_some()) {
+            Some(owner) => return Err(unseen(owner)),
+            None => refuse_in_a_sandbox()?,
+        }
+    }
     let wish = Wish {
         kernel: options.kernel.as_deref(),
         python: options.python.as_deref(),

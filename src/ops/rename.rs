@@ -62,10 +62,8 @@ pub(super) fn put_back(project: &Project, state: &State, key: &str) -> Option<St
     };
     match name(&notebook, &real) {
         Ok(true) => {
-            let open = joined(project).into_iter().any(|joined| {
-                joined.session.as_deref() == Some(key)
-                    || joined.session == Some(state.owner_key(key))
-            });
+            let mut open = joined(project).into_iter();
+            let open = open.any(|joined| joined.session.as_deref() == Some(key));
             let editor = if open {
                 "; a front end that shows it sees that as a change on disk"
             } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::background::{self, Begun, Job};
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
 use super::open::{OpenError, journal};
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
@@ -80,10 +80,7 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
         return Err(OpenError::NoKernel { notebook });
     }
     match life(&session).await {
-        Life::Elsewhere => Err(OpenError::Elsewhere {
-            notebook,
-            host: session.place.host,
-        }),
+        Life::Elsewhere => Err(unseen(&session)),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 use super::fold::{self, Folded};
-use super::life::{Life, life};
+use super::life::{Life, life, unseen};
+use super::open::OpenError;
 use super::status::note_death;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
@@ -116,9 +117,9 @@ pub enum RunError {
     /// The kernel is being started or restarted, and not ready yet.
     #[error("the kernel is not ready after {0:?}")]
     NotReady(Duration),
-    /// The record says that the kernel runs on another host or in another container.
-    #[error("the kernel was started on {0} and cannot be used from here")]
-    Elsewhere(String),
+    /// The kernel cannot be seen from here.
+    #[error(transparent)]
+    Unseen(Box<OpenError>),
     /// The kernel cannot be talked to.
     #[error("cannot talk to the kernel")]
     Client(#[from] ClientError),
@@ -128,7 +129,11 @@ impl RunError {
     /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
     /// lives is unknown then.
     pub fn is_sandboxed(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_sandboxed())
+        match self {
+            Self::Client(error) => error.is_sandboxed(),
+            Self::Unseen(error) => matches!(**error, OpenError::Unchecked { .. }),
+            _ => false,
+        }
     }
 }
 
@@ -155,7 +160,7 @@ pub async fn run(
             }
             return Err(RunError::Ended);
         }
-        Life::Elsewhere => return Err(RunError::Elsewhere(session.place.host.clone())),
+        Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(session)))),
     };
     let mut running = Running {
         project,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::life::{refusal, sandboxed};
 use super::open::OpenError;
 use super::ready::{NotReady, ready};
 use super::target::recorded;
@@ -313,11 +314,11 @@ fn says_taken(line: &str) -> bool {
 /// Refuses to start what would die with this call.
 ///
 /// Agents' shells may be sandboxes without Unix sockets whose processes all end with the call.
-fn refuse_in_a_sandbox() -> Result<(), OpenError> {
-    match std::os::unix::net::UnixDatagram::unbound() {
-        Err(source) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            Err(OpenError::Sandboxed { source })
-        }
-        _ => Ok(()),
+pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
+    match sandboxed(Transport::Ipc) {
+        Some(cause) => Err(OpenError::Sandboxed {
+            cause: refusal(&cause),
+        }),
+        None => Ok(()),
     }
 }

@@ -45,6 +45,16 @@ impl Place {
         }
     }
 
+    /// Returns in words where that is, seen from here.
+    pub fn words(&self) -> String {
+        let here = Self::here();
+        if self.host == here.host && self.boot_id == here.boot_id {
+            format!("{} (outside this container or sandbox)", self.host)
+        } else {
+            self.host.clone()
+        }
+    }
+
     /// Returns how this recorded place relates to where this process runs.
     pub fn relation(&self) -> Relation {
         self.relation_to(&Self::here())
@@ -56,7 +66,11 @@ impl Place {
         // tells nothing was written by another program, which is assumed to run here.
         if same || *self == Self::default() {
             Relation::Here
-        } else if self.host == here.host && self.boot_id != here.boot_id {
+        } else if self.host == here.host
+            && self.boot_id != here.boot_id
+            // Not to be told in a container without /proc: then nothing is called dead.
+            && !here.boot_id.is_empty()
+        {
             Relation::EarlierBoot
         } else {
             Relation::Elsewhere
@@ -134,6 +148,11 @@ mod tests {
             Relation::Elsewhere
         );
         assert_eq!(Place::default().relation_to(&here), Relation::Here);
+        let blind = place("box", "", "");
+        assert_eq!(
+            place("box", "b2", "pid:[1]").relation_to(&blind),
+            Relation::Elsewhere
+        );
     }
 
     #[test]

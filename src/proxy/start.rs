@@ -299,7 +299,11 @@ fn tell(opened: &Opened) {
 fn is_mended_by_another_try(error: &OpenError) -> bool {
     !matches!(
         error,
-        OpenError::Sandboxed { .. } | OpenError::Elsewhere { .. } | OpenError::NotOwned { .. }
+        OpenError::Sandboxed { .. }
+            | OpenError::Unchecked { .. }
+            | OpenError::Elsewhere { .. }
+            | OpenError::NotOwned { .. }
+            | OpenError::Attach(_)
     )
 }
 

@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use super::{home, nb, open, opening, path, pid, say, sockets};
-use crate::world::World;
+use crate::python;
+use crate::world::{World, succeed};
 
 fn works(world: &World, notebook: &Path) {
     let said = say(world.nb().arg("run").arg(notebook).arg("print(6 * 7)"));
@@ -73,7 +75,7 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
         .arg("open")
         .arg(&notebook)
         .arg("--python")
-        .arg(crate::python::interpreter()));
+        .arg(python::interpreter()));
     let said = said.ended(0).with("cannot hold a project folder");
     said.with(
         &home(&world)
@@ -134,4 +136,118 @@ fn over_tcp_it_works_the_same() {
     assert_eq!(restarted["kernel_generation"], 2);
     assert_eq!(std::fs::read(&file).expect("it is there"), info);
     works(&world, &world.project().join("t.ipynb"));
+}
+
+/// `nb` in a shell that a filter keeps from making sockets, as agents' sandboxes do.
+fn in_a_sandbox(world: &World, kind: &str, words: &[&str]) -> super::Said {
+    let nb = world.nb();
+    let mut command = Command::new(python::interpreter());
+    command
+        .arg(python::script("sandboxed.py"))
+        .arg(kind)
+        .arg(nb.get_program())
+        .args(words)
+        .current_dir(world.project());
+    for (name, value) in nb.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    say(&mut command)
+}
+
+#[test]
+fn a_sandboxed_shell_is_told_so_and_nothing_is_ended_started_or_called_dead() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    let file = opened["connection_file"].as_str().expect("a path");
+    nb(&world, ["run", "x = 42"]).ended(0);
+    let text = format!(
+        "cannot reach the kernel from this shell: it is sandboxed (socket: Operation not \
+         permitted). Its recorded state is \"alive\" (pid {}, not checked from here). Allow nb \
+         outside the sandbox.",
+        pid(&opened)
+    );
+    for kind in ["--unix", "--pairs", "--all"] {
+        let there = |words: &[&str]| in_a_sandbox(&world, kind, words);
+        for words in [
+            &["run", "1 + 1"][..],
+            &["open", "t.ipynb"],
+            &["open", "t.ipynb", "--own"],
+            &["open", "new.ipynb", "--kernel-of", "t.ipynb"],
+            &["interrupt"],
+            &["restart"],
+            &["restart", "--force"],
+            &["shutdown"],
+            &["shutdown", "--force"],
+        ] {
+            there(words).ended(5).with(&text);
+        }
+        there(&["status"]).ended(0).with(&text[..100]);
+        let status = there(&["status", "t.ipynb", "--json"]).ended(0).json();
+        assert_eq!(status["sessions"][0]["state"], "unchecked");
+        assert_eq!(status["sessions"][0]["recorded"], "live");
+        there(&["log", "--kernel"]).ended(0);
+        there(&["open", "new.ipynb"])
+            .ended(5)
+            .with("would die with the call")
+            .with("hint: allow nb outside the sandbox");
+        there(&["open", "new.ipynb", "--attach", file])
+            .ended(5)
+            .with("sandboxed");
+        assert!(!world.project().join("new.ipynb").exists());
+    }
+    let same = nb(&world, ["status", "t.ipynb", "--json"]).ended(0).json();
+    assert_eq!(same["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
+    nb(&world, ["run", "x"]).ended(0).with("42");
+    nb(&world, ["shutdown"]).ended(0);
+    in_a_sandbox(&world, "--unix", &["run", "1"]).ended(6);
+}
+
+#[test]
+fn another_container_or_host_is_told_where_the_kernel_is() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    let state = world.project().join(".nb/state.json");
+    let text = std::fs::read_to_string(&state).expect("it is there");
+    let mut there: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let place = &mut there["sessions"]["t.ipynb"]["where"];
+    *place = serde_json::json!({ "host": "beast", "boot_id": "b", "pid_namespace": "pid:[1]" });
+    let written = there.to_string();
+    std::fs::write(&state, &written).expect("write it");
+    for words in [
+        &["run", "1"][..],
+        &["open", "t.ipynb"],
+        &["interrupt"],
+        &["restart"],
+        &["shutdown"],
+    ] {
+        nb(&world, words)
+            .ended(5)
+            .with("was started on beast and cannot be seen from here");
+    }
+    let status = nb(&world, ["status", "t.ipynb", "--json"]).ended(0).json();
+    assert_eq!(status["sessions"][0]["state"], "elsewhere");
+    nb(&world, ["status"]).ended(0).with("was started on beast");
+    let after = std::fs::read_to_string(&state).expect("it is there");
+    let after: serde_json::Value = serde_json::from_str(&after).expect("JSON");
+    assert_eq!(after["sessions"], there["sessions"]);
+    assert!(path(&opened["connection_file"]).exists());
+
+    // What was ended there is in nobody's way here.
+    there["sessions"]["t.ipynb"]["status"] = "stopped".into();
+    std::fs::write(&state, there.to_string()).expect("write it");
+    let here = open(&world, "t.ipynb");
+    assert_eq!(here["how"], "started");
+    assert!(path(&opened["connection_file"]).exists(), "it is theirs");
+    std::fs::write(&state, text).expect("put it back");
+    nb(&world, ["shutdown"]).ended(0);
+    super::kill(pid(&here));
+}
+
+#[test]
+fn a_chosen_kernel_goes_on_working() {
+    let world = World::new();
+    succeed(&mut world.script("chosen.py", "nb-shared"));
 }
