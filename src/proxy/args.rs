@@ -45,8 +45,10 @@ const HELP: &str = "\
 Serve a front end with the kernel that `nb` keeps running
 
 Front ends (VS Code, JupyterLab, anything that reads a kernelspec) launch this as the kernel
-\"nb shared kernel\"; `nb serve` installs it. It finds its kernel through .nb/state.json, at or
-above the working directory.
+\"nb shared kernel\"; `nb serve` installs it. Which notebook it is, the front end tells by its
+environment or in its messages; a notebook whose kernel does not live gets one, as by `nb open`.
+What names no notebook (a console) gets the only live kernel of the project at or above the
+working directory, else the last opened one.
 
 Usage: nb-proxy -f CONNECTION_FILE [--state STATE_JSON] [--notebook NOTEBOOK]
 

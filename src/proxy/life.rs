@@ -199,7 +199,13 @@ impl Shell {
     pub(super) fn unreachable(&self, error: &std::io::Error) {
         let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
         if let Some(bound) = self.bound().filter(|_| live) {
-            self.adopt(Found::None(words::unreachable(&bound.target, error)));
+            let links = self.links.borrow();
+            let process = links
+                .as_ref()
+                .and_then(|links| links.kernel().process.clone());
+            drop(links);
+            let pid = process.map(|process| process.pid);
+            self.adopt(Found::None(words::unreachable(&bound.target, error, pid)));
         }
     }
 }

@@ -56,6 +56,9 @@ struct Echo {
 /// A kernel of which only the sockets are known, and which refuses for this long, is gone.
 const UNREACHABLE: Duration = Duration::from_secs(3);
 
+/// A kernel whose process lives and whose sockets were removed is never reached again.
+const SOCKETS_GONE: Duration = Duration::from_secs(10);
+
 impl Links {
     /// Begins to dial the kernel's iopub; the rest follows by [`Links::open`].
     ///
@@ -372,8 +375,17 @@ impl DialHandler for Iopub {
     fn refused(&self, error: &io::Error) {
         let since = self.refused_since.get().unwrap_or_else(Instant::now);
         self.refused_since.set(Some(since));
-        if !self.watched
-            && since.elapsed() > UNREACHABLE
+        // One that is stopped or in a debugger listens all the same.
+        let listens = !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+        );
+        let limit = match self.watched {
+            false => UNREACHABLE,
+            true if listens => return,
+            true => SOCKETS_GONE,
+        };
+        if since.elapsed() > limit
             && let Some(shell) = self.shell.upgrade()
         {
             shell.unreachable(error);

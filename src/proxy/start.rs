@@ -207,7 +207,8 @@ impl Shell {
                 tracing::error!("the kernel was not restarted: {message}");
                 self.refresh();
             }
-            // One that was shut down, or that nobody here may end: as at any launch.
+            // As at any launch: whoever has none gets one.
+            Err(OpenError::NoKernel { .. }) => self.arrive(),
             Err(error) => {
                 let text = format!("the kernel was not restarted: {error}");
                 tracing::warn!("{text}");

@@ -47,9 +47,20 @@ pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
 }
 
 /// Nothing answers on its sockets.
-pub(super) fn unreachable(target: &Target, error: &std::io::Error) -> Ending {
-    let what = format!("cannot be reached: {error}");
-    ending(target, "KernelUnreachable", &what)
+///
+/// `pid` is that of a kernel of ours that lives: only a restart makes its sockets anew.
+pub(super) fn unreachable(target: &Target, error: &std::io::Error, pid: Option<u32>) -> Ending {
+    let name = "KernelUnreachable";
+    let Some(pid) = pid else {
+        return ending(target, name, &format!("cannot be reached: {error}"));
+    };
+    let text = format!(
+        "The shared kernel of {} lives (pid {pid}), but its sockets are gone: {error}. \
+         To have a new one, without the variables: nb restart {}",
+        target.key,
+        quote(&target.notebook())
+    );
+    Ending { name, text }
 }
 
 /// It could not be started.

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -21,6 +23,7 @@ def main():
     cases = {
         "third": third, "first": first, "shared": shared, "unnamed": unnamed,
         "refused": refused, "broken": broken, "explicit": explicit,
+        "vanished": vanished, "sockets": sockets,
     }  # fmt: skip
     cases[options.case](options.kernel)
 
@@ -179,6 +182,54 @@ def explicit(kernel):
             again.close()
         window.gone()
     assert "other.ipynb" not in state()["sessions"]
+
+
+def vanished(kernel):
+    """The runtime folders go, as at the last logout, and the installed program too."""
+    folder = pathlib.Path(os.environ["TMPDIR"]) / "runtime"
+    runtime = {name: str(folder / name) for name in ("XDG_RUNTIME_DIR", "JUPYTER_RUNTIME_DIR")}
+    for path in runtime.values():
+        pathlib.Path(path).mkdir(parents=True, mode=0o700)
+    nb("shutdown", "t.ipynb")
+    nb("open", "t.ipynb", env={**os.environ, **runtime})
+    with Window(kernel, "t.ipynb", environment=runtime).ready() as window:
+        window.run("mine = 1")
+        shutil.rmtree(folder)
+        assert window.run("print(mine)") == "1\n"
+        with Window(kernel, "t.ipynb", environment=runtime).ready() as other:
+            assert other.run("print(mine)") == "1\n"
+            other.close()
+        assert "1" in nb("run", "-n", "t.ipynb", "print(mine)", env={**os.environ, **runtime})
+        # What runs needs its program no longer: it starts a kernel all the same.
+        pathlib.Path(window.child.exe()).unlink()
+        os.kill(session_of("t.ipynb")["pid"], signal.SIGKILL)
+        while True:
+            reply, _ = window.client.finish(window.execute("print('mine' in globals())"))
+            if reply.content["status"] == "ok":
+                break
+            assert reply.content["ename"] == "KernelDied", reply
+        window.close()
+    nb("serve")
+    with Window(kernel, "t.ipynb", environment=runtime).ready() as window:
+        assert window.run("print(6 * 7)") == "42\n"
+        window.close()
+
+
+def sockets(kernel):
+    """The kernel lives and its sockets are gone: said, with what makes them anew."""
+    info = json.loads(pathlib.Path(session_of("t.ipynb")["connection_file"]).read_text())
+    for number in range(1, 6):
+        pathlib.Path(f"{info['ip']}-{number}").unlink()
+    with Window(kernel, "t.ipynb") as window:
+        window.ready()
+        reply, _ = window.client.finish(window.execute("1"))
+        error = reply.content
+        assert error["status"] == "error" and "nb restart" in error["evalue"], reply
+        nb("restart", "t.ipynb", "--force")
+        reply, iopub = window.client.finish(window.execute("print(6 * 7)"))
+        assert text_of(iopub, "stdout") == "42\n", (reply, iopub)
+        window.close()
+    say(error["evalue"])
 
 
 def text_of(iopub, name):

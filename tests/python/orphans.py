@@ -8,14 +8,16 @@ import time
 import psutil
 from launch import SECONDS, arguments, nb, say, state
 from raw import Client, argv, connection_file
+from window import VSCODE
 
 
 def main():
     options = arguments()
     nb("open", "t.ipynb", "--python", os.environ["NB_TEST_PYTHON"])
     pid = state()["kernel_pid"]
-    left, left_path = orphan(options.kernel)
-    heard, heard_path = orphan(options.kernel)
+    # VS Code's is orphaned before anything has named its notebook.
+    left, left_path = orphan(options.kernel, VSCODE)
+    heard, heard_path = orphan(options.kernel, {})
     with Client(heard_path) as listener:
         listener.get_ready()
         began = time.monotonic()
@@ -31,13 +33,13 @@ def main():
     say(f"the orphan ended {took:.0f} s after its editor")
 
 
-def orphan(kernel):
+def orphan(kernel, front_end):
     """Launches under an editor that is then killed; the proxy's process and its file."""
     path = connection_file()
     command, environment = argv(kernel, path)
     editor = subprocess.Popen(
         ["bash", "-c", '"$@" & echo $!; wait', "editor", *command],
-        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        env={**environment, **front_end}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     proxy = psutil.Process(int(editor.stdout.readline()))
     with Client(path) as client:

@@ -219,4 +219,5 @@ def interrupt(port, kernel, channels, code):
     say(f"interrupted in {took * 1000:.0f} ms")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -41,3 +41,13 @@ fn a_kernel_that_cannot_be_started_says_why() {
 fn an_explicit_notebook_wins() {
     late(&World::opened(), "explicit");
 }
+
+#[test]
+fn what_the_system_removes_is_not_needed() {
+    late(&World::opened(), "vanished");
+}
+
+#[test]
+fn a_kernel_without_its_sockets_is_told_of() {
+    late(&World::opened(), "sockets");
+}

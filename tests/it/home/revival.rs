@@ -37,3 +37,9 @@ fn a_launch_on_a_dead_kernel_tells_of_its_end() {
 fn an_attached_kernel_is_not_brought_back() {
     revival("attached");
 }
+
+#[test]
+fn under_a_jupyter_server_it_is_the_same() {
+    let world = World::opened();
+    succeed(&mut world.script("server_death.py", SHARED));
+}
