@@ -60,6 +60,12 @@ fn a_kernel_that_dies_is_followed_by_another_and_a_stopped_one_is_not() {
 }
 
 #[test]
+fn a_comm_is_closed_by_those_whose_it_is() {
+    let world = World::opened();
+    scenario(&world, "vscode_comms.js");
+}
+
+#[test]
 fn every_notebook_gets_its_own_kernel() {
     let world = World::new();
     world.open("a.ipynb");

@@ -8,7 +8,9 @@ main(async () => {
   for (const name of ['a', 'b']) nb('run', '-n', `${name}.ipynb`, `whose = '${name}'`);
 
   // By the start-up code; by the first cell where no start-up code is sent, or none is known.
-  for (const options of [{}, { python: false }, { known: false }]) {
+  // What the user's settings run first waits for a name, and at last for none.
+  const settings = { python: false, startup: ['print(1)'] };
+  for (const options of [{}, { python: false }, { known: false }, settings]) {
     for (const name of ['a', 'b']) {
       const kernel = await Kernel.start(`${name}.ipynb`, options);
       assert.equal(await kernel.run('print(whose)'), `${name}\n`, JSON.stringify(options));

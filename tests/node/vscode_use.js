@@ -5,9 +5,11 @@ const { Kernel, main, nb, say } = require('./vscode');
 
 main(async () => {
   nb('run', '-n', 't.ipynb', "agents = 'the agent was here'");
-  const kernel = await Kernel.start('t.ipynb');
+  const kernel = await Kernel.start('t.ipynb', { startup: ["settings = 'ran'"] });
   say(`ready after ${kernel.readyAfter.toFixed(0)} ms`);
   assert.equal(await kernel.run('print(agents)'), 'the agent was here\n');
+  // `jupyter.runStartupCommands` are the user's own.
+  assert.equal(await kernel.run('print(settings)'), 'ran\n');
   assert.equal(await kernel.run("mine = 6 * 7\nprint(mine)"), '42\n');
   assert.match(nb('run', '-n', 't.ipynb', 'print(mine)'), /^42$/m);
 
