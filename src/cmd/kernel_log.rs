@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::Context;
 use super::fault::{Fault, Kind};
-use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::ops::target;
 use crate::project::Project;
@@ -45,7 +45,7 @@ impl Log {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let path = self.path(context).await?;
         let shown = if self.json {
-            tell(&path, self.lines)
+            tell(context, &path, self.lines)
         } else {
             show(&path, self.lines, self.follow)
         };
@@ -81,11 +81,11 @@ impl Log {
     }
 }
 
-fn tell(path: &Path, lines: usize) -> io::Result<()> {
+fn tell(context: &Context, path: &Path, lines: usize) -> io::Result<()> {
     let text = std::fs::read(path)?;
     let text = String::from_utf8_lossy(last_lines(&text, lines));
     let lines: Vec<&str> = text.lines().collect();
-    print::json(&serde_json::json!({ "path": path, "lines": lines }))
+    context.answer(serde_json::json!({ "path": path, "lines": lines }))
 }
 
 fn show(path: &Path, lines: usize, follow: bool) -> io::Result<()> {

@@ -125,7 +125,11 @@ impl Context {
 
     /// Prints the command's answer as one JSON object, with what others did meanwhile.
     fn answer(&self, mut answer: Value) -> io::Result<()> {
-        if self.concerns.get().is_some() {
+        if let Some((project, key)) = self.concerns.get() {
+            if answer.get("kernel_generation").is_none() {
+                let session = project.state().ok().and_then(|state| state.session(key));
+                answer["kernel_generation"] = json!(session.map(|it| it.generation));
+            }
             answer["since"] = json!(self.since());
         }
         print::json(&answer)
@@ -136,12 +140,7 @@ impl Context {
         let code = match done {
             Ok(code) => code,
             Err(fault) if json => {
-                let mut answer = fault.object();
-                if let Some((project, key)) = self.concerns.get() {
-                    let session = project.state().ok().and_then(|state| state.session(key));
-                    answer["kernel_generation"] = json!(session.map(|it| it.generation));
-                }
-                let _ = self.answer(answer);
+                let _ = self.answer(fault.object());
                 fault.code()
             }
             Err(fault) => fault.report(false),

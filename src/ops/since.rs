@@ -124,15 +124,12 @@ fn news(past: Past, position: u64) -> (Vec<Entry>, Vec<Entry>) {
         if open.is_empty() || at + BEGINNINGS < position {
             break;
         }
-        if let Some(id) = entry.msg_id.as_ref()
-            && entry.event != "done"
-        {
-            // Whoever asked knows more of it than who has seen it begin.
-            if entry.event == "asked" {
-                open.retain(|waiting| waiting != id);
-            }
-            earlier.push(entry);
+        let Some(id) = &entry.msg_id else { continue };
+        // Whoever asked knows more of it than who has seen it begin.
+        if entry.event == "asked" {
+            open.retain(|waiting| waiting != id);
         }
+        earlier.push(entry);
     }
     news.reverse();
     (news, earlier)
@@ -170,7 +167,11 @@ fn gathered(
     name: &str,
 ) -> Vec<Gathered> {
     let mut others: Vec<Gathered> = Vec::new();
-    let mut executions: HashSet<&str> = HashSet::new();
+    // Several tell of the same end; what has been told with the first is not told again.
+    let ended_before = earlier.iter().filter(|entry| entry.event == "done");
+    let mut executions: HashSet<&str> = ended_before
+        .filter_map(|entry| entry.msg_id.as_deref())
+        .collect();
     let mut replaced = false;
     let (beginnings, ends) = index(news, earlier);
     for entry in news {
@@ -458,6 +459,9 @@ mod tests {
         );
         let mine = [entry("asked", "1", "claude")];
         assert_eq!(tell(&[done("1", "", "seen")], &mine, 1), [""; 0]);
+        // Its observer was quicker than its asker, and this name looked in between.
+        let ended = [entry("asked", "1", HUMAN), done("1", HUMAN, "seen")];
+        assert_eq!(tell(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
     }
 
     #[test]

@@ -104,7 +104,8 @@ impl Log {
         entry.generation = Some(life.generation);
         entry.msg_id = Some(execution.msg_id);
         // Of others' executions only their own name for themselves is known.
-        entry.by = Some(if event == "seen" {
+        let is_others = event == "seen" || status.as_deref() == Some("seen");
+        entry.by = Some(if is_others {
             execution.username
         } else {
             self.by.clone()

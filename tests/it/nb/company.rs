@@ -122,6 +122,27 @@ fn others_cells_are_not_ended_unasked() {
 }
 
 #[test]
+fn the_end_of_a_cell_that_nobody_saw_counts_from_when_it_was_noticed() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    let began = jiff::Timestamp::now();
+    let long = "import time; time.sleep(6)";
+    nb(&world, ["run", "--timeout", "0.5", long]).ended(4);
+    let idle_since = until("the kernel is idle", || {
+        let status = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        status["sessions"][0]["idle_since"]
+            .as_str()
+            .map(str::to_owned)
+    });
+    let idle_since: jiff::Timestamp = idle_since.parse().expect("a moment");
+    let after = idle_since.duration_since(began);
+    assert!(after.as_secs() >= 6, "{after}");
+    // So that it is not taken for one that nobody has used since it was asked for.
+    let kept = nb(&world, ["shutdown", "--idle", "6s", "--json"]).ended(0);
+    assert_eq!(kept.json()["kernels"][0]["done"], "kept");
+}
+
+#[test]
 fn a_person_at_a_front_end_is_asked_before_their_work_goes() {
     let world = World::opened();
     succeed(&mut world.script("company.py", "nb-shared"));
