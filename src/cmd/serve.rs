@@ -31,9 +31,9 @@ pub(super) struct Serve {
     pub(super) json: bool,
 }
 
-/// Remove the kernelspec "nb shared kernel", for all languages
+/// Remove the kernelspec "nb shared kernel"
 ///
-/// Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
+/// For all languages. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
 /// kernelspec name their own one again.
 #[derive(Args, Debug)]
 pub(super) struct Unserve {

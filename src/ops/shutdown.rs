@@ -60,14 +60,11 @@ pub async fn shutdown(
             Some(session) => matches!(life(&session).await, Life::Own(_) | Life::Foreign),
             None => false,
         };
-        let shares = state.owner_key(key) != key;
-        if shares {
-            held.record(|session| share::let_go(session, &owner, by))?;
-            journal(project, key, &session, "stopped", by);
-        }
+        held.record(|session| share::let_go(session, &owner, by))?;
+        journal(project, key, &session, "stopped", by);
         return Ok(Stopped {
             session: held.session()?.unwrap_or(session),
-            was_running: shares && goes_on,
+            was_running: goes_on,
             let_go_of: Some(owner),
             shared_with: Vec::new(),
             notes: rename::put_back(project, &state, key).into_iter().collect(),

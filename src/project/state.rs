@@ -172,18 +172,17 @@ impl State {
     }
 
     /// Returns what is known of the kernel that a notebook uses: the session of
-    /// [`State::owner_key`], with the asked notebook's own path and, where it shares, the owner in
+    /// [`State::owner_key`], with the asked notebook's own path and, while it shares, the owner in
     /// `kernel_of`.
     pub fn session(&self, key: &str) -> Option<Session> {
         let asked = self.sessions.get(key)?;
         let owner = self.owner_key(key);
-        if owner == key {
-            return Some(asked.clone());
-        }
-        let mut session = self.sessions.get(&owner)?.clone();
-        session.notebook.clone_from(&asked.notebook);
-        session.kernel_of = Some(owner);
-        Some(session)
+        let kernel = self.sessions.get(&owner)?;
+        Some(Session {
+            notebook: asked.notebook.clone(),
+            kernel_of: (owner != key).then_some(owner),
+            ..kernel.clone()
+        })
     }
 
     /// Returns the keys of the notebooks that share the kernel of this session now.
@@ -381,6 +380,7 @@ mod tests {
         let let_go = state.session("b").unwrap();
         assert_eq!(let_go.status, Status::Stopped);
         assert_eq!(let_go.connection_file, Path::new("/p/b.json"));
+        assert_eq!(let_go.kernel_of, None);
     }
 
     #[test]

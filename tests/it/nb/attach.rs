@@ -10,6 +10,12 @@ fn a_kernel_that_jupyter_started_is_shared_and_never_ended() {
 }
 
 #[test]
+fn a_kernel_that_a_jupyter_server_started_is_shared_by_its_id() {
+    let world = World::served();
+    succeed(&mut world.script("attach_server.py", "nb-shared"));
+}
+
+#[test]
 fn what_is_no_running_kernel_is_not_attached() {
     let world = World::new();
     let attach = |file: &str| nb(&world, ["open", "b.ipynb", "--attach", file]);

@@ -1,7 +1,7 @@
 //! Notebooks that share one kernel.
 
 use super::{kill, nb, open, pid, say, until};
-use crate::world::World;
+use crate::world::{World, succeed};
 
 #[test]
 fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
@@ -90,6 +90,12 @@ fn a_notebook_shares_anothers_kernel_until_it_lets_go() {
         .ended(0)
         .with("was shut down");
     nb(&world, ["run", "1"]).ended(0);
+}
+
+#[test]
+fn front_ends_of_notebooks_that_share_are_on_one_kernel() {
+    let world = World::served();
+    succeed(&mut world.script("share.py", "nb-shared"));
 }
 
 #[test]
