@@ -14,8 +14,10 @@ use super::open::{OpenError, journal};
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;
+use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles, remove_sockets};
-use crate::project::{Project, Session, Status, Transport};
+use crate::kernel::process::{Process, Signal};
+use crate::project::{InterruptMode, Project, Session, Status, Transport};
 
 /// What a restart did, or why it failed, as the detached process reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,6 +117,9 @@ pub(super) async fn perform(
     })?;
     if let Life::Own(process) = life(&session).await {
         let asked = ask(&session, &process, true).await;
+        if asked && !process.ended_within(PROMPT).await {
+            end_cell(&session, &process).await;
+        }
         held.end(&process, if asked { GRACE } else { Duration::ZERO })
             .await;
     }
@@ -132,4 +137,28 @@ pub(super) async fn perform(
     journal(project, key, &session, "restarted", by);
     project.remember(key, &session);
     Ok(session)
+}
+
+/// How long a kernel that runs nothing needs to end.
+pub(super) const PROMPT: Duration = Duration::from_millis(300);
+
+/// How long a kernel that is ending may take to answer anything else.
+const REPLY: Duration = Duration::from_millis(500);
+
+/// Interrupts the cell that keeps a kernel from ending: what the cell wants done at its end is
+/// done. JupyterLab's server interrupts before it ends a kernel for the same reason.
+pub(super) async fn end_cell(session: &Session, process: &Process) {
+    if session.interrupt_mode() == InterruptMode::Signal {
+        let _ = process.signal_group(Signal::INT);
+        return;
+    }
+    let Ok(info) = connection::read(&session.connection_file) else {
+        return;
+    };
+    let asked = async {
+        let mut client = Client::connect(&info, "nb").await.ok()?;
+        client.interrupt(REPLY).await.ok()
+    };
+    // One that does not listen any more is ended by signals next.
+    let _ = tokio::time::timeout(REPLY, asked).await;
 }

@@ -63,6 +63,11 @@ impl Shell {
         }
     }
 
+    /// Returns whether a kernel is being started or restarted.
+    pub(super) fn is_awaited(&self) -> bool {
+        *self.bridge.borrow().kernel() == Kernel::Awaited
+    }
+
     /// Takes what the kernel is now.
     pub(super) fn adopt(&self, found: Found) {
         let Some(bound) = self.bound() else { return };
@@ -82,7 +87,7 @@ impl Shell {
                 }
             }
             Found::Awaited => {
-                if *self.bridge.borrow().kernel() == Kernel::Awaited {
+                if self.is_awaited() {
                     return;
                 }
                 tracing::info!("the kernel is being started; requests wait for it");

@@ -143,7 +143,7 @@ impl Shell {
         }
         self.refresh();
         // Nobody starts one, whatever is known of it.
-        if *self.bridge.borrow().kernel() == Kernel::Awaited {
+        if self.is_awaited() {
             let ending = words::died(&bound.target, None);
             self.adopt(Found::None(ending));
         }

@@ -153,6 +153,11 @@ def restarted(kernel):
         said = noticed(window, "print('x' in globals())", "restarted at", "by ada", "variables are gone")
         assert said == "False\n", said
         quiet(window, "1")
+        # A cell that runs is interrupted, not only killed: it does what it must at its end.
+        running(window, "import time\ntry: time.sleep(600)\nfinally: open('tidied', 'w')")
+        nb("restart", NOTEBOOK, "--force", "--as", "ada")
+        assert os.path.exists("tidied"), "the cell was killed"
+        noticed(window, "1", "restarted at", "by ada")
         window.close()
 
 
