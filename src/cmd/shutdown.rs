@@ -37,7 +37,7 @@ pub(super) struct Shutdown {
     /// With --idle: only tell what would be ended
     #[arg(long, requires = "idle")]
     dry_run: bool,
-    /// End it even when that ends others' work
+    /// End it even when that ends others' work; with --idle: also where a front end is joined
     #[arg(long)]
     force: bool,
     /// Print one JSON object
@@ -196,6 +196,7 @@ fn object(outcome: &Outcome) -> Value {
         "project": outcome.root,
         "notebook": outcome.notebook,
         "kernel_pid": outcome.pid,
+        "kernel_generation": outcome.generation,
         "idle_since": outcome.idle_since,
         "memory_bytes": outcome.memory_bytes,
         "done": done,

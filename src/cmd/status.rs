@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
@@ -59,7 +60,9 @@ impl Status {
                     .hint("nb open NOTEBOOK.ipynb | nb status --all")
                 })?;
                 let statuses = everywhere::of_project(&project).await?;
-                if let [only] = statuses.as_slice() {
+                let owners = statuses.iter();
+                let mut kernels = owners.filter(|it| it.session.kernel_of.is_none());
+                if let (Some(only), None) = (kernels.next(), kernels.next()) {
                     context.concerns(&project, &only.key);
                 }
                 (project, statuses)
@@ -260,9 +263,14 @@ fn lasting(status: &SessionStatus) -> String {
         ("busy", Some(cell), _) => {
             format!("busy: {} for {}", whose(cell), print::age(cell.since))
         }
-        ("idle", _, Some(since)) => format!("idle for {}", print::age(since)),
+        ("idle", _, Some(since)) if !just_now(since) => format!("idle for {}", print::age(since)),
         _ => state.0.to_owned(),
     }
+}
+
+/// Whether something was so short a time ago that its age says nothing.
+fn just_now(since: Timestamp) -> bool {
+    Timestamp::now().as_second() - since.as_second() < 2
 }
 
 /// Returns the process of the kernel that lives, as far as that is known.

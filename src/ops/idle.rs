@@ -41,6 +41,8 @@ pub struct Outcome {
     pub notebook: String,
     /// Its process.
     pub pid: Option<u32>,
+    /// Which of the session's kernels it is; unknown where its project is gone.
+    pub generation: Option<u64>,
     /// Since when it is idle, where that is known.
     pub idle_since: Option<Timestamp>,
     /// Its memory.
@@ -120,6 +122,7 @@ async fn end_one(project: Project, status: SessionStatus, options: Options) -> O
         root: project.root().to_owned(),
         notebook: status.key,
         pid: status.session.pid,
+        generation: Some(status.session.generation),
         idle_since: status.idle_since,
         memory_bytes: status.memory_bytes,
         done,
@@ -152,6 +155,7 @@ async fn end_left(left: Left, options: Options) -> Outcome {
             .into_owned(),
         root: left.root,
         pid: Some(left.process.pid),
+        generation: None,
         idle_since: None,
         memory_bytes,
         done,
