@@ -1,7 +1,7 @@
 // Restart in VS Code restarts the shared kernel, once; what looks like it restarts nothing.
 
 const assert = require('node:assert/strict');
-const { Kernel, agent, main, nb, say, session } = require('./vscode');
+const { Kernel, agent, journal, main, nb, say, session } = require('./vscode');
 
 main(async () => {
   const first = session('t.ipynb');
@@ -10,8 +10,13 @@ main(async () => {
   assert.equal(await kernel.run("x = 'of the first life'\nprint(x)"), 'of the first life\n');
   assert.equal(await other.run('print(x)'), 'of the first life\n');
 
+  const running = other.cell("print('on', flush=True)\nwhile True: pass");
+  await running.prints('on');
   let now = await restarts(kernel, first, {});
-  assert.equal(await other.run("print('x' in globals())"), 'False\n');
+  assert.equal((await running.done).reply.ename, 'KernelRestarted');
+  const next = await other.cell("print('x' in globals())").done;
+  assert.equal(next.stdout, 'False\n');
+  assert.match(next.stderr, /restarted .* by human \(VS Code\)/);
   // The next process is there before the last is told to go: both happen, nobody waits for either.
   now = await restarts(kernel, now, { late: true });
 
@@ -31,7 +36,12 @@ main(async () => {
   await busy.says('the agent is on');
   now = await restarts(back, now, {});
   await busy.ended;
-  assert.match(busy.said, /restarted/);
+  assert.match(busy.said, /restarted by human \(VS Code\)/);
+
+  // After a death it is a restart all the same.
+  process.kill(now.pid, 'SIGKILL');
+  now = await restarts(back, now, {});
+  assert.deepEqual(journal('restarted').map(({ by }) => by), Array(4).fill('human (VS Code)'));
 
   // Whoever wants it keeps the kernel.
   const keeper = await Kernel.start('t.ipynb', { environment: { NB_ON_RESTART: 'keep' } });
