@@ -3,9 +3,10 @@
 use crate::kernel::paths::Variables;
 
 /// What agents leave in the environment of the commands that they run.
-const MARKS: [(&str, &str); 5] = [
+const MARKS: [(&str, &str); 6] = [
     ("CLAUDECODE", "claude"),
     ("CODEX_SANDBOX", "codex"),
+    ("CODEX_SANDBOX_NETWORK_DISABLED", "codex"),
     ("CURSOR_AGENT", "cursor"),
     ("GEMINI_CLI", "gemini"),
     ("OPENCODE", "opencode"),

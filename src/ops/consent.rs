@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::company::{self, whose};
 use super::life::{Life, life};
 use super::status::{busy, joined_to};
-use crate::project::{Project, Session};
+use crate::project::past::Cell;
+use crate::project::{Project, Session, Status};
 
 /// What is to be done to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +74,14 @@ pub fn objections(deed: Deed, asker: &str, facts: &Facts) -> Vec<Objection> {
 ///
 /// One's own cell is not looked into any further: it does not matter whether it still runs.
 pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str) -> Facts {
-    if !matches!(life(session).await, Life::Own(_) | Life::Foreign) {
+    // One that is being started runs nobody's cell, and does not answer.
+    let is_up = session.status == Status::Live
+        && matches!(life(session).await, Life::Own(_) | Life::Foreign);
+    if !is_up {
         return Facts::default();
     }
     let present = project.present(key, session.generation);
-    let is_own = |cell: &crate::project::past::Cell| {
-        company::is_same(company::name(cell.by.as_deref()), asker)
-    };
+    let is_own = |cell: &Cell| company::is_same(company::name(cell.by.as_deref()), asker);
     let runs = match present.running {
         Some(cell) if is_own(&cell) => None,
         cell => match (busy(session).await, cell) {
@@ -88,10 +90,10 @@ pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str)
                 what: whose(&cell),
                 since: Some(cell.since),
             }),
-            // A client without a proxy, or one that runs something which is no cell.
+            // A client without a proxy, something that is no cell, or a kernel that hangs.
             (Some(true), None) => Some(Running {
                 by: company::SOMEBODY.to_owned(),
-                what: format!("{}'s code", company::SOMEBODY),
+                what: "what keeps it busy, which the journal does not know".to_owned(),
                 since: None,
             }),
             _ => None,

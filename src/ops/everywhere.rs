@@ -75,6 +75,14 @@ pub async fn everywhere() -> Kernels {
             Err(error) => kernels.unreadable.push((project.root().to_owned(), error)),
         }
     }
+    // A project that was moved has its kernel still.
+    let found = &kernels.found;
+    kernels.left.retain(|left| {
+        let same = |(_, status): &(_, SessionStatus)| {
+            Process::recorded(&status.session).as_ref() == Some(&left.process)
+        };
+        !found.iter().any(same)
+    });
     kernels
 }
 

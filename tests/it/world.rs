@@ -83,7 +83,8 @@ impl World {
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             if [
-                "NB_", "JUPYTER", "JPY_", "IPYTHON", "XDG_", "VSCODE_", "PYTHON",
+                "NB_", "JUPYTER", "JPY_", "IPYTHON", "XDG_", "VSCODE_", "PYTHON", "CLAUDE",
+                "CODEX_", "CURSOR_", "GEMINI_", "OPENCODE",
             ]
             .iter()
             .any(|prefix| name_text.starts_with(prefix))

@@ -6,7 +6,7 @@ import pty
 import select
 import subprocess
 
-from launch import SECONDS, arguments, evaluate, joined, launched, outputs, reply_to, run, say
+from launch import SECONDS, arguments, evaluate, joined, launched, outputs, reply_to, run, say, state
 
 
 def agent(*words, expect=0):
@@ -111,6 +111,14 @@ def main():
         say("since:", *(doings["text"] for doings in answer["since"]))
     # The person has gone.
     agent("restart")
+    # A client of the kernel itself: no proxy sees what it runs.
+    with joined(state()["connection_file"]) as stranger:
+        request = begins(stranger, "print('on', flush=True)\nwhile True: pass")
+        _, refused = agent("restart", expect=5)
+        assert "which the journal does not know" in refused, refused
+        agent("interrupt", "--force")
+        outputs(stranger, request)
+        agent("restart")
 
 
 main()
