@@ -166,10 +166,19 @@ impl From<OpenError> for Fault {
             OpenError::Sandboxed { .. } => {
                 fault(Kind::Refused).hint("allow nb outside the sandbox")
             }
-            OpenError::Elsewhere { notebook, .. } => fault(Kind::Refused).hint(format!(
-                "use it there, or start one here in its place: nb open --force {}",
-                quote(notebook)
-            )),
+            OpenError::Elsewhere {
+                notebook, outside, ..
+            } => {
+                let there = if *outside {
+                    "allow nb outside the sandbox, or in a container"
+                } else {
+                    "use it there, or"
+                };
+                fault(Kind::Refused).hint(format!(
+                    "{there} start one here in its place: nb open --force {}",
+                    quote(notebook)
+                ))
+            }
             OpenError::NotOwned { .. } => {
                 fault(Kind::Refused).hint("end or restart it in the program that started it")
             }

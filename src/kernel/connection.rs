@@ -7,9 +7,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::detach::Recorded;
 use super::paths::{JupyterPaths, Variables};
 use super::process::{Process, Signal};
-use crate::project::{Project, Transport};
+use crate::project::{Project, Transport, pid_namespace};
 use crate::wire::{
     self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
 };
@@ -95,6 +96,18 @@ impl KernelFiles {
 
     /// Returns the process that was last started on this connection file.
     pub fn process(&self) -> Option<Process> {
+        self.recorded().map(|recorded| recorded.process)
+    }
+
+    /// Says whether that process was started in another container: its pid means nothing here.
+    pub fn is_of_elsewhere(&self) -> bool {
+        self.recorded().is_some_and(|recorded| {
+            let namespace = recorded.pid_namespace;
+            !namespace.is_empty() && namespace != pid_namespace()
+        })
+    }
+
+    fn recorded(&self) -> Option<Recorded> {
         serde_json::from_slice(&std::fs::read(self.pid_file()).ok()?).ok()
     }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::platform;
 use super::process::Process;
-use crate::project::save;
+use crate::project::{pid_namespace, save};
 
 const HELPER: &str = "nb:detach";
 const BECOMES: &str = "nb:become";
@@ -38,7 +38,7 @@ pub struct Plan {
     pub folder: PathBuf,
     /// Where stdout and stderr are appended; made with mode 0600.
     pub log: PathBuf,
-    /// Where the process is recorded as JSON ([`Process`]) before the program begins.
+    /// Where the process is recorded as JSON ([`Recorded`]) before the program begins.
     pub pid_file: PathBuf,
     /// A file without which the program must not begin: whoever removes it first has called the
     /// start off.
@@ -59,6 +59,17 @@ pub enum DetachError {
         /// What the system said.
         reason: String,
     },
+}
+
+/// The content of a pid file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The process.
+    #[serde(flatten)]
+    pub process: Process,
+    /// The namespace that its pid belongs to; empty where that is not known.
+    #[serde(default)]
+    pub pid_namespace: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -171,7 +182,11 @@ fn exec(plan: &Plan) -> io::Error {
             .unwrap_or_else(|| io::Error::other("nothing to start"));
     };
     let process = Process::current();
-    let recorded = serde_json::to_vec(&process).map_err(io::Error::other);
+    let recorded = Recorded {
+        process: process.clone(),
+        pid_namespace: pid_namespace(),
+    };
+    let recorded = serde_json::to_vec(&recorded).map_err(io::Error::other);
     if let Err(error) = recorded.and_then(|text| save::replace(&plan.pid_file, &text)) {
         return error;
     }

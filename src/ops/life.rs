@@ -87,7 +87,8 @@ pub fn unseen(session: &Session) -> OpenError {
         },
         None => OpenError::Elsewhere {
             notebook,
-            host: session.place.words(),
+            host: session.place.host.clone(),
+            outside: session.place.is_on_this_machine(),
         },
     }
 }

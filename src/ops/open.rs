@@ -205,12 +205,18 @@ pub enum OpenError {
         cause: String,
     },
     /// The record says that the kernel runs on another host or in another container.
-    #[error("the kernel of {} was started on {host} and cannot be seen from here", notebook.display())]
+    #[error(
+        "the kernel of {} was started on {host}{} and cannot be seen from here",
+        notebook.display(),
+        if *outside { ", outside this container or sandbox," } else { "" }
+    )]
     Elsewhere {
         /// The notebook.
         notebook: PathBuf,
-        /// Where its kernel is.
+        /// The machine that its kernel is on.
         host: String,
+        /// Whether that is this machine.
+        outside: bool,
     },
     /// The kernel was started by another program.
     #[error("the kernel of {} was not started by nb and is not ended or restarted by it", notebook.display())]
@@ -538,6 +544,12 @@ pub fn create_notebook(
         None => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {
+        // What another program started may have no name that is known here.
+        Ok(spec) if spec.name.is_empty() => (
+            spec.language.to_lowercase(),
+            spec.display_name,
+            spec.language,
+        ),
         Ok(spec) => (spec.name, spec.display_name, spec.language),
         // What every Jupyter takes for the Python that is in use.
         Err(_) if !starts || session.is_some() => (
@@ -632,7 +644,8 @@ fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
             .sessions
             .values()
             .any(|session| session.connection_file == files.connection_file());
-        if known {
+        // Nor is what another container sees as its own for this one to judge.
+        if known || files.is_of_elsewhere() {
             continue;
         }
         match files.process().filter(Process::is_alive) {

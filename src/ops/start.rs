@@ -313,12 +313,17 @@ fn says_taken(line: &str) -> bool {
 
 /// Refuses to start what would die with this call.
 ///
-/// Agents' shells may be sandboxes without Unix sockets whose processes all end with the call.
+/// Agents' shells may be sandboxes without Unix sockets, or with pids of their own, whose
+/// processes all end with the call.
 pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
-    match sandboxed(Transport::Ipc) {
-        Some(cause) => Err(OpenError::Sandboxed {
-            cause: refusal(&cause),
-        }),
-        None => Ok(()),
-    }
+    let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    let cause = match sandboxed(Transport::Ipc) {
+        Some(error) => refusal(&error),
+        None if SANDBOXES.contains(&first.trim()) => format!("process 1 is {}", first.trim()),
+        None => return Ok(()),
+    };
+    Err(OpenError::Sandboxed { cause })
 }
+
+/// Programs that make a sandbox with pids of its own and are its first process.
+const SANDBOXES: [&str; 4] = ["bwrap", "firejail", "nsjail", "minijail0"];

@@ -25,7 +25,7 @@ mod state;
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
 pub use lock::{Lock, lock_notebook};
-pub use place::{Place, Relation, boot_id};
+pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use root::real_path;
 pub use session::{Ended, InterruptMode, RealSpec, Session, Status, Transport};
 pub use state::{State, StateError};

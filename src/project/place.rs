@@ -45,14 +45,10 @@ impl Place {
         }
     }
 
-    /// Returns in words where that is, seen from here.
-    pub fn words(&self) -> String {
+    /// Says whether that is this machine, perhaps in another container or sandbox.
+    pub fn is_on_this_machine(&self) -> bool {
         let here = Self::here();
-        if self.host == here.host && self.boot_id == here.boot_id {
-            format!("{} (outside this container or sandbox)", self.host)
-        } else {
-            self.host.clone()
-        }
+        self.host == here.host && self.boot_id == here.boot_id
     }
 
     /// Returns how this recorded place relates to where this process runs.
@@ -99,15 +95,17 @@ fn read_boot_id() -> String {
         .unwrap_or_default()
 }
 
+/// Returns what names the namespace that this process's pids belong to.
 #[cfg(target_os = "linux")]
-fn pid_namespace() -> String {
+pub fn pid_namespace() -> String {
     std::fs::read_link("/proc/self/ns/pid")
         .map(|link| link.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
+/// Returns nothing: all pids of this platform are of one namespace.
 #[cfg(not(target_os = "linux"))]
-fn pid_namespace() -> String {
+pub fn pid_namespace() -> String {
     String::new()
 }
 

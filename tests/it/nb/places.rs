@@ -247,6 +247,43 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
 }
 
 #[test]
+fn a_sandbox_with_pids_of_its_own_starts_nothing_and_judges_nothing() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    nb(&world, ["run", "x = 42"]).ended(0);
+    // Its first process is what a sandbox's is called.
+    let first = world.project().join("bwrap");
+    std::fs::copy("/bin/bash", &first).expect("copy a shell");
+    let there = |words: &str| {
+        let script =
+            format!("unshare -pf --mount-proc ./bwrap -c '\"$NB_TEST_BINARY\" {words}; exit $?'");
+        say(&mut super::shell(&world, &script))
+    };
+    if there("--version").code != Some(0) {
+        eprintln!("this machine makes no pid namespaces");
+        return;
+    }
+    for words in ["run 1", "open t.ipynb", "restart", "interrupt", "shutdown"] {
+        there(words)
+            .ended(5)
+            .with(", outside this container or sandbox, and cannot be seen from here")
+            .with("hint: allow nb outside the sandbox");
+    }
+    for words in ["open new.ipynb", "open t.ipynb --force"] {
+        there(words).ended(5).with("process 1 is bwrap");
+    }
+    there("status t.ipynb").ended(0).with("elsewhere");
+    // A kernel that only its files tell of is not collected from there.
+    let state = world.project().join(".nb/state.json");
+    let text = std::fs::read(&state).expect("it is there");
+    std::fs::remove_file(&state).expect("move it away");
+    there("open t.ipynb").ended(5).with("process 1 is bwrap");
+    assert!(path(&opened["connection_file"]).exists());
+    std::fs::write(&state, text).expect("put it back");
+    nb(&world, ["run", "x"]).ended(0).with("42");
+}
+
+#[test]
 fn a_chosen_kernel_goes_on_working() {
     let world = World::new();
     succeed(&mut world.script("chosen.py", "nb-shared"));
