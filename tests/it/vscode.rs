@@ -1,5 +1,8 @@
-//! VS Code on the shared kernel: its own libraries, its order of messages, its ways to launch,
-//! restart and kill. `tests/node/vscode.js` says what it does.
+//! VS Code on the shared kernel, and JupyterLab's library where both must be as quick.
+//!
+//! VS Code itself is not run: it needs its own download and a display. Run are the libraries
+//! through which its extension talks to kernels, in its order of messages, with its ways to
+//! launch, restart and kill; `tests/node/vscode.js` says what they are.
 
 use crate::python;
 use crate::world::{World, succeed};
@@ -30,7 +33,12 @@ fn joining_behind_a_long_cell_takes_no_time() {
 #[test]
 fn joining_a_busy_kernel_that_says_nothing_meanwhile_takes_no_time() {
     let world = World::new();
-    open_stand_in(&world);
+    add_stand_in(&world);
+    succeed(
+        world
+            .nb()
+            .args(["open", "t.ipynb", "--kernel", "idle-info"]),
+    );
     everybody_joins_at_once(&world);
 }
 
@@ -73,13 +81,17 @@ fn every_notebook_gets_its_own_kernel() {
     scenario(&world, "vscode_names.js");
 }
 
-/// Opens the notebook with a stand-in kernel of `tests/python`.
-fn open_stand_in(world: &World) {
-    let root = world
-        .project()
-        .parent()
-        .expect("a world has a root")
-        .to_owned();
+#[test]
+fn twenty_notebooks_opened_and_closed_leave_twenty_kernels() {
+    let world = World::served();
+    add_stand_in(&world);
+    scenario(&world, "vscode_twenty.js");
+}
+
+/// Adds the kernelspec of a stand-in kernel of `tests/python`.
+fn add_stand_in(world: &World) {
+    let root = world.project();
+    let root = root.parent().expect("a world has a root");
     let folder = root.join("home/jupyter/kernels/idle-info");
     std::fs::create_dir_all(&folder).expect("make the spec's folder");
     let spec = serde_json::json!({
@@ -89,9 +101,4 @@ fn open_stand_in(world: &World) {
         "interrupt_mode": "signal",
     });
     std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write the spec");
-    succeed(
-        world
-            .nb()
-            .args(["open", "t.ipynb", "--kernel", "idle-info"]),
-    );
 }
