@@ -31,7 +31,7 @@ impl Context {
         let name = &target.notebook_key;
         let command = command(deed);
         let why: Vec<_> = objections.iter().map(words).collect();
-        let why = why.join(" and ");
+        let why = why.join(", and ");
         // An agent's shell may be a terminal too, with nobody at it.
         if !json && can_ask() && !is_agent(&self.by) {
             let question = format!("{name}: {command} would {why}. Go on? [y/N] ");

@@ -219,6 +219,18 @@ fn gathered(
             None => others.push(one),
         }
     }
+    let is_end = |entry: &&Entry| {
+        let event = entry.event.as_str();
+        matches!(event, "opened" | "restarted" | "stopped" | "died")
+    };
+    // With its kernel a cell ends too, told or not.
+    if let Some(end) = news.iter().rfind(is_end) {
+        for other in &mut others {
+            if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
+                other.ran.push((label, None));
+            }
+        }
+    }
     if generation > before.generation && !replaced {
         // By a program that writes no journal, or one that could not.
         others.push(Gathered {
@@ -379,6 +391,11 @@ mod tests {
         entry
     }
 
+    fn later(mut entry: Entry) -> Entry {
+        entry.at = "2026-01-02T14:06:00Z".parse().unwrap();
+        entry
+    }
+
     fn restarted(by: &str) -> Entry {
         let mut entry = entry("restarted", "", by);
         entry.generation = Some(2);
@@ -413,15 +430,15 @@ mod tests {
             // A proxy that is none of the asker's knows less of it.
             entry("seen", "3", "username"),
             done("3", HUMAN, "ok"),
-            entry("asked", "4", "codex"),
             restarted(HUMAN),
+            later(entry("asked", "4", "codex")),
         ];
         assert_eq!(
             tell(&news, &[], 2),
             [
+                "since 14:02 · codex runs \"code 4\" since 14:06",
                 "since 14:02 · human (VS Code) ran 3f2c ok, ran 2 more (1 failed), \
                  restarted the kernel 14:05: variables are gone",
-                "since 14:02 · codex runs \"code 4\" since 14:05",
             ]
         );
     }
@@ -478,6 +495,17 @@ mod tests {
         let told = tell(&[], &[], 2);
         assert!(
             matches!(&told[..], [one] if one.contains("replaced") && one.ends_with(": variables are gone")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_cell_does_not_outlast_its_kernel() {
+        let news = [entry("asked", "1", "codex"), restarted(HUMAN)];
+        let told = tell(&news, &[], 2);
+        assert!(
+            told.iter()
+                .any(|line| line.ends_with("codex ran \"code 1\"")),
             "{told:?}"
         );
     }
