@@ -436,6 +436,8 @@ async fn start(
     options: &OpenOptions,
     notes: &mut Vec<String>,
 ) -> Result<Session, OpenError> {
+    // Said first: whatever else is missing there may be at hand outside.
+    refuse_in_a_sandbox()?;
     let named = read_named(notebook)?;
     let recorded = before.as_ref().filter(|before| before.owned);
     let recorded = recorded.and_then(|before| before.kernelspec.clone());

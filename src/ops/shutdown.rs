@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::life::{Life, life, unseen};
 use super::open::{OpenError, journal};
+use super::restart::{PROMPT, end_cell};
 use super::start::Held;
 use super::{rename, share};
 use crate::client::Client;
@@ -91,6 +92,9 @@ pub async fn shutdown(
     }
     if let Life::Own(process) = &life {
         let asked = ask(&session, process, false).await;
+        if asked && !process.ended_within(PROMPT).await {
+            end_cell(&session, process).await;
+        }
         held.end(process, if asked { GRACE } else { Duration::ZERO })
             .await;
     }
