@@ -4,14 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
 
 use anyhow::bail;
 
 use super::journal;
 use super::log;
 use super::presence::Presence;
-use super::relaunch::{self, Launched, Own, Record};
 use super::shell::Shell;
 use super::start::Pending;
 use super::target::{Found, Named, Target, usual};
@@ -77,6 +75,7 @@ impl Shell {
             return Ok(());
         }
         self.take(target);
+        self.read_note();
         self.arrive_now().await
     }
 
@@ -90,7 +89,7 @@ impl Shell {
     }
 
     /// Takes the settings of a project, or those of the environment alone.
-    fn obey(&self, project: Option<&Project>) {
+    pub(super) fn obey(&self, project: Option<&Project>) {
         let variable = |name: &str| std::env::var_os(name);
         let read = match project {
             Some(project) => project.settings(),
@@ -249,83 +248,10 @@ impl Shell {
     pub(super) fn bound(&self) -> Option<Rc<Bound>> {
         self.bound.borrow().clone()
     }
-
-    // ---- a front end's restart
-
-    /// Writes down what makes the next launch recognisable as a restart.
-    fn leave_traces(&self) {
-        if self.origin.front_end != FrontEnd::VsCode {
-            return;
-        }
-        let (Some(bound), Some(launched)) = (self.bound(), self.launched()) else {
-            return;
-        };
-        let Target { project, key } = &bound.target;
-        match Own::serve(project, &launched, key, 0) {
-            Ok(own) => *self.record.borrow_mut() = own,
-            Err(error) => tracing::warn!("a restart will not be recognised: {error}"),
-        }
-    }
-
-    fn launched(&self) -> Option<Launched> {
-        Some(Launched {
-            at: self.launched_at,
-            parent: self.parent.clone(),
-            session: self.session.borrow().clone()?,
-            by_jupyter: std::env::var_os("JPY_PARENT_PID").is_some(),
-        })
-    }
-
-    /// Looks whether this launch is the second half of a restart; waits for the end of a proxy
-    /// that serves the same session.
-    async fn relaunched(&self, project: &Project) -> Option<Record> {
-        if !self.restarts(project) {
-            return None;
-        }
-        let launched = self.launched()?;
-        let deadline = Instant::now() + relaunch::PATIENCE;
-        loop {
-            match relaunch::look(project, &launched) {
-                relaunch::Found::Restart(record) => return Some(*record),
-                relaunch::Found::Nothing(rejected) => {
-                    for (key, why) in rejected {
-                        tracing::info!("no restart of the kernel of {key}: {why}");
-                    }
-                    return None;
-                }
-                relaunch::Found::Wait if Instant::now() > deadline => {
-                    tracing::info!("no restart: the proxy before serves on");
-                    return None;
-                }
-                relaunch::Found::Wait => tokio::time::sleep(relaunch::LOOK).await,
-            }
-        }
-    }
-
-    fn restarts(&self, project: &Project) -> bool {
-        let settings = project.settings();
-        settings.map_or(true, |settings| settings.on_restart == OnRestart::Restart)
-    }
-
-    /// Restarts the kernel for the front end whose launch this is; its messages wait meanwhile.
-    async fn resume(&self, project: Project, record: &Record) {
-        let target = Target {
-            project,
-            key: record.key.clone(),
-        };
-        self.obey(Some(&target.project));
-        open_log(&target.project, &self.settings.borrow());
-        tracing::info!(
-            "the front end restarts the kernel of {}: its session came back",
-            target.key
-        );
-        self.take(target);
-        self.restart(record.generation).await;
-    }
 }
 
 /// Opens the project's log; one that cannot be written is told once.
-fn open_log(project: &Project, settings: &Config) {
+pub(super) fn open_log(project: &Project, settings: &Config) {
     if let Err(error) = log::open(project, settings.log.as_deref()) {
         eprintln!(
             "nb-proxy: cannot write {}: {error}",

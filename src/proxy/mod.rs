@@ -4,9 +4,19 @@
 //! for, so that a front end which dials at once finds somebody. Then everything runs on one
 //! thread: sockets hand verified messages to [`crate::route::Bridge`] and carry out what it says.
 //!
-//! Who decides what: `args` what was asked for, `target` which kernel is meant and what is known
-//! of it, `front` the front end's sockets, `links` the sockets to the kernel, `shell` how these
-//! meet, `stop` signals and orphans, `log` the lines in `proxy.log`.
+//! Which kernel that is, a launch says (`args`, `origin`), or only the front end's traffic does:
+//! then everything waits until it is `bound`.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `args`, `origin` | what was asked for; which front end it was |
+//! | `target` | which kernel is meant and what `state.json` says of it |
+//! | `bound` | the session that is served, once it is known |
+//! | `life` | following its kernel; `words` what people read of it; `watch` when to look |
+//! | `start`, `restart`, `relaunch` | kernels begun anew, and which launch is VS Code's Restart |
+//! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
+//! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
+//! | `log`, `journal`, `presence` | what is left for others to read |
 
 mod args;
 mod bound;
@@ -19,6 +29,7 @@ mod log;
 mod origin;
 mod presence;
 mod relaunch;
+mod restart;
 mod shell;
 mod start;
 mod stop;

@@ -221,6 +221,26 @@ pub(super) fn look(project: &Project, launch: &Launched) -> Found {
     }
 }
 
+/// Leaves a text for the proxy that is launched next with this connection file.
+pub(super) fn leave_note(project: &Project, connection_file: &Path, text: &str) -> io::Result<()> {
+    project.make_folder(FOLDER)?;
+    save::replace(&note(project, connection_file), text.as_bytes())
+}
+
+/// Takes the text that was left for this connection file, unless it is old.
+pub(super) fn take_note(project: &Project, connection_file: &Path) -> Option<String> {
+    let path = note(project, connection_file);
+    let age = std::fs::metadata(&path).ok()?.modified().ok()?.elapsed();
+    let text = std::fs::read_to_string(&path).ok()?;
+    std::fs::remove_file(&path).ok()?;
+    (age.unwrap_or_default() < SWEPT).then_some(text)
+}
+
+fn note(project: &Project, connection_file: &Path) -> PathBuf {
+    let name = connection_file.file_name().unwrap_or_default();
+    folder(project).join(name).with_extension("note")
+}
+
 fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -396,6 +416,16 @@ mod tests {
         };
         assert_eq!((&*record.key, record.generation), ("t.ipynb", 4));
         assert!(matches!(look(&project, &launch), Found::Nothing(none) if none.is_empty()));
+    }
+
+    #[test]
+    fn a_note_is_read_once_by_whom_it_is_for() {
+        let (_temp, project) = project();
+        let [mine, other] = ["/r/kernel-1.json", "/r/kernel-2.json"].map(Path::new);
+        leave_note(&project, mine, "not restarted").unwrap();
+        assert_eq!(take_note(&project, other), None);
+        assert_eq!(take_note(&project, mine).as_deref(), Some("not restarted"));
+        assert_eq!(take_note(&project, mine), None);
     }
 
     #[test]

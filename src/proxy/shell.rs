@@ -36,6 +36,8 @@ pub(super) struct Shell {
     pub(super) origin: Origin,
     pub(super) parent: Option<Process>,
     pub(super) launched_at: Timestamp,
+    /// The front end's connection file. A Jupyter server's restart keeps it.
+    pub(super) connection_file: PathBuf,
     /// The working directory.
     pub(super) folder: PathBuf,
     pub(super) settings: RefCell<Config>,
@@ -53,7 +55,7 @@ pub(super) struct Shell {
     pub(super) session: RefCell<Option<String>>,
     /// What makes the next launch recognisable as a restart.
     pub(super) record: RefCell<Option<relaunch::Own>>,
-    shutdown_requested: Cell<bool>,
+    pub(super) shutdown_requested: Cell<bool>,
     /// Whether actions are being carried out: what comes meanwhile is carried out by the same loop.
     acting: Cell<bool>,
     /// When the timer task will wake.
@@ -95,7 +97,8 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     let origin = Origin::read(&ProcessVariables);
     let folder = working_folder()?;
     let named = Named::read(&launch, &origin, &ProcessVariables, &folder);
-    let shell = Shell::bind(&connection, origin, folder)?;
+    let connection_file = launch.connection_file;
+    let shell = Shell::bind(&connection, connection_file, origin, folder)?;
     shell.listen(signals)?;
     shell.begin(named).await?;
     shell.run().await;
@@ -105,7 +108,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     shell.close().await;
     if orphaned {
         // Nobody is left who would use it again; a front end that restarts its kernel does.
-        let _ = std::fs::remove_file(&launch.connection_file);
+        let _ = std::fs::remove_file(&shell.connection_file);
     }
     Ok(())
 }
@@ -117,6 +120,7 @@ impl Shell {
     /// Binds the front end's ports. Whoever dials now waits for the kernel that is looked for next.
     fn bind(
         connection: &ConnectionInfo,
+        connection_file: PathBuf,
         origin: Origin,
         folder: PathBuf,
     ) -> anyhow::Result<Rc<Self>> {
@@ -135,6 +139,7 @@ impl Shell {
             origin,
             parent: parent(),
             launched_at,
+            connection_file,
             folder,
             settings: RefCell::default(),
             bridge: RefCell::new(Bridge::new(settings, now())),
@@ -348,19 +353,6 @@ impl Shell {
         self.stop.notified().await;
         // Kept for `run`, which ends at once.
         self.stop.notify_one();
-    }
-
-    /// Writes down that the front end has ended this process, at once: the next is perhaps launched
-    /// already.
-    fn leave_record(&self) {
-        let Some(own) = self.record.take() else {
-            return;
-        };
-        let links = self.links.borrow();
-        let generation = links.as_ref().map_or(0, |links| links.kernel().generation);
-        if let Err(error) = own.leave(generation, self.shutdown_requested.get()) {
-            tracing::warn!("a restart will not be recognised: {error}");
-        }
     }
 
     /// Runs timers and follows the kernel until it is time to stop.

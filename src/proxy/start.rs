@@ -1,4 +1,4 @@
-//! Kernels that are started and restarted for a front end, while its messages wait.
+//! Kernels that are started for a front end, while its messages wait.
 //!
 //! They are started as `nb open` starts them: nobody's descendants, so that they survive the front
 //! end. Whoever starts one may be killed at any moment; the next call finishes what it began.
@@ -14,8 +14,6 @@ use super::shell::Shell;
 use super::target::{Found, Target};
 use super::words;
 use crate::ops::open::{OpenError, OpenOptions, Opened, ensure_kernel};
-use crate::ops::restart::{Report, begin_restart};
-use crate::project::{Project, Status};
 use crate::route::Kernel;
 
 /// What this proxy has set going for the kernel.
@@ -43,17 +41,10 @@ impl Pending {
 }
 
 /// How long a start or restart may take; requests wait no longer.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a front end that has asked for a restart is kept until the restart has begun.
-/// JupyterLab's server sends SIGTERM 2.5 s after its request.
-const BEGINNING: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many of the last lines of a kernel that cannot start are shown.
 const SAID: usize = 2;
-
-/// How often the state is read meanwhile.
-const LOOK: Duration = Duration::from_millis(10);
 
 impl Shell {
     /// Returns whether a kernel may be started for a notebook, by its user's wish too.
@@ -183,78 +174,6 @@ impl Shell {
             }
         });
     }
-
-    /// Restarts the kernel for the front end and holds its messages until that is done. `known`
-    /// is the life of the kernel that it knew.
-    pub(super) async fn restart(&self, known: u64) {
-        let Some(bound) = self.bound() else { return };
-        let target = &bound.target;
-        let (owner, by) = (target.owner(), self.origin.by());
-        let now = generation(&target.project, &owner).map_or(0, |(_, now)| now);
-        bound.pending.set(Pending::Restart(now.max(known)));
-        let begun = begin_restart(&target.project, &owner, &by, PATIENCE);
-        let done = match begun.await {
-            Ok(begun) => begun.report().await,
-            Err(error) => Err(error),
-        };
-        bound.pending.set(Pending::Nothing);
-        match done {
-            Ok(Report::Done(session)) => {
-                tracing::info!(generation = session.generation, "the kernel was restarted");
-                self.refresh();
-            }
-            Ok(Report::Failed { message, .. }) => {
-                tracing::error!("the kernel was not restarted: {message}");
-                self.refresh();
-            }
-            // As at any launch: whoever has none gets one.
-            Err(OpenError::NoKernel { .. }) => self.arrive(),
-            Err(error) => {
-                let text = format!("the kernel was not restarted: {error}");
-                tracing::warn!("{text}");
-                self.bridge.borrow_mut().set_notice(text);
-                self.arrive();
-            }
-        }
-    }
-
-    /// Begins a restart for a front end that has asked for it in words, and leaves: it launches
-    /// the next proxy, which waits for the new kernel.
-    pub(super) fn restart_and_leave(&self) {
-        self.spawn(async |shell| {
-            let begun = tokio::time::timeout(BEGINNING, shell.begin_to_restart()).await;
-            match begun {
-                Ok(Ok(())) => tracing::info!("the kernel is being restarted"),
-                Ok(Err(error)) => tracing::warn!("the kernel is not restarted: {error:#}"),
-                Err(_) => tracing::warn!("the restart has not begun after {BEGINNING:?}"),
-            }
-            shell.leave("its front end restarts it");
-        });
-    }
-
-    async fn begin_to_restart(&self) -> anyhow::Result<()> {
-        let bound = self.bound().context("no kernel was found yet")?;
-        let target = &bound.target;
-        let owner = target.owner();
-        let before = generation(&target.project, &owner);
-        let begun = begin_restart(&target.project, &owner, &self.origin.by(), PATIENCE).await?;
-        let began = async {
-            loop {
-                let now = generation(&target.project, &owner);
-                if now != before || matches!(now, Some((Status::Restarting, _))) {
-                    return Ok(());
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        tokio::select! {
-            began = began => began,
-            done = begun.report() => match done? {
-                Report::Done(_) => Ok(()),
-                Report::Failed { message, .. } => Err(anyhow::anyhow!(message)),
-            },
-        }
-    }
 }
 
 /// Starts the kernel that a notebook uses.
@@ -306,11 +225,4 @@ fn is_mended_by_another_try(error: &OpenError) -> bool {
             | OpenError::NotOwned { .. }
             | OpenError::Attach(_)
     )
-}
-
-/// Returns the state and the life of a session's kernel.
-fn generation(project: &Project, owner: &str) -> Option<(Status, u64)> {
-    let state = project.state().ok()?;
-    let session = state.sessions.get(owner)?;
-    Some((session.status.clone(), session.generation))
 }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import psutil
 from launch import SECONDS, arguments, nb, say, state
 from raw import argv, connection_file
 from window import Window, session_of
@@ -23,7 +24,7 @@ def main():
     cases = {
         "third": third, "first": first, "shared": shared, "unnamed": unnamed,
         "refused": refused, "broken": broken, "explicit": explicit,
-        "vanished": vanished, "sockets": sockets,
+        "vanished": vanished, "sockets": sockets, "twenty": twenty,
     }  # fmt: skip
     cases[options.case](options.kernel)
 
@@ -213,6 +214,33 @@ def vanished(kernel):
     with Window(kernel, "t.ipynb", environment=runtime).ready() as window:
         assert window.run("print(6 * 7)") == "42\n"
         window.close()
+
+
+def twenty(kernel):
+    """Notebooks opened and closed one after another leave their kernels, until somebody ends them."""
+    names = [f"n{number}.ipynb" for number in range(20)]
+    for name in names:
+        write(name)
+        with Window(kernel, name, environment=ACTIVE).ready() as window:
+            window.run(f"mine = {name!r}")
+            window.close()
+    pids = {session_of(name)["pid"] for name in names}
+    assert len(pids) == 20 and all(psutil.pid_exists(pid) for pid in pids), pids
+    listed = nb("status", "--all")
+    assert all(name in listed for name in names), listed
+    assert "n7.ipynb" in nb("run", "-n", "n7.ipynb", "print(mine)")
+    ended = nb("shutdown", "--idle", "0s")
+    left = [name for name in names if session_of(name)["status"] != "stopped"]
+    assert not left and not any(map(runs, pids)), (left, ended)
+    say(listed)
+
+
+def runs(pid):
+    """Whether the process does: one that only waits to be reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def sockets(kernel):

@@ -133,9 +133,24 @@ def nothing_else(kernel):
 
 
 def keep(kernel):
-    """`NB_ON_RESTART=keep`: the variables survive the front end's Restart."""
+    """`on_restart = "keep"`: the variables survive the front end's Restart."""
     nb("run", "-n", NOTEBOOK, "agents = 'here'")
-    kept = {"NB_ON_RESTART": "keep"}
+    keeps(kernel, {"NB_ON_RESTART": "keep"})
+    pathlib.Path(".nb/config.toml").write_text('on_restart = "keep"\n')
+    keeps(kernel, {})
+    assert session_of(NOTEBOOK)["generation"] == 1
+    # The variable wins over the file.
+    with Window(kernel, NOTEBOOK).ready() as window:
+        window.run("x = 1")
+        window.terminate()
+        real = {"NB_ON_RESTART": "restart"}
+        with Window(kernel, NOTEBOOK, window.session, environment=real).ready() as again:
+            assert again.run("print('x' in globals())") == "False\n"
+            again.close()
+        window.gone()
+
+
+def keeps(kernel, kept):
     with Window(kernel, NOTEBOOK, environment=kept).ready() as window:
         window.run("x = 1")
         window.terminate()
@@ -143,7 +158,6 @@ def keep(kernel):
             assert again.run("print(agents, x)") == "here 1\n"
             again.close()
         window.gone()
-    assert session_of(NOTEBOOK)["generation"] == 1
 
 
 def stderr(window):

@@ -1,13 +1,15 @@
 """A kernel that goes under a front end: what its cells read, and what brings it back."""
 
 import contextlib
+import json
 import os
+import pathlib
 import signal
 import subprocess
 
 import psutil
 from launch import SECONDS, arguments, nb, say, state
-from raw import connection_file
+from raw import Client, argv, connection_file
 from window import Window, journal, session_of
 
 PYTHON = os.environ["NB_TEST_PYTHON"]
@@ -173,6 +175,13 @@ def launched(kernel):
         quiet(window, "x = 1")
         window.close()
     assert session_of(NOTEBOOK)["status"] == "live"
+    # Whoever was restarting it was killed: nobody waits for that.
+    kill(session_of(NOTEBOOK)["pid"])
+    file = pathlib.Path(".nb/state.json")
+    file.write_text(json.dumps(state() | {"sessions": {NOTEBOOK: session_of(NOTEBOOK) | {"status": "restarting"}}}))
+    with Window(kernel, NOTEBOOK).ready() as window:
+        assert window.run("print(6 * 7)") == "42\n"
+        window.close()
 
 
 def attached(kernel):
@@ -184,8 +193,9 @@ def attached(kernel):
     )  # fmt: skip
     try:
         nb("open", "a.ipynb", "--attach", path)
+        not_restarted(kernel, "a.ipynb")
         with Window(kernel, "a.ipynb").ready() as window:
-            quiet(window, "x = 1")
+            assert window.run("print(x)") == "1\n"
             request = running(window, "import time; time.sleep(600)")
             other.kill()
             other.wait(SECONDS)
@@ -193,10 +203,37 @@ def attached(kernel):
             for _ in range(2):
                 text = refused(window, window.execute("1"), "nb open")
             window.close()
+        nb("shutdown", "a.ipynb")
     finally:
         other.kill()
         other.wait(SECONDS)
     say(text)
+
+
+def not_restarted(kernel, notebook):
+    """A Jupyter server's restart of it, and VS Code's: refused, and the user reads why."""
+    environment = {"JPY_SESSION_NAME": notebook, "JPY_PARENT_PID": str(os.getpid())}
+    path = connection_file()
+    for number in (1, 2):
+        command, own = argv(kernel, path)
+        child = subprocess.Popen(command, env={**own, **environment}, stdin=subprocess.DEVNULL)
+        with Client(path) as client:
+            client.get_ready()
+            reply, iopub = client.finish(client.execute("x = 1" if number == 1 else "print(x)"))
+            assert reply.content["status"] == "ok", reply
+            if number == 1:
+                client.send("control", "shutdown_request", {"restart": True})
+            else:
+                assert "not restarted" in stderr(iopub), iopub
+                child.terminate()
+            child.wait(SECONDS)
+    with Window(kernel, notebook).ready() as window:
+        quiet(window, "x")
+        window.terminate()
+        with Window(kernel, notebook, window.session).ready() as again:
+            assert noticed(again, "print(x)", "not restarted") == "1\n"
+            again.close()
+        window.gone()
 
 
 main()

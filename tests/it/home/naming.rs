@@ -51,3 +51,8 @@ fn what_the_system_removes_is_not_needed() {
 fn a_kernel_without_its_sockets_is_told_of() {
     late(&World::opened(), "sockets");
 }
+
+#[test]
+fn twenty_notebooks_leave_twenty_kernels_until_they_are_ended() {
+    late(&World::opened(), "twenty");
+}
