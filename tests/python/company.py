@@ -106,6 +106,10 @@ def main():
 
         agent("restart", "--force")
         run(person, "assert 'mine' not in dir()")
+        kept, _ = agent("shutdown", "--idle", "0s")
+        assert "t.ipynb: goes on: " in kept and "is joined" in kept, kept
+        everywhere = json.loads(agent("status", "--all", "--json")[0])["kernels"]
+        assert [len(kernel["joined"]) for kernel in everywhere] == [1], everywhere
         answer = json.loads(agent("status", "--json")[0])
         assert answer["sessions"][0]["state"] == "idle", answer
         say("since:", *(doings["text"] for doings in answer["since"]))
