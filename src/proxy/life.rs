@@ -153,7 +153,8 @@ impl Shell {
             kernel.connection.endpoint(Channel::Shell)
         );
         if is_another || bound.missed.take() {
-            let notice = words::notice(&bound.target, &kernel);
+            let owner = before.map(|links| &*links.kernel().owner);
+            let notice = words::notice(&bound.target, &kernel, owner);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         }

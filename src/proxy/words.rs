@@ -109,7 +109,16 @@ pub(super) fn nothing(error: &anyhow::Error) -> Ending {
 }
 
 /// What the asker of the next cell reads of a kernel that is not the one whose variables it knows.
-pub(super) fn notice(target: &Target, kernel: &LiveKernel) -> String {
+///
+/// `owner` is the session that the kernel before it belonged to.
+pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) -> String {
+    if owner.is_some_and(|owner| owner != kernel.owner) {
+        return if kernel.owner == target.key {
+            format!("{} has a kernel of its own now", target.key)
+        } else {
+            format!("{} uses the kernel of {} now", target.key, kernel.owner)
+        };
+    }
     let told = kernel
         .before
         .as_ref()

@@ -7,11 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 from launch import SECONDS, arguments, nb, say, state
 from raw import argv, connection_file
-from window import Window, session_of
+from window import Window, journal, session_of
 
 PYTHON = os.environ["NB_TEST_PYTHON"]
 # Where nothing else says which Python is meant, the active environment is.
@@ -24,7 +25,7 @@ def main():
     cases = {
         "third": third, "first": first, "shared": shared, "unnamed": unnamed,
         "refused": refused, "broken": broken, "explicit": explicit,
-        "vanished": vanished, "sockets": sockets, "twenty": twenty,
+        "vanished": vanished, "sockets": sockets, "twenty": twenty, "lent": lent,
     }  # fmt: skip
     cases[options.case](options.kernel)
 
@@ -42,8 +43,12 @@ def third(kernel):
     nb("run", "-n", "u.ipynb", "mine = 'u'")
     write("third.ipynb")
     for notebook, known in (("third.ipynb", "nobody"), ("t.ipynb", "t"), ("u.ipynb", "u")):
+        began = time.monotonic()
         with Window(kernel, notebook, environment=ACTIVE).ready() as window:
+            ready = time.monotonic() - began
             said = window.run("print(globals().get('mine', 'nobody'))")
+            took = time.monotonic() - began
+            say(f"{notebook}: ready after {ready * 1000:.0f} ms, its first cell ran after {took:.2f} s")
             assert said == f"{known}\n", f"{notebook}: {said}"
             window.run(f"mine = {notebook!r}")
             window.close()
@@ -112,6 +117,22 @@ def shared(kernel):
             again.close()
         window.gone()
         owner.close()
+
+
+def lent(kernel):
+    """A notebook begins to share a kernel while it is open: its cells follow."""
+    nb("run", "-n", "t.ipynb", "mine = 't'")
+    nb("open", "b.ipynb", "--python", PYTHON)
+    with Window(kernel, "b.ipynb").ready() as window:
+        window.run("mine = 'b'")
+        nb("shutdown", "b.ipynb", "--force")
+        nb("open", "b.ipynb", "--kernel-of", "t.ipynb")
+        reply, iopub = window.client.finish(window.execute("print(mine)"))
+        assert text_of(iopub, "stdout") == "t\n", (reply, iopub)
+        assert "uses the kernel of t.ipynb" in text_of(iopub, "stderr"), iopub
+        window.close()
+    asked = [line for line in journal() if line["event"] == "asked" and line.get("code") == "print(mine)"]
+    assert [(line["session"], line["generation"]) for line in asked] == [("t.ipynb", 1)], asked
 
 
 def unnamed(kernel):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 from launch import arguments, nb, say
 from window import Editor, Window, journal, session_of
@@ -27,6 +28,7 @@ def restart(kernel, early):
         assert window.run("x = 1\nprint(agents)") == "here\n"
         for _ in range(2):
             before = session_of(NOTEBOOK)
+            began = time.monotonic()
             if early:
                 again = Window(kernel, NOTEBOOK, window.session)
                 # It is heard before the old one has gone.
@@ -39,6 +41,7 @@ def restart(kernel, early):
             with again.ready():
                 said = again.run("print('x' in globals(), 'agents' in globals())\nx = 1")
                 assert said == "False False\n", f"the variables are still there: {said}"
+                say(f"restarted, and a cell has run, after {time.monotonic() - began:.2f} s")
                 assert not stderr(again), f"a notice to whoever has restarted: {stderr(again)}"
                 assert len(again.client.sessions) == 1, again.client.sessions
                 after = session_of(NOTEBOOK)

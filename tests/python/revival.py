@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import psutil
 from launch import SECONDS, arguments, nb, say, state
@@ -79,7 +80,9 @@ def killed(kernel):
             pid = session_of(NOTEBOOK)["pid"]
             request = running(window, "import time; time.sleep(600)")
             kill(pid)
+            began = time.monotonic()
             text = refused(window, request, "died", "variables are gone")
+            say(f"the cell ended {(time.monotonic() - began) * 1000:.0f} ms after the kill")
             # Nothing but a cell brings it back.
             reply, _ = window.client.finish(
                 window.client.send("shell", "complete_request", {"code": "pri", "cursor_pos": 3})
@@ -92,8 +95,10 @@ def killed(kernel):
             assert reply.content["status"] == "error", reply
             assert session_of(NOTEBOOK)["status"] == "died", "a cell of the front end's own revived it"
 
+            began = time.monotonic()
             said = noticed(window, "print('x' in globals())", "died at", "human (VS Code)", "variables are gone")
             assert said == "False\n", said
+            say(f"the next cell ran on another kernel after {time.monotonic() - began:.2f} s")
             quiet(window, "1")
             # Who only looked on reads it too.
             noticed(other, "1", "died at", "variables are gone")

@@ -56,3 +56,8 @@ fn a_kernel_without_its_sockets_is_told_of() {
 fn twenty_notebooks_leave_twenty_kernels_until_they_are_ended() {
     late(&World::opened(), "twenty");
 }
+
+#[test]
+fn a_kernel_that_is_lent_meanwhile_is_followed() {
+    late(&World::opened(), "lent");
+}
