@@ -1,13 +1,8 @@
 //! Naming another kernelspec in a notebook's bytes: only that object's bytes change.
 
-use std::fmt;
-use std::ops::Range;
-
-use serde::Deserializer;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
-
-use super::NotANotebook;
+use super::fault::NotANotebook;
+use super::json::{Json, Layout, spliced};
+use super::metadata;
 
 /// The kernelspec that a notebook is to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,242 +30,36 @@ pub fn with_kernelspec(
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let top = Object::read(text, 0..text.len())?;
-    let metadata = top.field("metadata").ok_or_else(|| no_field("metadata"))?;
-    let metadata = Object::read(text, metadata)?;
-    let fields = [
+    let top = metadata::top(text)?;
+    let Some(span) = top.get(text, "metadata") else {
+        let end = top.span.end.saturating_sub(1);
+        return Err(NotANotebook::at(text, end, "a field \"metadata\""));
+    };
+    let old = span.of(text);
+    if !old.starts_with(b"{") {
+        return Err(NotANotebook::at(
+            text,
+            span.start,
+            "metadata, which begins with {",
+        ));
+    }
+    let layout = top.layout(text, &Layout::default());
+    let unit = layout.lead.rsplit_once('\n').map(|(_, indent)| indent);
+    let unit = unit.unwrap_or_default().to_owned();
+    let layout = Layout { unit, ..layout }.deeper();
+    let mut new: Option<Vec<u8>> = None;
+    for (name, value) in [
         ("display_name", spec.display_name),
         ("language", spec.language),
         ("name", spec.name),
-    ];
-    let fields = fields.iter().filter(|(_, value)| !value.is_empty());
-    let mut splices: Vec<(Range<usize>, String)> = Vec::new();
-    match metadata.field("kernelspec") {
-        Some(span) if text.get(span.clone()) != Some(b"null") => {
-            let object = Object::read(text, span)?;
-            let mut missing = String::new();
-            for (name, value) in fields {
-                let value = string(value);
-                match object.field(name) {
-                    Some(span) if text.get(span.clone()) == Some(value.as_bytes()) => {}
-                    Some(span) => splices.push((span, value)),
-                    None => {
-                        missing += &format!("{}\"{name}\"{}{value}", object.gap(), object.colon());
-                    }
-                }
-            }
-            if !missing.is_empty() {
-                splices.push(match object.end_of_last() {
-                    Some(end) => (end..end, missing),
-                    None => {
-                        let object = one_line(spec);
-                        (object_span(&metadata)?, object)
-                    }
-                });
-            }
-        }
-        span => {
-            let style = Style::within(&top, &metadata);
-            let object = style.object(fields.copied());
-            splices.push(match span {
-                Some(null) => (null, object),
-                None => {
-                    let field = format!("{}\"kernelspec\"{}{object}", style.open, style.colon);
-                    let at = metadata.span.start + 1;
-                    if metadata.fields.is_empty() {
-                        (at..metadata.span.end - 1, field + &style.close)
-                    } else {
-                        (at..at, field + ",")
-                    }
-                }
-            });
+    ] {
+        if !value.is_empty() {
+            let now = new.as_deref().unwrap_or(old);
+            let path = ["kernelspec", name];
+            new = metadata::set(now, &path, &Json::string(value), &layout).or(new);
         }
     }
-    splices.retain(|(span, new)| text.get(span.clone()) != Some(new.as_bytes()));
-    if splices.is_empty() {
-        return Ok(None);
-    }
-    splices.sort_by_key(|(span, _)| span.start);
-    let mut out = Vec::with_capacity(text.len() + 64);
-    let mut at = 0;
-    for (span, new) in splices {
-        out.extend_from_slice(text.get(at..span.start).unwrap_or_default());
-        out.extend_from_slice(new.as_bytes());
-        at = span.end;
-    }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
-    Ok(Some(out))
-}
-
-fn object_span(metadata: &Object<'_>) -> Result<Range<usize>, NotANotebook> {
-    metadata
-        .field("kernelspec")
-        .ok_or_else(|| no_field("kernelspec"))
-}
-
-fn one_line(spec: &Kernelspec<'_>) -> String {
-    format!(
-        "{{\"display_name\": {}, \"language\": {}, \"name\": {}}}",
-        string(spec.display_name),
-        string(spec.language),
-        string(spec.name)
-    )
-}
-
-/// Compact writers put nothing after colons and commas, others a space after both.
-fn after_colon(colon: &str) -> &str {
-    colon.split_once(':').map_or("", |(_, after)| after)
-}
-
-fn string(value: &str) -> String {
-    serde_json::to_string(value).expect("a string is JSON")
-}
-
-fn no_field(name: &'static str) -> NotANotebook {
-    NotANotebook(serde::de::Error::missing_field(name))
-}
-
-/// An object in the text and where its values are.
-struct Object<'a> {
-    text: &'a [u8],
-    span: Range<usize>,
-    fields: Vec<(String, Range<usize>)>,
-}
-
-impl<'a> Object<'a> {
-    fn read(text: &'a [u8], span: Range<usize>) -> Result<Self, NotANotebook> {
-        let part = text.get(span.clone()).unwrap_or_default();
-        let mut reader = serde_json::Deserializer::from_slice(part);
-        let fields = reader
-            .deserialize_map(Fields)
-            .and_then(|fields| reader.end().map(|()| fields))
-            .map_err(NotANotebook)?;
-        // A borrowed raw value points into the text that it was read from.
-        let place = |value: &RawValue| {
-            let start = value.get().as_ptr() as usize - text.as_ptr() as usize;
-            start..start + value.get().len()
-        };
-        let lead = part.iter().take_while(|byte| byte.is_ascii_whitespace());
-        let tail = part
-            .iter()
-            .rev()
-            .take_while(|byte| byte.is_ascii_whitespace());
-        Ok(Self {
-            text,
-            span: span.start + lead.count()..span.end - tail.count(),
-            fields: fields
-                .into_iter()
-                .map(|(name, value)| (name, place(value)))
-                .collect(),
-        })
-    }
-
-    /// Returns where a field's value is; of equal names the last one counts, as everywhere.
-    fn field(&self, name: &str) -> Option<Range<usize>> {
-        let found = self.fields.iter().rev().find(|(field, _)| field == name);
-        found.map(|(_, span)| span.clone())
-    }
-
-    fn end_of_last(&self) -> Option<usize> {
-        self.fields.last().map(|(_, span)| span.end)
-    }
-
-    /// Returns what stands between the brace and the first key.
-    fn open(&self) -> &'a str {
-        self.until_quote(self.span.start + 1)
-    }
-
-    /// Returns what stands between the first value and the second key, the comma included.
-    fn gap(&self) -> String {
-        match self.fields.as_slice() {
-            [(_, first), _, ..] => self.until_quote(first.end).to_owned(),
-            _ if self.open().contains('\n') => format!(",{}", self.open()),
-            _ => format!(",{}", after_colon(self.colon())),
-        }
-    }
-
-    /// Returns what stands between the first key and its value.
-    fn colon(&self) -> &'a str {
-        let Some((_, first)) = self.fields.first() else {
-            return ": ";
-        };
-        let before = self.text.get(self.span.start..first.start);
-        let before = before.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        before
-            .and_then(|before| before.rsplit('"').next())
-            .unwrap_or(": ")
-    }
-
-    fn until_quote(&self, from: usize) -> &'a str {
-        let rest = self.text.get(from..self.span.end).unwrap_or_default();
-        let length = rest.iter().position(|byte| *byte == b'"').unwrap_or(0);
-        std::str::from_utf8(&rest[..length]).unwrap_or_default()
-    }
-}
-
-/// How an object within the metadata is written.
-struct Style {
-    /// Before the first key of the metadata.
-    open: String,
-    /// Before the closing brace of the metadata.
-    close: String,
-    colon: String,
-    /// What one level more adds to a line's beginning.
-    unit: String,
-}
-
-impl Style {
-    fn within(top: &Object<'_>, metadata: &Object<'_>) -> Self {
-        let unit = match top.open().rsplit_once('\n') {
-            Some((_, indent)) => indent.to_owned(),
-            None => String::new(),
-        };
-        let open = if metadata.fields.is_empty() && top.open().contains('\n') {
-            format!("{}{unit}", top.open())
-        } else {
-            metadata.open().to_owned()
-        };
-        Self {
-            open,
-            close: top.open().to_owned(),
-            colon: top.colon().to_owned(),
-            unit,
-        }
-    }
-
-    fn object<'a>(&self, fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-        let lines = self.open.contains('\n');
-        let space = after_colon(&self.colon);
-        let (inner, next) = if lines {
-            let inner = format!("{}{}", self.open, self.unit);
-            (inner.clone(), inner)
-        } else {
-            (String::new(), space.to_owned())
-        };
-        let close = if lines { self.open.as_str() } else { "" };
-        let fields: Vec<_> = fields
-            .map(|(name, value)| format!("\"{name}\"{}{}", self.colon, string(value)))
-            .collect();
-        format!("{{{inner}{}{close}}}", fields.join(&format!(",{next}")))
-    }
-}
-
-struct Fields;
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = Vec<(String, &'de RawValue)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
-        }
-        Ok(fields)
-    }
+    Ok(new.map(|new| spliced(text, span, &[&new])))
 }
 
 #[cfg(test)]
@@ -289,6 +78,10 @@ mod tests {
         display_name: "My \"own\" Python",
         language: "python",
     };
+
+    fn quoted(text: &str) -> String {
+        serde_json::to_string(text).unwrap()
+    }
 
     fn named(text: &str, spec: &Kernelspec<'_>) -> Option<String> {
         let new = with_kernelspec(text.as_bytes(), spec).unwrap();
@@ -350,7 +143,7 @@ mod tests {
         assert_eq!(
             named(&jupyter(part), &SHARED).unwrap(),
             jupyter(
-                "{\n  \"kernelspec\": {\n   \"name\": \"nb-shared\",\n   \"display_name\": \"nb shared kernel\",\n   \"language\": \"python\"\n  }\n }"
+                "{\n  \"kernelspec\": {\n   \"display_name\": \"nb shared kernel\",\n   \"language\": \"python\",\n   \"name\": \"nb-shared\"\n  }\n }"
             )
         );
         assert_eq!(
@@ -396,7 +189,7 @@ mod tests {
         ) {
             let fields: Vec<_> = keys
                 .iter()
-                .map(|key| format!("{space}{}{space}:{space}{}{space}", string(key), string(key)))
+                .map(|key| format!("{space}{}{space}:{space}{}{space}", quoted(key), quoted(key)))
                 .collect();
             let text = format!(
                 "{space}{{{space}\"metadata\":{space}{{\"kernelspec\"{space}:{space}{{{space}{}}}}}{space}}}{space}",

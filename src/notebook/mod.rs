@@ -1,12 +1,37 @@
-//! `.ipynb` files as data.
-//!
-//! What is here is what opening a notebook needs: the text of a new one, and which kernel an
-//! existing one names or is to name.
+//! `.ipynb` files as data. Nothing here reads or writes files, or asks the time.
 
+mod cell;
+mod document;
+mod edit;
+mod execution;
+mod fault;
+mod ids;
+mod json;
 mod kernelspec;
+mod legacy;
 mod metadata;
 mod new;
+mod output;
+mod place;
+mod reshape;
+mod revision;
+mod search;
+mod select;
+mod source;
 
+#[cfg(test)]
+mod laws;
+
+pub use cell::{Cell, CellType, NoCellType};
+pub use document::Document;
+pub use edit::{Change, Changed, EditError, NewCell};
+pub use execution::Execution;
+pub use fault::NotANotebook;
+pub use json::{Json, NotJson};
 pub use kernelspec::{Kernelspec, with_kernelspec};
-pub use metadata::{Named, NotANotebook};
+pub use metadata::Named;
 pub use new::new_notebook;
+pub use output::{MimeData, Output, OutputKind, shortened};
+pub use revision::{NotARevision, Revision};
+pub use search::Hit;
+pub use select::{Near, SelectError, Selector};

@@ -1,0 +1,333 @@
+//! The lossless document: a notebook as the bytes that it was read from.
+
+use bytes::Bytes;
+
+use super::cell::Cell;
+use super::fault::NotANotebook;
+use super::json::{Fault, Json, Layout, Object, Scanner, Span, is};
+use super::{ids, legacy};
+
+/// A notebook whose untouched bytes stay what they are.
+///
+/// The cells are parts of the text, and the rest of the file is the frame round them; an edit
+/// makes new bytes for the part that it touches. Copies share the bytes.
+#[derive(Clone, Debug)]
+pub struct Document {
+    pub(super) frame: Frame,
+    pub(super) cells: Vec<Cell>,
+    /// What stands between the last cell and the closing bracket.
+    pub(super) close: Bytes,
+    pub(super) style: Style,
+    /// The whole file, of a format that is only read.
+    pub(super) read_only: Option<Bytes>,
+    pub(super) nbformat: (u64, u64),
+}
+
+/// The file with an empty list of cells.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub text: Bytes,
+    /// Where its fields are.
+    pub top: Object,
+    /// Where the cells stand: at the bracket that closes their list.
+    place: usize,
+}
+
+/// How a file is written, beyond what each object shows itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Of the top-level fields.
+    pub top: Layout,
+    /// Of the fields of a cell.
+    pub cell: Layout,
+    /// Whether the source of a cell is a list of lines.
+    pub lists: bool,
+}
+
+/// What the one pass over a file finds.
+#[derive(Default)]
+struct Found {
+    /// The list of cells, and whether it is a list.
+    cells: Option<(Span, bool)>,
+    objects: Vec<Object>,
+    fields: Object,
+}
+
+impl Document {
+    /// Reads a notebook. Whatever Python's `json.loads(strict=False)` reads from UTF-8 opens, with
+    /// or without a byte-order mark, at any depth; memory is linear in the text.
+    ///
+    /// # Errors
+    /// The text is not UTF-8, not JSON, or not an object with a list of cells.
+    pub fn parse(text: impl Into<Bytes>) -> Result<Self, NotANotebook> {
+        let text = text.into();
+        if let Err(error) = std::str::from_utf8(&text) {
+            let at = error.valid_up_to();
+            let expected = "text in UTF-8";
+            return Err(NotANotebook::at(&text, at, expected));
+        }
+        let begin = if text.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
+        let mut scanner = Scanner::new(&text, begin);
+        let found = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;
+        let ascii = scanner.escapes && text.is_ascii();
+        let wrong = |at, expected| NotANotebook::at(&text, at, expected);
+        let number = |name| {
+            let span = found.fields.get(&text, name)?;
+            std::str::from_utf8(span.of(&text))
+                .ok()?
+                .parse::<u64>()
+                .ok()
+        };
+        // Some tools leave the numbers out; such a file is read as what everybody writes.
+        let nbformat = (
+            number("nbformat").unwrap_or(4),
+            number("nbformat_minor").unwrap_or(0),
+        );
+        let end = found.fields.span.end.saturating_sub(1);
+        if found.cells.is_none()
+            && let Some(cells) = legacy::cells(&text, &found.fields, nbformat.0)
+        {
+            let expected = "a worksheet: an object with a list of cells";
+            let cells = cells.map_err(|at| wrong(at, expected))?;
+            let frame = Frame {
+                text: text.clone(),
+                top: found.fields,
+                place: end,
+            };
+            let document = Self::framed(frame, cells, Bytes::new(), ascii, nbformat);
+            return Ok(document.only_read(&text));
+        }
+        let Some((list, true)) = found.cells else {
+            return Err(match found.cells {
+                Some((other, _)) => wrong(other.start, "a list of cells, which begins with ["),
+                None => wrong(end, "a field \"cells\": a notebook has one"),
+            });
+        };
+        let mut at = list.start + 1;
+        let mut cells = Vec::with_capacity(found.objects.len());
+        for object in found.objects {
+            let span = object.span;
+            let before = text.slice(at..span.start);
+            cells.push(Cell::new(before, text.slice(span.start..span.end), object));
+            at = span.end;
+        }
+        let close = text.slice(at..list.end.saturating_sub(1));
+        let frame = Frame::without_cells(&text, found.fields, list);
+        let document = Self::framed(frame, cells, close, ascii, nbformat);
+        Ok(match nbformat.0 {
+            4 => document,
+            _ => document.only_read(&text),
+        })
+    }
+
+    fn framed(
+        frame: Frame,
+        mut cells: Vec<Cell>,
+        close: Bytes,
+        ascii: bool,
+        nbformat: (u64, u64),
+    ) -> Self {
+        ids::assign(&mut cells);
+        Self {
+            style: Style::of(&frame, &cells, ascii),
+            frame,
+            cells,
+            close,
+            read_only: None,
+            nbformat,
+        }
+    }
+
+    fn only_read(self, text: &Bytes) -> Self {
+        Self {
+            read_only: Some(text.clone()),
+            ..self
+        }
+    }
+
+    /// Returns the file's bytes: those that were read, and those of the edits.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let length = self.chunks().map(<[u8]>::len).sum();
+        let mut out = Vec::with_capacity(length);
+        for chunk in self.chunks() {
+            out.extend_from_slice(chunk);
+        }
+        out
+    }
+
+    /// Returns the file's bytes in parts, to write a large one without a second copy in memory.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let whole = self.read_only.iter().map(|whole| &whole[..]);
+        let cells: &[Cell] = if self.read_only.is_some() {
+            &[]
+        } else {
+            &self.cells
+        };
+        let frame = &self.frame;
+        let parts = [frame.text.get(..frame.place), frame.text.get(frame.place..)];
+        let [head, tail] = parts.map(|part| part.filter(|_| self.read_only.is_none()));
+        let close = tail.map(|_| &self.close[..]);
+        let cells = cells
+            .iter()
+            .flat_map(|cell| [&cell.before[..], &cell.text[..]]);
+        whole.chain(head).chain(cells).chain(close).chain(tail)
+    }
+
+    /// Returns the cells in the order of the file.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Returns the file format's version: `(4, 5)`.
+    pub fn nbformat(&self) -> (u64, u64) {
+        self.nbformat
+    }
+
+    /// Returns whether the format is one that is read and never edited: all but 4.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.is_some()
+    }
+
+    /// Returns a value of the notebook's own metadata, by its keys from the outside in; no keys
+    /// give the whole.
+    pub fn metadata(&self, path: &[&str]) -> Option<Json> {
+        super::metadata::at(self.frame.raw("metadata")?, path)
+    }
+
+    /// Returns a string of the notebook's own metadata.
+    pub fn metadata_string(&self, path: &[&str]) -> Option<String> {
+        self.metadata(path)?.as_string()
+    }
+
+    /// Returns the layout of a cell as an item of the list.
+    pub(super) fn item_layout(&self) -> Layout {
+        let layout = &self.style.cell;
+        Layout {
+            lead: layout.close().to_owned(),
+            ..layout.clone()
+        }
+    }
+
+    /// Returns what stands between two cells, the comma included.
+    pub(super) fn between(&self) -> Bytes {
+        match self.cells.as_slice() {
+            [_, second, ..] => second.before.clone(),
+            [first] if first.before.contains(&b'\n') => [b",", &first.before[..]].concat().into(),
+            _ => self.item_layout().gap().into(),
+        }
+    }
+}
+
+impl Frame {
+    fn without_cells(text: &[u8], mut top: Object, list: Span) -> Self {
+        let inside = list.start + 1..list.end.saturating_sub(1);
+        let mut frame = Vec::with_capacity(text.len() - inside.len());
+        frame.extend_from_slice(text.get(..inside.start).unwrap_or_default());
+        frame.extend_from_slice(text.get(inside.end..).unwrap_or_default());
+        let fields = top.fields.iter_mut();
+        let spans = fields.flat_map(|field| [&mut field.key, &mut field.value]);
+        for span in spans.chain([&mut top.span]) {
+            for at in [&mut span.start, &mut span.end] {
+                if *at >= inside.end {
+                    *at -= inside.len();
+                }
+            }
+        }
+        Self {
+            text: frame.into(),
+            top,
+            place: inside.start,
+        }
+    }
+
+    /// Returns a top-level field as it is written.
+    pub(super) fn raw(&self, name: &str) -> Option<&[u8]> {
+        Some(self.top.get(&self.text, name)?.of(&self.text))
+    }
+
+    /// Returns the frame with a field set to a value that is laid out already.
+    pub(super) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Self {
+        let text = self.top.set(&self.text, name, value, layout);
+        let begin = if text.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
+        let top = Object::scan(&mut Scanner::new(&text, begin));
+        let top = top.expect("a splice of a value into an object leaves an object");
+        let cells = top.get(&text, "cells");
+        Self {
+            place: cells.map_or(begin, |cells| cells.end - 1),
+            top,
+            text: text.into(),
+        }
+    }
+}
+
+impl Style {
+    fn of(frame: &Frame, cells: &[Cell], ascii: bool) -> Self {
+        let plain = Layout {
+            ascii,
+            lead: "\n ".into(),
+            unit: " ".into(),
+            ..Layout::default()
+        };
+        let mut layout = frame.top.layout(&frame.text, &plain);
+        let indent = layout
+            .lead
+            .rsplit_once('\n')
+            .map(|(_, indent)| indent.to_owned());
+        layout.unit = indent.unwrap_or_default();
+        let cell = match cells.iter().find(|cell| !cell.object.fields.is_empty()) {
+            Some(cell) => cell.object.layout(&cell.text, &layout),
+            None => layout.deeper().deeper(),
+        };
+        let written = cells.iter().take(100).filter_map(Cell::source_is_list);
+        Self {
+            top: layout,
+            cell,
+            lists: written
+                .fold(None, |first, list| first.or(Some(list)))
+                .unwrap_or(true),
+        }
+    }
+}
+
+fn scan(scanner: &mut Scanner<'_>) -> Result<Found, Fault> {
+    let mut found = Found::default();
+    let text = scanner.text();
+    if scanner.next() != Some(b'{') {
+        return scanner.fault("a notebook, which begins with {");
+    }
+    let mut fields = Vec::new();
+    let span = scanner.object(|scanner, key| {
+        let cells = is(key.of(text), "cells");
+        let value = if cells && scanner.next() == Some(b'[') {
+            found.objects.clear();
+            let list = scanner.array(|scanner| {
+                if scanner.next() != Some(b'{') {
+                    return scanner.fault("a cell, which begins with {");
+                }
+                found.objects.push(Object::scan(scanner)?);
+                Ok(())
+            })?;
+            found.cells = Some((list, true));
+            list
+        } else {
+            let value = scanner.value()?;
+            if cells {
+                found.cells = Some((value, false));
+            }
+            value
+        };
+        fields.push(super::json::Field { key, value });
+        Ok(())
+    })?;
+    found.fields = Object { span, fields };
+    scanner.end()?;
+    Ok(found)
+}

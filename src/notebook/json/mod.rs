@@ -1,0 +1,34 @@
+//! JSON as bytes: where its values are, and how a file writes them.
+//!
+//! The language is that of Python's `json.loads(strict=False)`, which wrote and reads most
+//! notebooks: RFC 8259 and `NaN`, `Infinity`, `-Infinity`, control characters and lone surrogates
+//! in strings, equal keys in an object (the last one counts). Nothing here calls itself, so depth
+//! costs memory and never the stack.
+
+mod digest;
+mod layout;
+mod object;
+mod scan;
+mod string;
+mod value;
+
+pub(super) use digest::digest;
+pub(super) use layout::Layout;
+pub(super) use object::{Field, Object, items, spliced};
+pub(super) use scan::{Fault, Scanner};
+pub(super) use string::{decode, encode, find_all, is, lossy};
+pub use value::{Json, NotJson};
+
+/// A part of a text, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Span {
+    /// Returns the part itself; nothing where the text ends before it.
+    pub(super) fn of(self, text: &[u8]) -> &[u8] {
+        text.get(self.start..self.end).unwrap_or_default()
+    }
+}

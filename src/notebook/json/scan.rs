@@ -1,0 +1,336 @@
+//! One pass over JSON text: every byte is looked at once, and nothing is built.
+
+use memchr::memchr2;
+
+use super::Span;
+
+/// Where a text stops being JSON, and what would have gone on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::notebook) struct Fault {
+    /// The byte.
+    pub at: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+/// Steps over values; it fails at the first byte that cannot be.
+pub(in crate::notebook) struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// Whether an escape stood for a character beyond ASCII: its writer escapes all of them.
+    pub escapes: bool,
+}
+
+impl<'a> Scanner<'a> {
+    /// Begins at a byte of the text.
+    pub(in crate::notebook) fn new(text: &'a [u8], at: usize) -> Self {
+        Self {
+            text,
+            at,
+            escapes: false,
+        }
+    }
+
+    /// Returns the whole text.
+    pub(in crate::notebook) fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// Returns the byte it is at, after white space.
+    pub(in crate::notebook) fn next(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.text.get(self.at) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    /// Says that something else was expected here.
+    pub(in crate::notebook) fn fault<T>(&self, expected: &'static str) -> Result<T, Fault> {
+        Err(Fault {
+            at: self.at,
+            expected,
+        })
+    }
+
+    /// Makes sure that only white space is left.
+    pub(in crate::notebook) fn end(&mut self) -> Result<(), Fault> {
+        match self.next() {
+            None => Ok(()),
+            Some(_) => self.fault("the end of the file"),
+        }
+    }
+
+    /// Steps over one value of any kind and depth.
+    pub(in crate::notebook) fn value(&mut self) -> Result<Span, Fault> {
+        // The closing brackets that are due: their number is the depth.
+        let mut open: Vec<u8> = Vec::new();
+        self.next();
+        let start = self.at;
+        loop {
+            match self.next() {
+                Some(b'"') => {
+                    self.string()?;
+                }
+                Some(b'{') => {
+                    self.at += 1;
+                    if self.next() == Some(b'}') {
+                        self.at += 1;
+                    } else {
+                        self.key("a key in double quotes, or }")?;
+                        open.push(b'}');
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    if self.next() == Some(b']') {
+                        self.at += 1;
+                    } else {
+                        open.push(b']');
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.word(b"true")?,
+                Some(b'f') => self.word(b"false")?,
+                Some(b'n') => self.word(b"null")?,
+                Some(b'N') => self.word(b"NaN")?,
+                Some(b'I') => self.word(b"Infinity")?,
+                _ => return self.fault("a value"),
+            }
+            loop {
+                let Some(close) = open.last().copied() else {
+                    return Ok(Span {
+                        start,
+                        end: self.at,
+                    });
+                };
+                if self.more(close)? {
+                    if close == b'}' {
+                        self.key("a key in double quotes")?;
+                    }
+                    break;
+                }
+                open.pop();
+            }
+        }
+    }
+
+    /// Steps over an object; for each field, `field` gets the key's place and steps over the value.
+    pub(in crate::notebook) fn object(
+        &mut self,
+        mut field: impl FnMut(&mut Self, Span) -> Result<(), Fault>,
+    ) -> Result<Span, Fault> {
+        if self.next() != Some(b'{') {
+            return self.fault("an object, which begins with {");
+        }
+        let start = self.at;
+        self.at += 1;
+        if self.next() == Some(b'}') {
+            self.at += 1;
+        } else {
+            let mut expected = "a key in double quotes, or }";
+            loop {
+                let key = self.key(expected)?;
+                field(self, key)?;
+                if !self.more(b'}')? {
+                    break;
+                }
+                expected = "a key in double quotes";
+            }
+        }
+        let end = self.at;
+        Ok(Span { start, end })
+    }
+
+    /// Steps over an array; `item` steps over each of its values.
+    pub(in crate::notebook) fn array(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<Span, Fault> {
+        if self.next() != Some(b'[') {
+            return self.fault("a list, which begins with [");
+        }
+        let start = self.at;
+        self.at += 1;
+        if self.next() == Some(b']') {
+            self.at += 1;
+        } else {
+            loop {
+                item(self)?;
+                if !self.more(b']')? {
+                    break;
+                }
+            }
+        }
+        let end = self.at;
+        Ok(Span { start, end })
+    }
+
+    /// Steps over a comma (then there is more) or the closing bracket.
+    fn more(&mut self, close: u8) -> Result<bool, Fault> {
+        match self.next() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            _ if close == b'}' => self.fault(", or }"),
+            _ => self.fault(", or ]"),
+        }
+    }
+
+    /// Steps over a key and its colon.
+    fn key(&mut self, expected: &'static str) -> Result<Span, Fault> {
+        if self.next() != Some(b'"') {
+            return self.fault(expected);
+        }
+        let key = self.string()?;
+        if self.next() != Some(b':') {
+            return self.fault("a colon after the key");
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// Steps over a string, at whose quote it is.
+    fn string(&mut self) -> Result<Span, Fault> {
+        let start = self.at;
+        self.at += 1;
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let Some(ahead) = memchr2(b'"', b'\\', rest) else {
+                self.at = start;
+                return self.fault("a closing quote for this string");
+            };
+            self.at += ahead;
+            if rest.get(ahead) == Some(&b'"') {
+                self.at += 1;
+                return Ok(Span {
+                    start,
+                    end: self.at,
+                });
+            }
+            match rest.get(ahead + 1) {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+                Some(b'u') => {
+                    let digits = rest.get(ahead + 2..ahead + 6).unwrap_or_default();
+                    if digits.len() < 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
+                        return self.fault("four hexadecimal digits after \\u");
+                    }
+                    self.escapes |= !digits.starts_with(b"00") || digits.get(2) >= Some(&b'8');
+                    self.at += 6;
+                }
+                _ => return self.fault("an escape: one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u"),
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        if self.text.get(self.at) == Some(&b'-') {
+            if self.text.get(self.at + 1) == Some(&b'I') {
+                self.at += 1;
+                return self.word(b"Infinity");
+            }
+            self.at += 1;
+        }
+        match self.text.get(self.at) {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return self.fault("a digit"),
+        }
+        if self.text.get(self.at) == Some(&b'.') && self.is_digit(self.at + 1) {
+            self.at += 1;
+            self.digits();
+        }
+        if let Some(b'e' | b'E') = self.text.get(self.at) {
+            let sign = matches!(self.text.get(self.at + 1), Some(b'+' | b'-'));
+            let first = self.at + 1 + usize::from(sign);
+            if self.is_digit(first) {
+                self.at = first;
+                self.digits();
+            }
+        }
+        Ok(())
+    }
+
+    fn is_digit(&self, at: usize) -> bool {
+        self.text.get(at).is_some_and(u8::is_ascii_digit)
+    }
+
+    fn digits(&mut self) {
+        while self.is_digit(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, word: &'static [u8]) -> Result<(), Fault> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if !rest.starts_with(word) {
+            return self.fault("a value");
+        }
+        self.at += word.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(text: &str) -> Result<(), Fault> {
+        let mut scanner = Scanner::new(text.as_bytes(), 0);
+        scanner.value().and_then(|_| scanner.end())
+    }
+
+    #[test]
+    fn what_python_reads_is_json() {
+        for text in [
+            "NaN",
+            "-Infinity",
+            " [Infinity, 1e-05, -0.50E+7, 0, 12345678901234567890123] ",
+            "{\"a\":1,\"a\":[{},[],\"\\ud800 \\u00e9 \\/ \u{1}\n\"]}\r\n",
+            "true",
+            "\"\"",
+        ] {
+            assert_eq!(scanned(text), Ok(()), "{text}");
+        }
+        let deep = format!("{}1{}", "[{\"a\":".repeat(100_000), "}]".repeat(100_000));
+        assert_eq!(scanned(&deep), Ok(()));
+    }
+
+    #[test]
+    fn what_it_does_not_read_fails_where_it_goes_wrong() {
+        for (text, at, expected) in [
+            ("", 0, "a value"),
+            ("[1,]", 3, "a value"),
+            ("{\"a\":1,}", 7, "a key in double quotes"),
+            ("{a:1}", 1, "a key in double quotes, or }"),
+            ("{\"a\" 1}", 5, "a colon after the key"),
+            ("[1 2]", 3, ", or ]"),
+            ("{\"a\":1]", 6, ", or }"),
+            ("01", 1, "the end of the file"),
+            ("1.", 1, "the end of the file"),
+            ("1e+", 1, "the end of the file"),
+            ("-", 1, "a digit"),
+            ("-NaN", 1, "a digit"),
+            ("+1", 0, "a value"),
+            ("nul", 0, "a value"),
+            (" \"a", 1, "a closing quote for this string"),
+            (
+                "\"\\x\"",
+                1,
+                "an escape: one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u",
+            ),
+            ("\"\\u12g4\"", 1, "four hexadecimal digits after \\u"),
+            ("\"\\u1", 1, "four hexadecimal digits after \\u"),
+            ("[[", 2, "a value"),
+            ("\u{feff}1", 0, "a value"),
+        ] {
+            assert_eq!(scanned(text), Err(Fault { at, expected }), "{text}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Strings of JSON, to characters and back.
+//!
+//! A JSON string may hold half of a surrogate pair, which no Rust string can. Decoded text is
+//! therefore UTF-8 in which such a half is written like any other code point (WTF-8): nothing is
+//! lost between reading and writing it, and what people see has U+FFFD in its place.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memmem};
+
+/// Returns the characters of a JSON string, which is given with its quotes.
+pub(in crate::notebook) fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
+    let inner = inside(raw);
+    if memchr(b'\\', inner).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    let mut out = Vec::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(ahead) = memchr(b'\\', rest) {
+        out.extend_from_slice(rest.get(..ahead).unwrap_or_default());
+        let escape = rest.get(ahead + 1..).unwrap_or_default();
+        let mut used = 1;
+        match escape.first() {
+            Some(b'b') => out.push(8),
+            Some(b'f') => out.push(12),
+            Some(b'n') => out.push(b'\n'),
+            Some(b'r') => out.push(b'\r'),
+            Some(b't') => out.push(b'\t'),
+            Some(b'u') => {
+                used = 5;
+                let mut code = unit(escape);
+                // The other half of a pair, if it follows at once.
+                let next = escape.get(5..).filter(|next| next.starts_with(b"\\u"));
+                if let (0xd800..0xdc00, Some(next)) = (code, next)
+                    && let low @ 0xdc00..0xe000 = unit(next.get(1..).unwrap_or_default())
+                {
+                    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                    used = 11;
+                }
+                push(&mut out, code);
+            }
+            Some(byte) => out.push(*byte),
+            None => {}
+        }
+        rest = escape.get(used..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    Cow::Owned(out)
+}
+
+/// Returns whether a JSON string, given with its quotes, is `name`.
+pub(in crate::notebook) fn is(raw: &[u8], name: &str) -> bool {
+    inside(raw) == name.as_bytes()
+        || (memchr(b'\\', raw).is_some() && *decode(raw) == *name.as_bytes())
+}
+
+/// Appends text as a JSON string, as Python writes it; `ascii` escapes all beyond ASCII.
+pub(in crate::notebook) fn encode(out: &mut Vec<u8>, text: &[u8], ascii: bool) {
+    out.push(b'"');
+    for piece in Pieces(text) {
+        match piece {
+            Piece::Valid(valid) => {
+                let mut plain = 0;
+                for (at, c) in valid.char_indices() {
+                    let escape: &[u8] = match c {
+                        '"' => b"\\\"",
+                        '\\' => b"\\\\",
+                        '\n' => b"\\n",
+                        '\r' => b"\\r",
+                        '\t' => b"\\t",
+                        '\u{8}' => b"\\b",
+                        '\u{c}' => b"\\f",
+                        '\0'..' ' => b"",
+                        '\u{7f}'.. if ascii => b"",
+                        _ => continue,
+                    };
+                    out.extend_from_slice(valid.as_bytes().get(plain..at).unwrap_or_default());
+                    plain = at + c.len_utf8();
+                    if escape.is_empty() {
+                        let mut units = [0; 2];
+                        for unit in c.encode_utf16(&mut units) {
+                            out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+                        }
+                    } else {
+                        out.extend_from_slice(escape);
+                    }
+                }
+                out.extend_from_slice(valid.as_bytes().get(plain..).unwrap_or_default());
+            }
+            Piece::Half(unit) => out.extend_from_slice(format!("\\u{unit:04x}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Returns decoded text as people see it.
+pub(in crate::notebook) fn lossy(text: Cow<'_, [u8]>) -> Cow<'_, str> {
+    let bytes = match text {
+        Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => return Cow::Borrowed(text),
+            Err(_) => bytes.to_vec(),
+        },
+        Cow::Owned(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => return Cow::Owned(text),
+            Err(error) => error.into_bytes(),
+        },
+    };
+    let mut out = String::with_capacity(bytes.len());
+    for piece in Pieces(&bytes) {
+        match piece {
+            Piece::Valid(valid) => out.push_str(valid),
+            Piece::Half(_) => out.push('\u{fffd}'),
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn inside(raw: &[u8]) -> &[u8] {
+    raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// Reads the `uXXXX` of an escape.
+fn unit(escape: &[u8]) -> u32 {
+    let digits = escape.get(1..5).unwrap_or_default();
+    digits.iter().fold(0, |code, digit| {
+        code * 16 + char::from(*digit).to_digit(16).unwrap_or(0)
+    })
+}
+
+/// Appends a code point, a surrogate among them, as UTF-8 writes three-byte ones.
+fn push(out: &mut Vec<u8>, code: u32) {
+    match char::from_u32(code) {
+        Some(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        None => out.extend([
+            0xe0 | (code >> 12) as u8,
+            0x80 | (code >> 6 & 0x3f) as u8,
+            0x80 | (code & 0x3f) as u8,
+        ]),
+    }
+}
+
+/// Decoded text in parts.
+struct Pieces<'a>(&'a [u8]);
+
+enum Piece<'a> {
+    Valid(&'a str),
+    /// Half of a surrogate pair.
+    Half(u32),
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        // Halves begin with 0xed and a byte over 0x9f, as nothing else in UTF-8 does.
+        let mut end = self.0.len();
+        let mut from = 0;
+        while let Some(ahead) = memchr(0xed, self.0.get(from..).unwrap_or_default()) {
+            let at = from + ahead;
+            if self.0.get(at + 1) > Some(&0x9f) {
+                end = at;
+                break;
+            }
+            from = at + 1;
+        }
+        if end == 0 {
+            let (half, rest) = self.0.split_at(self.0.len().min(3));
+            self.0 = rest;
+            let bits = |at: usize| u32::from(half.get(at).copied().unwrap_or(0)) & 0x3f;
+            return Some(Piece::Half(0xd000 | bits(1) << 6 | bits(2)));
+        }
+        let (valid, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(Piece::Valid(
+            std::str::from_utf8(valid).expect("decoded text without halves is UTF-8"),
+        ))
+    }
+}
+
+/// Returns where `needle` stands in decoded text, left to right without overlap.
+pub(in crate::notebook) fn find_all(text: &[u8], needle: &str) -> Vec<usize> {
+    memmem::find_iter(text, needle).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &[u8], ascii: bool) -> String {
+        let mut out = Vec::new();
+        encode(&mut out, text, ascii);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn escapes_are_pythons() {
+        let text = "a\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}é\u{2028}😀";
+        assert_eq!(
+            encoded(text.as_bytes(), false),
+            "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}é\u{2028}😀\""
+        );
+        assert_eq!(
+            encoded(text.as_bytes(), true),
+            "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u00e9\\u2028\\ud83d\\ude00\""
+        );
+        assert_eq!(
+            *decode(encoded(text.as_bytes(), true).as_bytes()),
+            *text.as_bytes()
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_kept_and_shown_as_unknown() {
+        let raw = br#""x\ud83d\ud83d\ude00\udc00y\ud800""#;
+        let text = decode(raw);
+        assert_eq!(encoded(&text, true).as_bytes(), raw);
+        assert_eq!(lossy(text), "x\u{fffd}😀\u{fffd}y\u{fffd}");
+        assert_eq!(lossy(decode("\"\u{d7ff}\"".as_bytes())), "\u{d7ff}");
+    }
+
+    #[test]
+    fn a_key_may_be_written_with_escapes() {
+        assert!(is(br#""s\u006furce""#, "source"));
+        assert!(!is(br#""sourc""#, "source"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_comes_back(text in ".*", ascii: bool) {
+            let raw = encoded(text.as_bytes(), ascii);
+            proptest::prop_assert_eq!(raw.is_ascii(), ascii || text.is_ascii());
+            proptest::prop_assert_eq!(&*decode(raw.as_bytes()), text.as_bytes());
+            let serde: String = serde_json::from_str(&raw).unwrap();
+            proptest::prop_assert_eq!(serde, text);
+        }
+    }
+}

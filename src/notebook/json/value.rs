@@ -1,0 +1,82 @@
+//! A JSON value in the words of whoever gave it.
+
+use std::borrow::Cow;
+
+use super::{Scanner, decode, encode, lossy};
+
+/// A JSON value, kept as it was written: big integers, `1e-05` and the order of keys stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(Vec<u8>);
+
+/// Says that a text is not one JSON value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not JSON: at byte {at}, expected {expected}")]
+pub struct NotJson {
+    /// How many bytes of the text were well.
+    pub at: usize,
+    /// What would have gone on.
+    pub expected: &'static str,
+}
+
+impl Json {
+    /// Reads one value, as Python's `json.loads(strict=False)` would.
+    ///
+    /// # Errors
+    /// The text is something else.
+    pub fn parse(text: &str) -> Result<Self, NotJson> {
+        let mut scanner = Scanner::new(text.as_bytes(), 0);
+        match scanner.value().and_then(|_| scanner.end()) {
+            Ok(()) => Ok(Self(text.trim().as_bytes().to_vec())),
+            Err(fault) => Err(NotJson {
+                at: fault.at,
+                expected: fault.expected,
+            }),
+        }
+    }
+
+    /// Returns a string.
+    pub fn string(text: &str) -> Self {
+        let mut out = Vec::new();
+        encode(&mut out, text.as_bytes(), false);
+        Self(out)
+    }
+
+    /// Returns the value's text.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// Returns the characters of a string; none where the value is something else.
+    pub fn as_string(&self) -> Option<String> {
+        let raw = Some(&self.0).filter(|raw| raw.starts_with(b"\""))?;
+        Some(lossy(decode(raw)).into_owned())
+    }
+
+    /// Makes one of a part of a text that was scanned.
+    pub(in crate::notebook) fn of_valid(text: &[u8]) -> Self {
+        Self(text.to_vec())
+    }
+
+    pub(in crate::notebook) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into_bytes())
+    }
+}
+
+impl From<u64> for Json {
+    fn from(value: u64) -> Self {
+        Self(value.to_string().into_bytes())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Json {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        Ok(Self(raw.get().as_bytes().to_vec()))
+    }
+}

@@ -1,0 +1,399 @@
+//! Outputs as people read them: their text, and what else they hold.
+
+use std::borrow::Cow;
+
+use anstream::adapter::strip_str;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::cell::{Cell, joined};
+use super::json::{Json, Object, decode, lossy};
+
+/// One output of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What it is.
+    pub kind: OutputKind,
+    /// What people read of it: a stream's text, the plain text of data, the traceback of an error.
+    /// Colours are gone, and of a line that was written over with `\r` the last state is there.
+    pub text: String,
+    /// The forms of data that it has, plain text among them; none for streams and errors.
+    pub data: Vec<MimeData>,
+}
+
+/// The kinds of outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputKind {
+    /// What was printed: the stream's name, `stdout` or `stderr`.
+    Stream(String),
+    /// The value of the cell's last line.
+    Result,
+    /// What was displayed.
+    Display,
+    /// What was raised.
+    Error {
+        /// The exception's name.
+        ename: String,
+        /// Its message.
+        evalue: String,
+    },
+    /// Something that no version of the format knows.
+    Unknown(String),
+}
+
+/// One form of an output's data.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MimeData {
+    /// Its type: `image/png`.
+    pub mime: String,
+    /// How many bytes it has, once decoded from base64 where it is that.
+    pub bytes: usize,
+    /// Width and height of a PNG or GIF, in pixels.
+    pub pixels: Option<(u32, u32)>,
+}
+
+impl Output {
+    /// Reads one of [`Cell::outputs`].
+    pub fn read(output: &Json) -> Self {
+        Self::of(output.bytes())
+    }
+
+    pub(super) fn of(raw: &[u8]) -> Self {
+        let fields = Object::read(raw).unwrap_or_default();
+        let field = |name| fields.get(raw, name).map(|span| span.of(raw));
+        let word = |name| field(name).map_or_else(String::new, text_of);
+        let output_type = word("output_type");
+        let (kind, text, data) = match output_type.as_str() {
+            "stream" => {
+                let name = field("name").or_else(|| field("stream")).map(text_of);
+                (
+                    OutputKind::Stream(name.unwrap_or_default()),
+                    word("text"),
+                    Vec::new(),
+                )
+            }
+            "error" | "pyerr" => {
+                let kind = OutputKind::Error {
+                    ename: word("ename"),
+                    evalue: word("evalue"),
+                };
+                (
+                    kind,
+                    traceback(field("traceback").unwrap_or_default()),
+                    Vec::new(),
+                )
+            }
+            "execute_result" | "display_data" | "pyout" => {
+                let kind = match output_type.as_str() {
+                    "display_data" => OutputKind::Display,
+                    _ => OutputKind::Result,
+                };
+                let (text, data) = match field("data") {
+                    Some(data) => bundle(data, str::to_owned),
+                    // Format 3 had the forms beside the other fields, under short names.
+                    None => bundle(raw, |key| old_mime(key).to_owned()),
+                };
+                (kind, text, data)
+            }
+            _ => (OutputKind::Unknown(output_type), String::new(), Vec::new()),
+        };
+        Self {
+            kind,
+            text: readable(&text),
+            data,
+        }
+    }
+
+    /// Returns it on one line of at most `limit` characters: an error's name and message, an image's
+    /// type and size, otherwise the last line of a stream or the first of a value.
+    pub fn in_short(&self, limit: usize) -> String {
+        let lines = || self.text.lines().filter(|line| !line.trim().is_empty());
+        let line = match &self.kind {
+            OutputKind::Error { ename, evalue } => format!("{ename}: {evalue}"),
+            OutputKind::Stream(name) => match lines().count() {
+                0 => name.clone(),
+                1 => format!("{name}: {}", lines().next().unwrap_or_default()),
+                count => format!(
+                    "{name}, {count} lines: {}",
+                    lines().next_back().unwrap_or_default()
+                ),
+            },
+            OutputKind::Unknown(name) => name.clone(),
+            OutputKind::Result | OutputKind::Display => {
+                let image = self
+                    .data
+                    .iter()
+                    .find(|data| data.mime.starts_with("image/"));
+                match (image, lines().next()) {
+                    (Some(image), _) => image.to_string(),
+                    (None, Some(line)) => line.to_owned(),
+                    (None, None) => match self.data.first() {
+                        Some(data) => data.to_string(),
+                        None => "no data".to_owned(),
+                    },
+                }
+            }
+        };
+        one_line(&line, limit)
+    }
+}
+
+impl std::fmt::Display for MimeData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.mime)?;
+        if let Some((width, height)) = self.pixels {
+            write!(f, " {width}x{height}")?;
+        }
+        match self.bytes {
+            bytes @ 0..10_000 => write!(f, ", {bytes} bytes"),
+            bytes @ 10_000..10_000_000 => write!(f, ", {} kB", bytes / 1000),
+            bytes => write!(f, ", {} MB", bytes / 1_000_000),
+        }
+    }
+}
+
+impl Cell {
+    /// Returns the first line of its source that is not blank, of at most `limit` characters.
+    pub fn first_line(&self, limit: usize) -> String {
+        let source = self.source();
+        let line = source.lines().find(|line| !line.trim().is_empty());
+        one_line(line.unwrap_or_default().trim_end(), limit)
+    }
+
+    /// Returns its outputs as people read them.
+    pub fn read_outputs(&self) -> impl Iterator<Item = Output> {
+        self.raw_outputs().into_iter().map(Output::of)
+    }
+
+    /// Returns its outputs on one line of at most `limit` characters; an error comes first.
+    pub fn outputs_in_short(&self, limit: usize) -> String {
+        let outputs: Vec<_> = self.read_outputs().collect();
+        let error = outputs
+            .iter()
+            .find(|output| matches!(output.kind, OutputKind::Error { .. }));
+        let Some(shown) = error.or(outputs.last()) else {
+            return String::new();
+        };
+        let text = match outputs.len() {
+            1 => shown.in_short(limit),
+            count => format!(
+                "{} (of {count} outputs)",
+                shown.in_short(limit.saturating_sub(20))
+            ),
+        };
+        one_line(&text, limit)
+    }
+}
+
+/// Returns text of at most about `limit` characters: its beginning and its end, and between them how
+/// much is left out.
+pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= limit {
+        return Cow::Borrowed(text);
+    }
+    let tail = limit / 2;
+    let at = |chars: usize| {
+        text.char_indices()
+            .nth(chars)
+            .map_or(text.len(), |(at, _)| at)
+    };
+    let (head, tail) = (text.get(..at(limit - tail)), text.get(at(count - tail)..));
+    Cow::Owned(format!(
+        "{}\n[... {} characters left out ...]\n{}",
+        head.unwrap_or_default(),
+        count - limit,
+        tail.unwrap_or_default()
+    ))
+}
+
+/// Returns text as one line of at most `limit` characters, without control characters.
+pub(super) fn one_line(text: &str, limit: usize) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    match text.char_indices().nth(limit) {
+        None => text.chars().map(clean).collect(),
+        Some(_) => {
+            let kept = text.chars().take(limit.saturating_sub(1));
+            kept.map(clean).chain("…".chars()).collect()
+        }
+    }
+}
+
+/// Takes out terminals' escapes, and of each line what was written over.
+fn readable(text: &str) -> String {
+    let plain = match text.contains('\u{1b}') {
+        true => Cow::Owned(strip_str(text).to_string()),
+        false => Cow::Borrowed(text),
+    };
+    if !plain.contains('\r') {
+        return plain.into_owned();
+    }
+    let last_state = |line: &str| {
+        let line = line.trim_end_matches('\r');
+        line.rsplit('\r').next().unwrap_or_default().to_owned()
+    };
+    plain
+        .split('\n')
+        .map(last_state)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn text_of(raw: &[u8]) -> String {
+    lossy(joined(raw)).into_owned()
+}
+
+/// A traceback is a list of lines without their newlines.
+fn traceback(raw: &[u8]) -> String {
+    let lines = super::json::items(raw);
+    let lines = lines.into_iter().map(|line| text_of(line.of(raw)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Reads the forms of data, and the plain text among them.
+fn bundle(raw: &[u8], mime: impl Fn(&str) -> String) -> (String, Vec<MimeData>) {
+    let mut text = String::new();
+    let mut data = Vec::new();
+    for field in Object::read(raw).unwrap_or_default().fields {
+        let mime = mime(&lossy(decode(field.key.of(raw))));
+        if !mime.contains('/') {
+            continue;
+        }
+        let value = field.value.of(raw);
+        if mime == "text/plain" {
+            text = text_of(value);
+        }
+        data.push(measured(mime, value));
+    }
+    (text, data)
+}
+
+fn measured(mime: String, value: &[u8]) -> MimeData {
+    let binary = mime.starts_with("image/") && mime != "image/svg+xml" && value.starts_with(b"\"");
+    if !binary {
+        let bytes = match value.first() {
+            Some(b'"' | b'[') if !mime.contains("json") => joined(value).len(),
+            _ => value.len(),
+        };
+        return MimeData {
+            mime,
+            bytes,
+            pixels: None,
+        };
+    }
+    let value = joined(value);
+    let text = value.trim_ascii_end();
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    // The header is at the beginning, and 44 characters of base64 are 33 bytes.
+    let head = STANDARD
+        .decode(text.get(..44).unwrap_or_default())
+        .unwrap_or_default();
+    let number = |at: usize, big: bool, width: usize| {
+        let bytes = head.get(at..at + width)?;
+        let digit = |number: u32, byte: &u8| number << 8 | u32::from(*byte);
+        Some(match big {
+            true => bytes.iter().fold(0, digit),
+            false => bytes.iter().rev().fold(0, digit),
+        })
+    };
+    let (at, big, width) = match mime.as_str() {
+        "image/png" => (16, true, 4),
+        _ => (6, false, 2),
+    };
+    let known = head.starts_with(b"\x89PNG") || head.starts_with(b"GIF8");
+    let pixels = number(at, big, width).zip(number(at + width, big, width));
+    MimeData {
+        mime,
+        bytes: (text.len() * 3 / 4).saturating_sub(padding),
+        pixels: pixels.filter(|_| known),
+    }
+}
+
+fn old_mime(key: &str) -> &str {
+    match key {
+        "text" => "text/plain",
+        "html" => "text/html",
+        "latex" => "text/latex",
+        "png" => "image/png",
+        "jpeg" => "image/jpeg",
+        "svg" => "image/svg+xml",
+        "json" => "application/json",
+        "javascript" => "application/javascript",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Output {
+        Output::read(&Json::parse(json).unwrap())
+    }
+
+    #[test]
+    fn each_kind_reads_as_one_line() {
+        for (json, line) in [
+            (
+                r#"{"output_type":"stream","name":"stdout","text":["a\n","\u001b[31mb\u001b[0m\n"]}"#,
+                "stdout, 2 lines: b",
+            ),
+            (
+                r#"{"output_type":"stream","name":"stderr","text":"10%\r20%\r\n"}"#,
+                "stderr: 20%",
+            ),
+            (
+                r#"{"output_type":"error","ename":"E","evalue":"a\nb","traceback":["\u001b[0;31mE\u001b[0m","at"]}"#,
+                "E: a b",
+            ),
+            (
+                r#"{"output_type":"execute_result","execution_count":1,"data":{"text/plain":["[1,\n"," 2]"]},"metadata":{}}"#,
+                "[1,",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"text/html":"<b>"}}"#,
+                "text/html, 3 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"text/plain":"<Figure>","image/png":"iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgCAYAAAA10dzkAAAA\n"}}"#,
+                "image/png 640x480, 36 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"image/gif":"R0lGODlhAQACAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs="}}"#,
+                "image/gif 1x2, 35 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"image/png":"!!"}}"#,
+                "image/png, 1 bytes",
+            ),
+            (
+                r#"{"output_type":"pyout","prompt_number":3,"text":"42"}"#,
+                "42",
+            ),
+            (
+                r#"{"output_type":"pyerr","ename":"E","evalue":"x","traceback":[]}"#,
+                "E: x",
+            ),
+            (r#"{"output_type":"new"}"#, "new"),
+            (r#"{"output_type":"display_data"}"#, "no data"),
+            ("3", ""),
+        ] {
+            assert_eq!(read(json).in_short(80), line, "{json}");
+        }
+        let error = read(
+            r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[0;31ma\u001b[0m","b"]}"#,
+        );
+        assert_eq!(error.text, "a\nb");
+    }
+
+    #[test]
+    fn limits_hold() {
+        assert_eq!(one_line("aé😀b", 4), "aé😀b");
+        assert_eq!(one_line("aé😀bc", 4), "aé😀…");
+        assert_eq!(shortened("abcdef", 6), "abcdef");
+        assert_eq!(
+            shortened("abcdéf", 4),
+            "ab\n[... 2 characters left out ...]\néf"
+        );
+    }
+}

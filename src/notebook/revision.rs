@@ -1,0 +1,142 @@
+//! Revisions: short names of what a cell or a notebook says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+use super::cell::Cell;
+use super::document::Document;
+use super::json::{Object, digest};
+
+/// The first 40 bits of a hash, written as ten hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Revision([u8; 5]);
+
+/// What front ends write into a cell's metadata when it runs: JupyterLab's and VS Code's times,
+/// the classic notebook's, papermill's, Colab's.
+pub(super) const EXECUTION_KEYS: [&str; 4] =
+    ["execution", "ExecuteTime", "papermill", "executionInfo"];
+
+impl Cell {
+    /// Returns its revision: a hash of type, source, attachments and metadata. Running the cell does
+    /// not change it (outputs, counts and times do not count), nor does the way that the file is
+    /// written, nor its id: a copy of a cell is of the same revision.
+    pub fn revision(&self) -> Revision {
+        let mut hash = Sha256::new_with_prefix(b"cell");
+        hash.update(self.content());
+        hash.update(metadata_digest(self.raw("metadata").unwrap_or(b"{}")));
+        let attachments = self.raw("attachments").filter(|raw| *raw != b"{}");
+        hash.update(digest(attachments.unwrap_or(b"null")));
+        Revision::of(hash)
+    }
+
+    /// Hashes its type and source.
+    pub(super) fn content(&self) -> [u8; 32] {
+        let mut hash = Sha256::new_with_prefix(self.cell_type().name());
+        hash.update(b"\0");
+        hash.update(self.source_bytes());
+        hash.finalize().into()
+    }
+}
+
+impl Document {
+    /// Returns the notebook's revision: a hash of its cells' ids and revisions, in their order.
+    pub fn revision(&self) -> Revision {
+        let mut hash = Sha256::new_with_prefix(b"notebook");
+        for cell in self.cells() {
+            hash.update(cell.id());
+            hash.update(b"\0");
+            hash.update(cell.revision().0);
+        }
+        Revision::of(hash)
+    }
+}
+
+impl Revision {
+    fn of(hash: Sha256) -> Self {
+        let whole: [u8; 32] = hash.finalize().into();
+        let [a, b, c, d, e, ..] = whole;
+        Self([a, b, c, d, e])
+    }
+}
+
+/// Hashes metadata without what running writes into it.
+pub(super) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
+    let mut rest = raw.to_vec();
+    for key in EXECUTION_KEYS {
+        if let Some(object) = Object::read(&rest)
+            && object.get(&rest, key).is_some()
+        {
+            rest = object.remove(&rest, key);
+        }
+    }
+    digest(&rest)
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+/// Says that a text is not a revision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a revision: {0:?}; one has ten hexadecimal digits")]
+pub struct NotARevision(pub String);
+
+impl FromStr for Revision {
+    type Err = NotARevision;
+
+    fn from_str(text: &str) -> Result<Self, NotARevision> {
+        let mut bytes = [0; 5];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| NotARevision(text.to_owned()))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl serde::Serialize for Revision {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Revision {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(cell: &str) -> Revision {
+        let text = format!("{{\"cells\":[{cell}],\"metadata\":{{}},\"nbformat\":4}}");
+        Document::parse(text).unwrap().cells()[0].revision()
+    }
+
+    #[test]
+    fn running_and_rewriting_a_cell_is_no_new_revision() {
+        let first = revision(
+            r#"{"cell_type":"code","id":"a","source":"x\ny","metadata":{"tags":["t"]},"outputs":[],"execution_count":null}"#,
+        );
+        for same in [
+            r#"{"source":["x\n","y"],"metadata":{"papermill":{},"execution":{"a":1},"tags":["t"]},"id":"b","cell_type":"code","outputs":[{}],"execution_count":4,"attachments":{}}"#,
+            r#"{"cell_type":"code","source":["\u0078\n","y"],"metadata":{"\u0074ags":[ "t" ]}}"#,
+        ] {
+            assert_eq!(revision(same), first);
+        }
+        for other in [
+            r#"{"cell_type":"raw","source":"x\ny","metadata":{"tags":["t"]}}"#,
+            r#"{"cell_type":"code","source":"x\ny\n","metadata":{"tags":["t"]}}"#,
+            r#"{"cell_type":"code","source":"x\ny","metadata":{"tags":[]}}"#,
+            r#"{"cell_type":"code","source":"x\ny","metadata":{"tags":["t"]},"attachments":{"a":{}}}"#,
+        ] {
+            assert_ne!(revision(other), first);
+        }
+        assert_eq!(first.to_string().parse(), Ok(first));
+        assert!("12".parse::<Revision>().is_err());
+    }
+}
