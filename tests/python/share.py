@@ -10,7 +10,7 @@ from raw import Client, connection_file, process
 
 def main():
     options = arguments()
-    nb("open", "a.ipynb", "--python", os.environ["NB_TEST_PYTHON"])
+    nb("open", "a.ipynb", "--select", "--python", os.environ["NB_TEST_PYTHON"])
     nb("open", "b.ipynb", "--kernel-of", "a.ipynb")
     with front_end(options.kernel, "a.ipynb") as a, front_end(options.kernel, "b.ipynb") as b:
         assert a.run("mine = 41") == ""
@@ -30,7 +30,10 @@ def main():
         assert pid(b) == restarted["kernel_pid"]
         say("letting go ends nothing, and is undone by opening")
 
-        nb("shutdown", "a.ipynb", "--force")
+        stopped = json.loads(nb("shutdown", "a.ipynb", "--force", "--json"))
+        assert stopped["shared_with"] == ["b.ipynb"], stopped
+        (note,) = stopped["notes"]
+        assert "python3 again" in note and "a change on disk" in note, note
         assert outcome(a, "1") == outcome(b, "1") == "error"
         own = json.loads(nb("open", "b.ipynb", "--own", "--json"))
         assert pid(b) == own["kernel_pid"]
