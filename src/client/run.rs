@@ -80,6 +80,8 @@ pub struct Run {
     msg_id: String,
     sent: Instant,
     begun: Option<Instant>,
+    /// Something of it was heard beside its status.
+    ran: bool,
     execution_count: Option<u64>,
     unreadable: u64,
     events: VecDeque<Event>,
@@ -108,6 +110,7 @@ impl Run {
             msg_id: msg_id.into(),
             sent: now,
             begun: None,
+            ran: false,
             execution_count: None,
             unreadable: 0,
             events: VecDeque::new(),
@@ -219,6 +222,8 @@ impl Run {
             // Outputs are still coming in: idle is behind them.
             *idle_due = now + IDLE_OVERDUE;
         }
+        // An aborted request is busy and idle and says nothing else.
+        self.ran |= msg_type != "status";
         match msg_type {
             "status" => self.status(message, now),
             "execute_input" => {
@@ -294,6 +299,9 @@ impl Run {
             Some(reply) => match reply.status.as_str() {
                 "ok" => End::Ok,
                 // "abort" is what kernels of protocol 5.0 say.
+                // IRkernel says it also of code that ran until it was interrupted, which must not
+                // be taken for code that may be sent again.
+                "aborted" | "abort" if self.ran => End::Raised(interrupted()),
                 "aborted" | "abort" => End::Aborted,
                 _ => End::Raised(reply.raised),
             },
@@ -310,6 +318,15 @@ impl Run {
             idle_missing,
             unreadable: self.unreadable,
         });
+    }
+}
+
+fn interrupted() -> Raised {
+    let why = "the code was interrupted";
+    Raised {
+        ename: "KeyboardInterrupt".to_owned(),
+        evalue: why.to_owned(),
+        traceback: vec![format!("KeyboardInterrupt: {why}")],
     }
 }
 
@@ -549,6 +566,19 @@ mod tests {
         world.reply(&json!({ "status": "aborted" }));
         world.status("idle");
         assert_eq!(world.end(), Some(&End::Aborted));
+    }
+
+    #[test]
+    fn what_ran_until_it_was_interrupted_is_not_taken_for_unrun() {
+        let mut world = World::new();
+        world.status("busy");
+        world.print("here\n");
+        world.reply(&json!({ "status": "abort" }));
+        world.status("idle");
+        let Some(End::Raised(raised)) = world.end() else {
+            panic!("it ran");
+        };
+        assert_eq!(raised.ename, "KeyboardInterrupt");
     }
 
     #[test]
