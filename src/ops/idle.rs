@@ -215,6 +215,7 @@ mod tests {
             pid: 1,
             start_time: 1,
             boot_id: String::new(),
+            pid_namespace: String::new(),
             session: None,
             front_end: "VS Code".to_owned(),
             since: Timestamp::now(),

@@ -13,7 +13,7 @@ use crate::kernel::process::Process;
 use crate::project::joined::Joined;
 use crate::project::journal::Entry;
 use crate::project::past::{Cell, Present};
-use crate::project::{Project, Relation, Session, StateError, Status};
+use crate::project::{Project, Relation, Session, StateError, Status, boot_id, pid_namespace};
 use crate::wire::Channel;
 
 /// How long an idle kernel may take to answer; one that does not is busy.
@@ -114,7 +114,9 @@ pub fn joined(project: &Project) -> Vec<Joined> {
         .partition(|joined| Process::joined(joined).is_alive());
     for joined in dead {
         // Of another boot or namespace nothing is known; its record stays.
-        if joined.boot_id == crate::project::boot_id() {
+        let here = pid_namespace();
+        let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
+        if known && joined.boot_id == boot_id() {
             let _ = project.remove_joined(joined.pid);
         }
     }

@@ -22,6 +22,9 @@ pub struct Joined {
     pub start_time: u64,
     /// The boot of the machine that `start_time` belongs to.
     pub boot_id: String,
+    /// The namespace that its pid belongs to; empty where that is not known.
+    #[serde(default)]
+    pub pid_namespace: String,
     /// The key of the session that it serves; none while it is not known.
     #[serde(default)]
     pub session: Option<String>,
@@ -98,6 +101,7 @@ mod tests {
             pid: 41,
             start_time: 5,
             boot_id: "b".into(),
+            pid_namespace: String::new(),
             session: Some("a.ipynb".into()),
             front_end: "VS Code".into(),
             since: Timestamp::now(),

@@ -21,6 +21,7 @@ impl Presence {
             pid: process.pid,
             start_time: process.start_time,
             boot_id: process.boot_id,
+            pid_namespace: crate::project::pid_namespace(),
             session: Some(session),
             front_end,
             since: jiff::Timestamp::now(),
