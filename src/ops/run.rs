@@ -372,7 +372,8 @@ impl Running<'_> {
             Some(process) if !process.is_alive() => {
                 note_death(self.project, self.key, self.session.clone()).ok()
             }
-            _ => None,
+            // Slow to end: who means to end it has said so before.
+            _ => (self.project.state().ok()).and_then(|state| state.session(self.key)),
         };
         let by = |ended: &Option<Ended>| {
             ended
