@@ -97,6 +97,30 @@ impl Cell {
         Some(self.with("metadata", &new, layout))
     }
 
+    /// Returns its bytes as a cell of another type: with and without what that type has.
+    pub(super) fn as_type(&self, cell_type: CellType, layout: &Layout) -> Vec<u8> {
+        let mut new = self.clone();
+        let word = Json::string(cell_type.name());
+        new.rewrite(new.with("cell_type", word.bytes(), layout));
+        if cell_type == CellType::Code {
+            new.rewrite(new.without("attachments"));
+            for (name, value) in [("execution_count", &b"null"[..]), ("outputs", b"[]")] {
+                if new.raw(name).is_none() {
+                    new.rewrite(new.with(name, value, layout));
+                }
+            }
+        } else {
+            new.rewrite(new.without("outputs"));
+            new.rewrite(new.without("execution_count"));
+            if self.cell_type() == CellType::Code
+                && let Some(text) = new.without_metadata(&["execution"], layout)
+            {
+                new.rewrite(text);
+            }
+        }
+        new.text.to_vec()
+    }
+
     /// Returns its id; where the file has none, or one that another cell has, a stand-in that stays
     /// the same as long as the cell stands where it does, and that the first edit writes.
     pub fn id(&self) -> &str {

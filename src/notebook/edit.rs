@@ -262,29 +262,7 @@ impl Document {
             return Err(EditError::NoType);
         }
         self.change(index, Change::Edited, |cell, layout| {
-            if cell.cell_type() == cell_type {
-                return None;
-            }
-            let mut new = cell.clone();
-            let word = Json::string(cell_type.name());
-            new.rewrite(new.with("cell_type", word.bytes(), layout));
-            if cell_type == CellType::Code {
-                new.rewrite(new.without("attachments"));
-                for (name, value) in [("execution_count", &b"null"[..]), ("outputs", b"[]")] {
-                    if new.raw(name).is_none() {
-                        new.rewrite(new.with(name, value, layout));
-                    }
-                }
-            } else {
-                new.rewrite(new.without("outputs"));
-                new.rewrite(new.without("execution_count"));
-                if cell.cell_type() == CellType::Code
-                    && let Some(text) = new.without_metadata(&["execution"], layout)
-                {
-                    new.rewrite(text);
-                }
-            }
-            Some(new.text.to_vec())
+            (cell.cell_type() != cell_type).then(|| cell.as_type(cell_type, layout))
         })
     }
 

@@ -216,7 +216,9 @@ proptest! {
         written in notebook(true), at in 0..6_usize, kind in 0..3_usize, key in "[a-z]|tags|execution",
     ) {
         let before = open(&written.text);
-        prop_assume!(at < before.cells().len());
+        let Some(at) = at.checked_rem(before.cells().len()) else {
+            return Ok(());
+        };
         let mut after = before.clone();
         after.set_metadata(at, &["z", &key], &Json::parse("[1e-05]").unwrap()).unwrap();
         let mut value = written.value;
@@ -304,7 +306,9 @@ proptest! {
     #[test]
     fn outputs_come_and_go(written in notebook(true), at in 0..6_usize, text in text()) {
         let before = open(&written.text);
-        prop_assume!(at < before.cells().len());
+        let Some(at) = at.checked_rem(before.cells().len()) else {
+            return Ok(());
+        };
         let mut after = before.clone();
         let output = json!({"text": text, "output_type": "stream", "name": "stdout"});
         let execution = Execution {
@@ -362,6 +366,9 @@ proptest! {
         }
         if let Ok(document) = Document::parse(text.clone()) {
             prop_assert_eq!(document.to_bytes(), text);
+            if document.is_read_only() {
+                return Ok(());
+            }
             let mut edited = document;
             for at in 0..edited.cells().len() {
                 edited.set_source(at, "new").unwrap();
@@ -371,5 +378,153 @@ proptest! {
             edited.set_notebook_metadata(&["new"], &Json::from(1)).unwrap();
             assert_whole(&edited);
         }
+    }
+}
+
+/// Edits by one side, each of a kind that the other may make too.
+type Steps = Vec<(u8, usize, usize, String)>;
+
+fn steps() -> impl Strategy<Value = Steps> {
+    proptest::collection::vec((0..6_u8, 0..7_usize, 0..7_usize, text()), 0..6)
+}
+
+fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
+    let mut new = document.clone();
+    for (number, (kind, at, to, text)) in steps.iter().enumerate() {
+        // What does not fit the notebook is no edit.
+        let _ = match kind {
+            0 => {
+                let id = format!("{side}-{number}");
+                let source = format!("{side} {number} {text}");
+                let cell = NewCell {
+                    id,
+                    cell_type: CellType::Code,
+                    source,
+                    metadata: None,
+                };
+                new.insert((*at).min(new.cells().len()), &cell)
+            }
+            1 => new.remove(*at),
+            2 => new.move_cell(*at, *to),
+            3 => {
+                let line = format!("{side} {number}\n{text}");
+                match new.cells().get(*at).map(|cell| cell.source().into_owned()) {
+                    Some(source) => new.set_source(*at, &format!("{line}\n{source}")),
+                    None => continue,
+                }
+            }
+            4 => new.set_metadata(*at, &[side, text], &Json::from(1)),
+            _ => new.set_execution(
+                *at,
+                &Execution {
+                    outputs: vec![Json::from(
+                        &json!({"output_type": "stream", "name": side, "text": text}),
+                    )],
+                    execution_count: Some(100 + number as u64),
+                    times: None,
+                },
+            ),
+        };
+    }
+    new
+}
+
+/// What a notebook says, however it is written.
+fn said(document: &Document) -> Value {
+    plain(meaning(document))
+}
+
+fn nobody(_: &str) -> bool {
+    false
+}
+
+/// Merges without the short way for a side that changed nothing.
+fn merged(base: &Document, file: &Document, writer: &Document) -> Merged {
+    merge::Merge::of(base, file, writer).run(&nobody)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn merging_with_nothing_is_nothing(written in any::<bool>().prop_flat_map(notebook), steps in steps()) {
+        let base = open(&written.text);
+        let new = edited(&base, &steps, "x");
+        prop_assert_eq!(merge(&base, &base, &new, &nobody).document.to_bytes(), new.to_bytes());
+        prop_assert_eq!(merge(&base, &new, &base, &nobody).document.to_bytes(), new.to_bytes());
+        prop_assert_eq!(merge(&base, &new, &new, &nobody).document.to_bytes(), new.to_bytes());
+        for (file, writer) in [(&base, &new), (&new, &base), (&new, &new)] {
+            let merged = merged(&base, file, writer);
+            prop_assert_eq!(&merged.conflicts, &[]);
+            prop_assert_eq!(said(&merged.document), said(&new));
+            assert_whole(&merged.document);
+        }
+        // The file's bytes stay where the writer did nothing.
+        prop_assert_eq!(merged(&base, &new, &base).document.to_bytes(), new.to_bytes());
+    }
+
+    #[test]
+    fn nothing_that_either_wrote_is_lost_without_a_word(
+        written in any::<bool>().prop_flat_map(notebook), human in steps(), agent in steps(),
+    ) {
+        let base = open(&written.text);
+        let (file, writer) = (edited(&base, &human, "human"), edited(&base, &agent, "agent"));
+        let result = merged(&base, &file, &writer);
+        assert_whole(&result.document);
+        let find = |id: &str| result.document.cells().iter().find(|cell| cell.id() == id);
+        let in_base = |id: &str| base.cells().iter().find(|cell| cell.id() == id);
+        // Every cell that the human changed or made is there, with every line that the human wrote.
+        for cell in file.cells() {
+            let old = in_base(cell.id());
+            if old.is_some_and(|old| old.revision() == cell.revision()) {
+                continue;
+            }
+            let new = find(cell.id()).expect("a cell of the human's stays");
+            let (source, now) = (cell.source(), new.source());
+            for line in source.split('\n').filter(|line| line.starts_with("human")) {
+                prop_assert!(now.split('\n').any(|other| other == line), "{line:?} of {} in {now:?}", cell.id());
+            }
+            if let Some(metadata) = cell.metadata(&["human"]) {
+                prop_assert_eq!(new.metadata(&["human"]), Some(metadata));
+            }
+        }
+        // So is every cell of the agent's, or a conflict says what was not taken.
+        for cell in writer.cells() {
+            let old = in_base(cell.id());
+            if old.is_some_and(|old| old.revision() == cell.revision()) {
+                continue;
+            }
+            // Where cells had no ids, another cell may be taken for it.
+            let reported = result.conflicts.iter().any(|conflict| {
+                let same = conflict.cell.as_deref() == Some(cell.id());
+                (same || written.value["nbformat_minor"] == 4) && conflict.yours.as_deref() == Some(&*cell.source())
+            });
+            let Some(new) = find(cell.id()) else {
+                prop_assert!(reported, "{} is neither there nor reported", cell.id());
+                continue;
+            };
+            let now = new.source();
+            for line in cell.source().split('\n').filter(|line| line.starts_with("agent")) {
+                prop_assert!(reported || now.split('\n').any(|other| other == line), "{line:?} in {now:?}");
+            }
+        }
+        // What neither touched keeps its bytes.
+        for cell in file.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+            let (old, theirs) = (in_base(cell.id()), writer.cells().iter().find(|other| other.id() == cell.id()));
+            if old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text) {
+                prop_assert_eq!(&find(cell.id()).unwrap().text, &cell.text);
+            }
+        }
+        // A deletion that is not overridden by an edit holds.
+        for old in base.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+            let gone = |side: &Document| side.cells().iter().all(|cell| cell.id() != old.id());
+            let changed = |side: &Document| side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision());
+            if gone(&file) || gone(&writer) {
+                prop_assert_eq!(find(old.id()).is_some(), changed(&file) || changed(&writer), "{}", old.id());
+            }
+        }
+        // Once more with the same writer changes nothing.
+        let again = merge(&base, &result.document, &writer, &nobody);
+        prop_assert_eq!(said(&again.document), said(&result.document));
     }
 }

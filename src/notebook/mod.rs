@@ -1,5 +1,6 @@
 //! `.ipynb` files as data. Nothing here reads or writes files, or asks the time.
 
+mod align;
 mod cell;
 mod document;
 mod edit;
@@ -9,6 +10,10 @@ mod ids;
 mod json;
 mod kernelspec;
 mod legacy;
+mod lines;
+mod merge;
+mod merge_cell;
+mod merge_fields;
 mod metadata;
 mod new;
 mod output;
@@ -29,6 +34,7 @@ pub use execution::Execution;
 pub use fault::NotANotebook;
 pub use json::{Json, NotJson};
 pub use kernelspec::{Kernelspec, with_kernelspec};
+pub use merge::{Conflict, Merged, merge};
 pub use metadata::Named;
 pub use new::new_notebook;
 pub use output::{MimeData, Output, OutputKind, shortened};

@@ -1,0 +1,603 @@
+//! Three versions of a notebook made one: what it was, what is in the file now, and what a writer
+//! made of it meanwhile.
+//!
+//! The file is the human's: its bytes are the ground that the writer's changes go onto. Both
+//! sides' insertions stay, the file's first; an edit beats a deletion; moves are kept, the file's
+//! where both moved a cell; lines of a source go together where they can. Where they cannot, the
+//! file's stays and the writer is told.
+
+use std::collections::HashMap;
+
+use super::align::{align, align_edited, inverse, moved};
+use super::cell::Cell;
+use super::document::Document;
+use super::ids;
+use super::merge_cell::merge_cell;
+use super::merge_fields::merge_objects;
+use super::revision::Revision;
+
+/// Something of the writer's that did not go into the file.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Conflict {
+    /// The cell's id; none is the notebook's own metadata.
+    pub cell: Option<String>,
+    /// What of it: `source`, `cell_type`, `deleted`, or a path like `metadata.tags`.
+    pub field: String,
+    /// What it was; none where it was not.
+    pub base: Option<String>,
+    /// What the writer made of it; none is its deletion.
+    pub yours: Option<String>,
+    /// What is in the file, and stays; none is its deletion.
+    pub theirs: Option<String>,
+    /// The cell's revision in the merged notebook.
+    pub revision: Option<Revision>,
+}
+
+/// What came of a merge.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The notebook to write: the file's bytes with the writer's changes.
+    pub document: Document,
+    /// What did not go into it.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// One cell of the result, and the one that follows.
+struct Item {
+    from: From,
+    next: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    /// Before the first cell.
+    Begin,
+    /// A cell of the file, perhaps with its counterpart of the writer's.
+    File(usize),
+    /// A cell that only the writer has.
+    Writer(usize),
+}
+
+/// Merges the writer's changes of `base` into the file.
+///
+/// `writer` is `base` after edits of this module; `file` is what anybody wrote since.
+///
+/// `runs` says of a cell's id whether the writer is the one that is running it: then outputs,
+/// count and times are the writer's. Otherwise those of the later execution stay.
+pub fn merge(
+    base: &Document,
+    file: &Document,
+    writer: &Document,
+    runs: &dyn Fn(&str) -> bool,
+) -> Merged {
+    let whole = |document: &Document| Merged {
+        document: document.clone(),
+        conflicts: Vec::new(),
+    };
+    if file.is_read_only() || same(base, writer) || same(file, writer) {
+        return whole(file);
+    }
+    if same(base, file) {
+        return whole(writer);
+    }
+    Merge::of(base, file, writer).run(runs)
+}
+
+fn same(a: &Document, b: &Document) -> bool {
+    let parts = |document: &Document| {
+        let cells = document.cells.iter();
+        let length: usize = cells.map(|cell| cell.before.len() + cell.text.len()).sum();
+        length + document.frame.text.len() + document.close.len()
+    };
+    parts(a) == parts(b)
+        && a.frame.text == b.frame.text
+        && a.close == b.close
+        && a.cells.len() == b.cells.len()
+        && a.cells
+            .iter()
+            .zip(&b.cells)
+            .all(|(a, b)| a.before == b.before && a.text == b.text)
+}
+
+/// Which cells of the three versions are the same; all by their places.
+pub(super) struct Merge<'a> {
+    base: &'a Document,
+    file: &'a Document,
+    writer: &'a Document,
+    /// From the base.
+    in_file: Vec<Option<usize>>,
+    in_writer: Vec<Option<usize>>,
+    /// To the base.
+    of_file: Vec<Option<usize>>,
+    of_writer: Vec<Option<usize>>,
+    /// From the file to the writer, of cells that both inserted with one id: a merge that is made
+    /// once more.
+    inserted_by_both: HashMap<usize, usize>,
+}
+
+impl<'a> Merge<'a> {
+    pub(super) fn of(base: &'a Document, file: &'a Document, writer: &'a Document) -> Self {
+        let in_writer = align_edited(&base.cells, &writer.cells);
+        let of_writer = inverse(&in_writer, writer.cells.len());
+        let new_cells = writer.cells.iter().enumerate().zip(&of_writer);
+        let new_cells = new_cells.filter(|(_, of)| of.is_none());
+        let new_ids: HashMap<_, _> = new_cells
+            .map(|((index, cell), _)| (cell.id(), index))
+            .collect();
+        let in_file = align(&base.cells, &file.cells, |id| new_ids.contains_key(id));
+        let of_file = inverse(&in_file, file.cells.len());
+        let inserted = file.cells.iter().enumerate();
+        let inserted = inserted.filter(|(_, cell)| cell.has_own_id());
+        let inserted_by_both = inserted
+            .filter_map(|(index, cell)| Some((index, *new_ids.get(cell.id())?)))
+            .collect();
+        Self {
+            base,
+            file,
+            writer,
+            in_file,
+            in_writer,
+            of_file,
+            of_writer,
+            inserted_by_both,
+        }
+    }
+
+    pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> Merged {
+        let mut conflicts = Vec::new();
+        let order = self.order(&mut conflicts);
+        let item_layout = self.file.item_layout();
+        let same_style = item_layout == self.writer.item_layout();
+        let mut cells: Vec<Cell> = Vec::with_capacity(order.len());
+        for from in order {
+            let mut cell = match from {
+                From::Begin => continue,
+                From::Writer(at) => match self.writer.cells.get(at) {
+                    Some(cell) => cell.clone(),
+                    None => continue,
+                },
+                From::File(at) => {
+                    let Some(file) = self.file.cells.get(at) else {
+                        continue;
+                    };
+                    let base = self.of_file.get(at).copied().flatten();
+                    let writer = match base {
+                        Some(base) => self.in_writer.get(base).copied().flatten(),
+                        None => self.inserted_by_both.get(&at).copied(),
+                    };
+                    match writer.and_then(|at| self.writer.cells.get(at)) {
+                        Some(writer) => {
+                            let base = base.and_then(|at| self.base.cells.get(at));
+                            let style = &self.file.style;
+                            merge_cell(base, file, writer, style, runs, &mut conflicts)
+                        }
+                        None => file.clone(),
+                    }
+                }
+            };
+            if matches!(from, From::Writer(_)) && !same_style {
+                cell.rewrite(item_layout.value(&cell.text));
+            }
+            // White space belongs to the place.
+            let from_first = match from {
+                From::File(at) => Some(at == 0),
+                _ => None,
+            };
+            let first = cells.is_empty();
+            if from_first != Some(first) {
+                cell.before = match (first, self.file.cells.first()) {
+                    (true, Some(first)) => first.before.clone(),
+                    (true, None) => item_layout.lead.clone().into(),
+                    (false, _) => self.file.between(),
+                };
+            }
+            cells.push(cell);
+        }
+        let mut document = self.file.clone();
+        document.close = match (cells.is_empty(), self.file.cells.is_empty()) {
+            (true, false) => bytes::Bytes::new(),
+            (false, true) => item_layout.close().to_owned().into(),
+            _ => self.file.close.clone(),
+        };
+        document.cells = cells;
+        for cell in &mut document.cells {
+            cell.own_id = false;
+        }
+        ids::assign(&mut document.cells);
+        self.merge_frame(&mut document, &mut conflicts);
+        // The writer's edit was the one that gave the cells ids, or there are new cells with ids.
+        if self.writer.nbformat.1 > self.file.nbformat.1 {
+            document.settle();
+        }
+        let revisions: HashMap<_, _> = document
+            .cells()
+            .iter()
+            .map(|cell| (cell.id(), cell.revision()))
+            .collect();
+        for conflict in &mut conflicts {
+            let revision = conflict
+                .cell
+                .as_deref()
+                .and_then(|cell| revisions.get(cell));
+            conflict.revision = revision.copied();
+        }
+        Merged {
+            document,
+            conflicts,
+        }
+    }
+
+    /// Returns the cells of the result in their order.
+    fn order(&self, conflicts: &mut Vec<Conflict>) -> Vec<From> {
+        let moved_by_writer = moved(&self.in_writer);
+        let moved_by_file = moved(&self.in_file);
+        let is = |list: &[bool], at: usize| list.get(at) == Some(&true);
+        let mut items = vec![Item {
+            from: From::Begin,
+            next: None,
+        }];
+        // Where a cell of the writer's stands among the items.
+        let mut items_of_writer: Vec<Option<usize>> = vec![None; self.writer.cells.len()];
+        let mut set = |writer: Option<usize>, item: usize| {
+            if let Some(slot) = writer.and_then(|at| items_of_writer.get_mut(at)) {
+                *slot = Some(item);
+            }
+        };
+        for (at, file) in self.file.cells.iter().enumerate() {
+            let base = self.of_file.get(at).copied().flatten();
+            let writer = match base {
+                Some(base) => self.in_writer.get(base).copied().flatten(),
+                None => self.inserted_by_both.get(&at).copied(),
+            };
+            if let Some(base) = base {
+                if writer.is_some() && is(&moved_by_writer, base) && !is(&moved_by_file, base) {
+                    continue;
+                }
+                if writer.is_none() {
+                    let old = self.base.cells.get(base);
+                    if old.is_some_and(|old| old.revision() == file.revision()) {
+                        continue;
+                    }
+                    conflicts.push(Conflict {
+                        cell: Some(file.id().to_owned()),
+                        field: "deleted".into(),
+                        base: old.map(|old| old.source().into_owned()),
+                        yours: None,
+                        theirs: Some(file.source().into_owned()),
+                        revision: None,
+                    });
+                }
+            }
+            let item = items.len();
+            if let Some(last) = items.last_mut() {
+                last.next = Some(item);
+            }
+            items.push(Item {
+                from: From::File(at),
+                next: None,
+            });
+            set(writer, item);
+        }
+        let mut after = 0;
+        for (at, cell) in self.writer.cells.iter().enumerate() {
+            if let Some(item) = items_of_writer.get(at).copied().flatten() {
+                after = item;
+                continue;
+            }
+            let base = self.of_writer.get(at).copied().flatten();
+            let file = base.and_then(|base| self.in_file.get(base).copied().flatten());
+            let from = match (base, file) {
+                (_, Some(file)) => From::File(file),
+                (Some(base), None) => {
+                    // The file lost it. That stands, unless the writer has changed it.
+                    let old = self.base.cells.get(base);
+                    if old.is_some_and(|old| old.revision() == cell.revision()) {
+                        continue;
+                    }
+                    From::Writer(at)
+                }
+                (None, None) => From::Writer(at),
+            };
+            // The file's own new cells in this place come first.
+            let is_new = |item: usize| match items.get(item).map(|item| item.from) {
+                Some(From::File(at)) => {
+                    self.of_file.get(at) == Some(&None) && !self.inserted_by_both.contains_key(&at)
+                }
+                _ => false,
+            };
+            while let Some(next) = items
+                .get(after)
+                .and_then(|item| item.next)
+                .filter(|next| is_new(*next))
+            {
+                after = next;
+            }
+            let item = items.len();
+            let next = items
+                .get_mut(after)
+                .and_then(|before| before.next.replace(item));
+            items.push(Item { from, next });
+            after = item;
+        }
+        let mut order = Vec::with_capacity(items.len());
+        let mut at = Some(0);
+        while let Some(item) = at.and_then(|at| items.get(at)) {
+            order.push(item.from);
+            at = item.next;
+        }
+        order
+    }
+
+    /// Merges the notebook's own metadata by its keys; nothing else round the cells is ever edited.
+    fn merge_frame(&self, document: &mut Document, conflicts: &mut Vec<Conflict>) {
+        let [base, file, writer] = [&self.base.frame, &self.file.frame, &self.writer.frame];
+        let layout = document.style.top.deeper();
+        let raws = [base, file, writer].map(|frame| frame.raw("metadata").unwrap_or(b"{}"));
+        let (new, lost) = merge_objects(raws, "metadata", &[], &layout);
+        document.set_frame_metadata(new.as_deref());
+        conflicts.extend(lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CellType, Execution, Json, NewCell};
+    use super::*;
+
+    /// A notebook of cells `id:source`.
+    fn notebook(cells: &str) -> Document {
+        let cell = |word: &str| {
+            let (id, source) = word.split_once(':').unwrap();
+            let source = source.replace('|', "\\n");
+            format!(
+                "\n  {{\"cell_type\": \"code\", \"id\": \"{id}\", \"metadata\": {{}}, \"source\": \"{source}\", \"outputs\": [], \"execution_count\": null}}"
+            )
+        };
+        let cells: Vec<_> = cells.split_whitespace().map(cell).collect();
+        let text = format!(
+            "{{\n \"cells\": [{}\n ],\n \"metadata\": {{}},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}}\n",
+            cells.join(",")
+        );
+        Document::parse(text).unwrap()
+    }
+
+    fn said(document: &Document) -> String {
+        let cells = document.cells().iter();
+        let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));
+        cells.collect::<Vec<_>>().join(" ")
+    }
+
+    fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<(String, String)>) {
+        let [base, file, writer] = [base, file, writer].map(notebook);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let conflicts = merged.conflicts.into_iter();
+        let conflicts =
+            conflicts.map(|conflict| (conflict.cell.unwrap_or_default(), conflict.field));
+        (said(&merged.document), conflicts.collect())
+    }
+
+    #[test]
+    fn both_sides_changes_are_kept() {
+        for (base, file, writer, want) in [
+            ("a:1 b:2", "a:1 h:h b:2", "a:1 w:w b:2", "a:1 h:h w:w b:2"),
+            (
+                "a:1",
+                "h:h a:1 i:i",
+                "w:w a:1 v:v x:x",
+                "h:h w:w a:1 i:i v:v x:x",
+            ),
+            (
+                "a:1 b:2 c:3",
+                "c:3 a:1 b:2",
+                "a:1 B:x b:2 c:3",
+                "c:3 a:1 B:x b:2",
+            ),
+            ("a:1 b:2 c:3", "a:1 b:2 c:4", "c:3 a:1 b:2", "c:4 a:1 b:2"),
+            // Both moved it: the file's place holds.
+            (
+                "a:1 b:2 c:3 d:4",
+                "d:4 a:1 b:2 c:3",
+                "a:1 d:4 b:2 c:3",
+                "d:4 a:1 b:2 c:3",
+            ),
+            ("a:1 b:2 c:3", "a:1 c:3", "b:2 c:3", "c:3"),
+            ("a:x|y", "a:X|y", "a:x|Y", "a:X|Y"),
+            ("a:1 b:2", "a:1 b:2 h:h", "b:2", "b:2 h:h"),
+            ("a:1", "", "a:1 w:w", "w:w"),
+            // An edit beats a deletion.
+            ("a:1 b:2", "a:1", "a:1 b:3", "a:1 b:3"),
+        ] {
+            assert_eq!(
+                merged(base, file, writer),
+                (want.into(), vec![]),
+                "{base} / {file} / {writer}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_files_text_stays_and_the_writer_is_told() {
+        let conflict = |cell: &str, field: &str| vec![(cell.to_owned(), field.to_owned())];
+        assert_eq!(
+            merged("a:1 b:2", "a:h b:2", "a:w b:3"),
+            ("a:h b:3".into(), conflict("a", "source"))
+        );
+        assert_eq!(
+            merged("a:1 b:2", "a:h b:2", "b:2"),
+            ("a:h b:2".into(), conflict("a", "deleted"))
+        );
+        assert_eq!(
+            merged("", "n:h", "n:w"),
+            ("n:h".into(), conflict("n", "source"))
+        );
+        let [base, file, writer] = ["a:1", "a:h", "a:w"].map(notebook);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let text = |word: &str| Some(word.to_owned());
+        let want = Conflict {
+            cell: text("a"),
+            field: "source".into(),
+            base: text("1"),
+            yours: text("w"),
+            theirs: text("h"),
+            revision: Some(file.cells()[0].revision()),
+        };
+        assert_eq!(merged.conflicts, [want]);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+    }
+
+    #[test]
+    fn types_metadata_and_unknown_fields_merge_apart() {
+        let base = notebook("a:1 b:2");
+        let (mut file, mut writer) = (base.clone(), base.clone());
+        file.set_metadata(0, &["tags"], &Json::parse("[1]").unwrap())
+            .unwrap();
+        file.set_source(0, "new").unwrap();
+        file.set_notebook_metadata(&["human"], &Json::from(1))
+            .unwrap();
+        writer.set_type(0, CellType::Markdown).unwrap();
+        writer
+            .set_metadata(0, &["name"], &Json::string("n"))
+            .unwrap();
+        writer.set_metadata(1, &["x", "y"], &Json::from(1)).unwrap();
+        writer
+            .set_notebook_metadata(&["agent"], &Json::from(2))
+            .unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts, []);
+        let cell = &merged.document.cells()[0];
+        assert_eq!(
+            (cell.cell_type(), &*cell.source()),
+            (CellType::Markdown, "new")
+        );
+        assert_eq!(
+            cell.metadata(&[]),
+            Json::parse("{\"name\": \"n\", \"tags\": [1]}").ok()
+        );
+        assert_eq!(cell.outputs().count(), 0);
+        assert_eq!(
+            merged.document.cells()[1].metadata(&["x", "y"]),
+            Some(Json::from(1))
+        );
+        assert_eq!(merged.document.metadata(&["human"]), Some(Json::from(1)));
+        assert_eq!(merged.document.metadata(&["agent"]), Some(Json::from(2)));
+        file.set_type(0, CellType::Raw).unwrap();
+        file.set_metadata(0, &["name"], &Json::string("m")).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let fields: Vec<_> = merged
+            .conflicts
+            .iter()
+            .map(|conflict| &*conflict.field)
+            .collect();
+        assert_eq!(fields, ["cell_type", "metadata.name"]);
+        assert_eq!(merged.document.cells()[0].cell_type(), CellType::Raw);
+    }
+
+    #[test]
+    fn outputs_are_those_of_the_later_execution() {
+        let ran = |document: &Document, count, time: &str| {
+            let mut new = document.clone();
+            let text = format!(
+                "{{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": \"{time}{count}\"}}"
+            );
+            let execution = Execution {
+                outputs: vec![Json::parse(&text).unwrap()],
+                execution_count: Some(count),
+                times: (!time.is_empty()).then(|| {
+                    Json::parse(&format!("{{\"iopub.status.idle\": \"{time}\"}}")).unwrap()
+                }),
+            };
+            new.set_execution(0, &execution).unwrap();
+            new
+        };
+        let base = notebook("a:1");
+        for (file, writer, runs, count) in [
+            (ran(&base, 3, ""), base.clone(), true, 3),
+            (base.clone(), ran(&base, 4, ""), false, 4),
+            (ran(&base, 3, ""), ran(&base, 4, ""), false, 4),
+            (ran(&base, 5, ""), ran(&base, 4, ""), false, 5),
+            (ran(&base, 5, ""), ran(&base, 4, ""), true, 4),
+            // A restarted kernel counts from one again.
+            (
+                ran(&base, 50, "2026-01-01T10"),
+                ran(&base, 1, "2026-01-01T11"),
+                false,
+                1,
+            ),
+            (
+                ran(&base, 1, "2026-01-01T11"),
+                ran(&base, 50, "2026-01-01T10"),
+                false,
+                1,
+            ),
+        ] {
+            // With a source of the human's, so that the cells merge field by field.
+            let mut file = file;
+            file.set_source(0, "human").unwrap();
+            let merged = merge(&base, &file, &writer, &|id| runs && id == "a");
+            assert_eq!(merged.conflicts, []);
+            let cell = &merged.document.cells()[0];
+            assert_eq!(
+                (cell.execution_count(), &*cell.source()),
+                (Some(count), "human")
+            );
+            let output = cell.read_outputs().next().unwrap();
+            assert!(output.text.ends_with(&count.to_string()));
+        }
+    }
+
+    #[test]
+    fn ids_that_an_edit_wrote_come_into_a_file_without_any() {
+        let plain = |sources: &[&str]| {
+            let cell = |source: &&str| {
+                format!(
+                    "{{\"cell_type\":\"code\",\"source\":\"{source}\",\"outputs\":[],\"metadata\":{{}}}}"
+                )
+            };
+            let cells: Vec<_> = sources.iter().map(cell).collect();
+            let text = format!(
+                "{{\"cells\":[{}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":2}}",
+                cells.join(",")
+            );
+            Document::parse(text).unwrap()
+        };
+        let base = plain(&["x", "y"]);
+        let mut writer = base.clone();
+        writer.set_source(1, "y2").unwrap();
+        let file = plain(&["new", "x", "y"]);
+        let merged = merge(&base, &file, &writer, &|_| false).document;
+        let ids = |document: &Document| {
+            document
+                .cells()
+                .iter()
+                .map(|cell| cell.id().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&merged)[1..], ids(&writer));
+        assert!(merged.cells().iter().all(|cell| cell.has_own_id()));
+        assert_eq!(merged.nbformat(), (4, 5));
+        let sources: Vec<_> = merged
+            .cells()
+            .iter()
+            .map(|cell| cell.source().into_owned())
+            .collect();
+        assert_eq!(sources, ["new", "x", "y2"]);
+    }
+
+    #[test]
+    fn a_writers_cells_take_the_files_style() {
+        let base = notebook("a:1");
+        let mut writer = base.clone();
+        let cell = NewCell {
+            id: "w".into(),
+            cell_type: CellType::Code,
+            source: "x".into(),
+            metadata: None,
+        };
+        writer.insert(1, &cell).unwrap();
+        let file = "{\"cells\":[{\"cell_type\":\"code\",\"id\":\"a\",\"metadata\":{},\"source\":\"2\"}],\"nbformat\":4,\"nbformat_minor\":5}";
+        let merged = merge(&base, &Document::parse(file).unwrap(), &writer, &|_| false);
+        let text = String::from_utf8(merged.document.to_bytes()).unwrap();
+        let new = ",{\"cell_type\":\"code\",\"execution_count\":null,\"id\":\"w\",\"metadata\":{},\"outputs\":[],\"source\":\"x\"}]";
+        assert_eq!(text, file.replace(']', new));
+    }
+}

@@ -1,0 +1,255 @@
+//! Three versions of one cell made one, on the bytes of the file's.
+
+use super::cell::{Cell, CellType};
+use super::document::Style;
+use super::json::{Json, Layout, Object, decode, digest, lossy};
+use super::lines::merged;
+use super::merge::Conflict;
+use super::merge_fields::{merge_objects, same};
+use super::source::written;
+
+/// What is merged in a way of its own.
+const KNOWN: [&str; 7] = [
+    "attachments",
+    "cell_type",
+    "execution_count",
+    "id",
+    "metadata",
+    "outputs",
+    "source",
+];
+
+/// Returns the file's cell with the writer's changes of `base`; without a base both inserted it.
+pub(super) fn merge_cell(
+    base: Option<&Cell>,
+    file: &Cell,
+    writer: &Cell,
+    style: &Style,
+    runs: &dyn Fn(&str) -> bool,
+    conflicts: &mut Vec<Conflict>,
+) -> Cell {
+    let mut new = file.clone();
+    let layout = file.object.layout(&file.text, &style.cell);
+    if !file.own_id
+        && writer.own_id
+        && let Some(id) = writer.raw("id")
+    {
+        new.rewrite(new.with("id", id, &layout));
+        new.id.clone_from(&writer.id);
+    }
+    if file.text == writer.text || base.is_some_and(|base| base.text == writer.text) {
+        return new;
+    }
+    let mut merge = MergeCell {
+        base,
+        file,
+        writer,
+        new,
+        layout,
+        lost: Vec::new(),
+    };
+    merge.cell_type();
+    merge.source(style.lists);
+    merge.objects();
+    merge.others();
+    merge.execution(runs(file.id()) || runs(writer.id()));
+    let id = merge.new.id.clone();
+    conflicts.extend(merge.lost.into_iter().map(|conflict| Conflict {
+        cell: Some(id.clone()),
+        ..conflict
+    }));
+    merge.new
+}
+
+struct MergeCell<'a> {
+    base: Option<&'a Cell>,
+    file: &'a Cell,
+    writer: &'a Cell,
+    /// The file's cell with what of the writer's has gone in.
+    new: Cell,
+    /// Of its fields.
+    layout: Layout,
+    lost: Vec<Conflict>,
+}
+
+impl MergeCell<'_> {
+    fn cell_type(&mut self) {
+        let (base, file, writer) = (
+            self.base.map(Cell::cell_type),
+            self.file.cell_type(),
+            self.writer.cell_type(),
+        );
+        if writer == file || base == Some(writer) {
+            return;
+        }
+        if base == Some(file) && writer != CellType::Unknown {
+            self.new.rewrite(self.new.as_type(writer, &self.layout));
+            return;
+        }
+        self.lose(
+            "cell_type",
+            base.map(|base| base.to_string()),
+            writer.to_string(),
+            file.to_string(),
+        );
+    }
+
+    fn source(&mut self, lists: bool) {
+        let base = self.base.map(Cell::source_bytes);
+        let (file, writer) = (self.file.source_bytes(), self.writer.source_bytes());
+        let source = match &base {
+            _ if file == writer => return,
+            Some(base) => merged(base, &file, &writer),
+            None => None,
+        };
+        match source {
+            Some(source) if source == *file => {}
+            Some(source) => {
+                let value = written(self.new.raw("source"), &source, &self.layout, lists);
+                self.new
+                    .rewrite(self.new.with("source", &value, &self.layout));
+            }
+            None => {
+                let base = self.base.map(|base| base.source().into_owned());
+                let (yours, theirs) = (
+                    self.writer.source().into_owned(),
+                    self.file.source().into_owned(),
+                );
+                self.lose("source", base, yours, theirs);
+            }
+        }
+    }
+
+    /// Merges what are objects, by their keys.
+    fn objects(&mut self) {
+        for name in ["metadata", "attachments"] {
+            let raw = |cell: Option<&Cell>| {
+                cell.and_then(|cell| cell.raw(name))
+                    .unwrap_or(b"{}")
+                    .to_vec()
+            };
+            let three = [raw(self.base), raw(Some(self.file)), raw(Some(self.writer))];
+            let [base, file, writer] = &three;
+            let layout = self.layout.deeper();
+            let (new, lost) = merge_objects([base, file, writer], name, &["execution"], &layout);
+            if let Some(new) = new {
+                self.new.rewrite(self.new.with(name, &new, &self.layout));
+            }
+            self.lost.extend(lost);
+        }
+    }
+
+    /// Merges fields that no version of the format knows, each whole.
+    fn others(&mut self) {
+        let mut names = Vec::new();
+        for cell in [Some(self.writer), self.base].into_iter().flatten() {
+            let keys = cell
+                .object
+                .fields
+                .iter()
+                .map(|field| lossy(decode(field.key.of(&cell.text))));
+            names.extend(
+                keys.map(|key| key.into_owned())
+                    .filter(|key| !KNOWN.contains(&key.as_str())),
+            );
+        }
+        names.sort();
+        names.dedup();
+        for name in &names {
+            let value = |cell: Option<&Cell>| Some(Json::of_valid(cell?.raw(name)?));
+            let (base, file, writer) = (
+                value(self.base),
+                value(Some(self.file)),
+                value(Some(self.writer)),
+            );
+            if same(&writer, &base) || same(&writer, &file) {
+                continue;
+            }
+            if same(&file, &base) {
+                let text = match &writer {
+                    Some(value) => {
+                        self.new
+                            .with(name, &self.layout.value(value.bytes()), &self.layout)
+                    }
+                    None => self.new.without(name),
+                };
+                self.new.rewrite(text);
+            } else {
+                let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
+                self.lost.push(Conflict {
+                    cell: None,
+                    field: name.clone(),
+                    base: text(base),
+                    yours: text(writer),
+                    theirs: text(file),
+                    revision: None,
+                });
+            }
+        }
+    }
+
+    /// Takes the writer's outputs, count and times where they are the later ones.
+    fn execution(&mut self, runs: bool) {
+        let unit = |cell: &Cell| {
+            let field = |name| digest(cell.raw(name).unwrap_or(b"null"));
+            let times = cell.metadata(&["execution"]);
+            let times = times.map(|times| digest(times.bytes()));
+            (field("outputs"), field("execution_count"), times)
+        };
+        let (file, writer) = (unit(self.file), unit(self.writer));
+        let base = self.base.map(unit);
+        let code = [self.writer, &self.new].map(|cell| cell.cell_type() == CellType::Code);
+        if code != [true; 2] || writer == file || base.as_ref() == Some(&writer) {
+            return;
+        }
+        if base.as_ref() != Some(&file) && !runs && !is_later(self.writer, self.file) {
+            return;
+        }
+        for name in ["outputs", "execution_count"] {
+            let text = match self.writer.raw(name) {
+                Some(value) => self.new.with(name, &self.layout.value(value), &self.layout),
+                None => self.new.without(name),
+            };
+            self.new.rewrite(text);
+        }
+        let path = ["execution"];
+        let text = match self.writer.metadata(&path) {
+            Some(times) => self.new.with_metadata(&path, &times, &self.layout),
+            None => self.new.without_metadata(&path, &self.layout),
+        };
+        if let Some(text) = text {
+            self.new.rewrite(text);
+        }
+    }
+
+    fn lose(&mut self, field: &str, base: Option<String>, yours: String, theirs: String) {
+        self.lost.push(Conflict {
+            cell: None,
+            field: field.to_owned(),
+            base,
+            yours: Some(yours),
+            theirs: Some(theirs),
+            revision: None,
+        });
+    }
+}
+
+/// Returns whether a cell's execution is later than the other's: by the times that front ends
+/// write, then by the count. Outputs beat none, as nobody knows when a cell was cleared.
+fn is_later(cell: &Cell, other: &Cell) -> bool {
+    match (last_time(cell), last_time(other)) {
+        (Some(time), Some(other)) if time != other => time > other,
+        _ => cell.execution_count() > other.execution_count(),
+    }
+}
+
+/// Returns the last of the times that were written when a cell ran: ISO 8601, which sorts.
+fn last_time(cell: &Cell) -> Option<String> {
+    let times = cell.metadata(&["execution"])?;
+    let text = times.bytes();
+    let fields = Object::read(text)?.fields;
+    let times = fields
+        .iter()
+        .map(|field| lossy(decode(field.value.of(text))).into_owned());
+    times.max()
+}

@@ -1,0 +1,158 @@
+//! Objects merged by their keys, metadata above all.
+
+use super::json::{Json, Layout, Object, decode, digest, lossy};
+use super::merge::Conflict;
+use super::metadata;
+
+/// Objects deeper than this are merged whole.
+const MOST_LEVELS: usize = 20;
+
+/// Returns the file's object with the writer's changes, or none where there are none to make, and
+/// what both changed differently, without saying of which cell. The three are the base's, the
+/// file's and the writer's; `skipped` are outer keys that are no part of this.
+pub(super) fn merge_objects(
+    three: [&[u8]; 3],
+    name: &str,
+    skipped: &[&str],
+    layout: &Layout,
+) -> (Option<Vec<u8>>, Vec<Conflict>) {
+    let mut conflicts = Vec::new();
+    let mut new: Option<Vec<u8>> = None;
+    let [base, file, writer] = three.map(digest);
+    if writer == base || writer == file {
+        return (new, conflicts);
+    }
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = paths.pop() {
+        let outer: Vec<&str> = path.iter().map(String::as_str).collect();
+        let [base, file, writer] = three.map(|object| object_at(object, &outer));
+        for key in keys([&writer, &base]) {
+            if path.is_empty() && skipped.contains(&key.as_str()) {
+                continue;
+            }
+            let value = |object: &Option<Json>| metadata::at(object.as_ref()?.bytes(), &[&key]);
+            let (base, file, writer) = (value(&base), value(&file), value(&writer));
+            if same(&writer, &base) || same(&writer, &file) {
+                continue;
+            }
+            let mut inner = outer.clone();
+            inner.push(&key);
+            if same(&file, &base) {
+                let now = new.as_deref().unwrap_or(three[1]);
+                let made = match &writer {
+                    Some(value) => metadata::set(now, &inner, value, layout),
+                    None => metadata::remove(now, &inner),
+                };
+                new = made.or(new);
+            } else if is_object(&file) && is_object(&writer) && inner.len() < MOST_LEVELS {
+                paths.push(inner.into_iter().map(str::to_owned).collect());
+            } else {
+                let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
+                conflicts.push(Conflict {
+                    cell: None,
+                    field: format!("{name}.{}", inner.join(".")),
+                    base: text(base),
+                    yours: text(writer),
+                    theirs: text(file),
+                    revision: None,
+                });
+            }
+        }
+    }
+    (new, conflicts)
+}
+
+/// Whether two values, of which either may be missing, mean the same.
+pub(super) fn same(a: &Option<Json>, b: &Option<Json>) -> bool {
+    let meaning = |value: &Option<Json>| value.as_ref().map(|value| digest(value.bytes()));
+    meaning(a) == meaning(b)
+}
+
+fn is_object(value: &Option<Json>) -> bool {
+    let value = value.as_ref();
+    value.is_some_and(|value| value.bytes().starts_with(b"{"))
+}
+
+fn object_at(object: &[u8], path: &[&str]) -> Option<Json> {
+    Some(metadata::at(object, path)).filter(is_object).flatten()
+}
+
+/// Returns the keys of objects, each once.
+fn keys(objects: [&Option<Json>; 2]) -> Vec<String> {
+    let mut keys = Vec::new();
+    for object in objects.into_iter().flatten() {
+        let text = object.bytes();
+        for field in Object::read(text).unwrap_or_default().fields {
+            keys.push(lossy(decode(field.key.of(text))).into_owned());
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<String>) {
+        let three = [base, file, writer].map(str::as_bytes);
+        let (new, conflicts) = merge_objects(three, "metadata", &["own"], &Layout::default());
+        let new = new.map_or(file.to_owned(), |new| String::from_utf8(new).unwrap());
+        (
+            new,
+            conflicts
+                .into_iter()
+                .map(|conflict| conflict.field)
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn keys_merge_at_every_level() {
+        for (base, file, writer, want) in [
+            ("{}", "{\"a\": 1}", "{\"b\": 2}", "{\"a\": 1, \"b\": 2}"),
+            ("{\"a\":1,\"b\":2}", "{\"a\":1}", "{\"b\":2}", "{}"),
+            (
+                "{\"a\":{\"b\":1,\"c\":1}}",
+                "{\"a\":{\"b\":2,\"c\":1}}",
+                "{\"a\":{\"b\":1,\"c\":3}}",
+                "{\"a\":{\"b\":2,\"c\":3}}",
+            ),
+            (
+                "{}",
+                "{\"a\":{\"b\":1}}",
+                "{\"a\":{\"c\":1}}",
+                "{\"a\":{\"b\":1,\"c\":1}}",
+            ),
+            ("{\"own\":1}", "{\"own\":2}", "{\"own\":3}", "{\"own\":2}"),
+            (
+                "{\"a\":1}",
+                "{\"a\":2,\"x\":1}",
+                "{\"a\":2.0}",
+                "{\"a\":2,\"x\":1}",
+            ),
+        ] {
+            assert_eq!(
+                merged(base, file, writer),
+                (want.into(), vec![]),
+                "{base} {file} {writer}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_files_value_stays_where_both_changed_it() {
+        let (new, conflicts) = merged(
+            "{\"a\":{\"b\":1},\"c\":1}",
+            "{\"a\":{\"b\":2},\"c\":1}",
+            "{\"a\":{\"b\":3}}",
+        );
+        assert_eq!(
+            (new.as_str(), conflicts),
+            ("{\"a\":{\"b\":2}}", vec!["metadata.a.b".into()])
+        );
+        let (new, conflicts) = merged("{\"a\":1}", "{}", "{\"a\":2}");
+        assert_eq!((new.as_str(), conflicts), ("{}", vec!["metadata.a".into()]));
+    }
+}
