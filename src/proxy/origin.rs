@@ -69,7 +69,9 @@ impl Origin {
 /// The server joins the notebook's folder and the session's name; without a name it is the path
 /// of its API, relative to the server's own root, while the working directory is the notebook's
 /// folder. jupyter-collaboration puts a drive's name before the path (`RTC:`), and VS Code, where
-/// it uses a server, a mark after the notebook's name. A console's name is no notebook's.
+/// it uses a server, a mark after the notebook's name. A console's name is no notebook's. One that
+/// is not on this disk, since the server keeps its contents elsewhere, is taken to be here: it gets
+/// a kernel of its own, never another notebook's.
 pub(super) fn notebook_of(
     session_name: &OsStr,
     folder: &Path,
@@ -80,15 +82,18 @@ pub(super) fn notebook_of(
         return None;
     }
     let plain = without_drives(named);
-    let spellings = [without_mark(named), without_mark(&plain)];
+    let meant = without_mark(&plain).unwrap_or_else(|| plain.clone());
+    let here = folder.join(meant.file_name()?);
+    let spellings = without_mark(named).into_iter().chain([meant]);
     let mut candidates = Vec::new();
-    for name in spellings.into_iter().flatten().chain([named.into(), plain]) {
+    for name in spellings.chain([named.into(), plain]) {
         if name.is_absolute() {
             candidates.push(name.clone());
         }
         candidates.extend(name.file_name().map(|name| folder.join(name)));
     }
-    candidates.into_iter().find(|path| exists(path))
+    let found = candidates.into_iter().find(|path| exists(path));
+    Some(found.unwrap_or(here))
 }
 
 /// Returns the path without the drives that any of its parts names.
@@ -167,17 +172,12 @@ mod tests {
             ("/srv/RTC:a/t.ipynb", there[0]),
             ("/srv/a/t-jvsc-0a1b.ipynb", there[0]),
             ("t-jvsc-0a1b.ipynb", there[0]),
+            ("/bucket/RTC:remote.ipynb", "/srv/a/remote.ipynb"),
+            ("remote-jvsc-0a1b.ipynb", "/srv/a/remote.ipynb"),
         ] {
             assert_eq!(found(name), Some(PathBuf::from(notebook)), "{name}");
         }
-        for name in [
-            "console 1",
-            "",
-            "/srv/a/",
-            "gone.ipynb",
-            "/srv/a/t.py",
-            ".ipynb",
-        ] {
+        for name in ["console 1", "", "/srv/a/", "/srv/a/t.py", ".ipynb"] {
             assert_eq!(found(name), None, "{name}");
         }
     }
