@@ -68,6 +68,17 @@ impl Shell {
         *self.bridge.borrow().kernel() == Kernel::Awaited
     }
 
+    /// Returns whether anybody wants to hear the kernel.
+    ///
+    /// The requests of one that is restarted or shut down have had their end when it is
+    /// interrupted for that; one that went by itself is heard to the last word.
+    pub(super) fn listens(&self) -> bool {
+        matches!(
+            self.bridge.borrow().kernel(),
+            Kernel::Live { .. } | Kernel::Died(_)
+        )
+    }
+
     /// Takes what the kernel is now.
     pub(super) fn adopt(&self, found: Found) {
         let Some(bound) = self.bound() else { return };

@@ -356,9 +356,7 @@ impl DialHandler for Iopub {
             return;
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");
-        if shell.is_awaited() {
-            // A kernel that is being replaced: its requests have their end. One that went by
-            // itself is heard to the last word.
+        if !shell.listens() {
             return;
         }
         shell.route(|bridge, now| bridge.iopub_message(now, message));
