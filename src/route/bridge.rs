@@ -31,6 +31,8 @@ pub struct Bridge {
     pub(super) info: Option<Bytes>,
     /// The version of the kernel's ipywidgets, once it has printed it for a front end's probe.
     pub(super) widgets: Option<String>,
+    /// The client whose start-up code turns Jedi off, which each life of the kernel is told.
+    pub(super) jedi_off: Option<ClientId>,
     /// The last that the kernel told.
     pub(super) execution_count: u64,
     pub(super) naming: Naming,
@@ -39,6 +41,8 @@ pub struct Bridge {
     /// Whether the clients' session was told.
     pub(super) heard: bool,
     pub(super) running: Running,
+    /// What somebody else runs, if the journal has it: silent code is nobody's work.
+    pub(super) seen: Option<Key>,
     pub(super) comms: Comms,
     pub(super) kernel: Kernel,
     /// The last life that was seen; an ended kernel keeps its number.
@@ -79,11 +83,13 @@ impl Bridge {
             notice: None,
             info: None,
             widgets: None,
+            jedi_off: None,
             execution_count: 0,
             naming: Naming::default(),
             notebook: None,
             heard: false,
             running: Running::default(),
+            seen: None,
             comms: Comms::default(),
             kernel: Kernel::Awaited,
             generation: 0,

@@ -88,7 +88,7 @@ impl Bridge {
             return false;
         };
         match startup {
-            Startup::Setup { notebook } => {
+            Startup::Setup { notebook, jedi_off } => {
                 if let Some(notebook) = notebook {
                     self.named(notebook);
                 }
@@ -96,6 +96,12 @@ impl Bridge {
                     self.answer_execute(now, &key, None);
                 }
                 self.log(Note::StartupAnswered { client: id.clone() });
+                if jedi_off {
+                    self.jedi_off = Some(id.clone());
+                    if self.proven && self.kernel.is_live() {
+                        self.turn_jedi_off(now);
+                    }
+                }
             }
             Startup::WidgetProbe => {
                 let Some(key) = self.track(Channel::Shell, id, message, header) else {
@@ -116,6 +122,33 @@ impl Bridge {
             }
         }
         true
+    }
+
+    /// Turns Jedi off in the kernel, as the start-up code wants it that was answered here.
+    ///
+    /// It is the one effect of that code which is missed: the first completion with Jedi takes
+    /// seconds, VS Code asks for one by itself when it has joined, and the cells wait behind it.
+    /// Nobody awaits the answer, and nothing is shown or journalled of it.
+    pub(super) fn turn_jedi_off(&mut self, now: Now) {
+        let Some(id) = self.jedi_off.clone() else {
+            return;
+        };
+        let content = json!({
+            "code": startup::JEDI_OFF,
+            "silent": true,
+            "store_history": false,
+            "user_expressions": {},
+            "allow_stdin": false,
+            "stop_on_error": false,
+        });
+        let message = self.voice.ask(now, "execute_request", &content);
+        let Ok(header) = message.header() else {
+            return;
+        };
+        if let Some(key) = self.track(Channel::Shell, &id, &message, &header) {
+            self.requests.set_answer(&key, Answer::Given);
+            self.forward(now, Channel::Shell, &id, Some(key), message.clone());
+        }
     }
 
     /// Remembers what the kernel printed for the probe of its ipywidgets.

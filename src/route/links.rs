@@ -154,7 +154,7 @@ impl Bridge {
 
     /// Sends a request of the proxy's own, whose reply nobody awaits. Returns its key.
     pub(super) fn ask(&mut self, now: Now, channel: Channel, msg_type: &str) -> Option<Key> {
-        let message = self.voice.ask(now, msg_type);
+        let message = self.voice.ask(now, msg_type, &json!({}));
         let key = message.header().ok().and_then(|header| Key::of(&header));
         self.actions.push_back(Action::ToKernel {
             client: self.own.clone(),
@@ -171,6 +171,7 @@ impl Bridge {
         }
         self.proven = true;
         self.timers.stop(&Timer::Probe);
+        self.turn_jedi_off(now);
         self.release_all(now);
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Startup {
         /// The notebook's absolute path; nothing for a notebook without a file, and for the
         /// Interactive Window, which names a script.
         notebook: Option<String>,
+        /// Whether it turns Jedi off; a setting of VS Code's keeps it on.
+        jedi_off: bool,
     },
 }
 
@@ -34,6 +36,7 @@ pub(super) fn recognise(code: &str, also: &[String]) -> Option<Startup> {
     let fingerprint = text.fingerprint();
     let setup = |notebook: Option<String>| Startup::Setup {
         notebook: notebook.filter(|path| is_notebook(path)),
+        jedi_off: text.jedi_off,
     };
     // Before 2024.2 the block is nothing but the two lines; Jedi's alone could be the user's own.
     if text.rest.is_empty() {
@@ -93,6 +96,8 @@ pub(super) fn widget_version(stdout: &str) -> Option<&str> {
 struct Normal {
     /// The path in the line that names the notebook.
     notebook: Option<String>,
+    /// Whether a line turns Jedi off.
+    jedi_off: bool,
     /// The lines that are left, each with a newline.
     rest: String,
 }
@@ -100,12 +105,12 @@ struct Normal {
 impl Normal {
     fn of(code: &str) -> Self {
         let mut notebook = None;
-        let mut has_jedi = false;
+        let mut jedi_off = false;
         let mut rest = String::with_capacity(code.len());
         for line in code.lines().map(str::trim_end) {
             match line {
                 "" => {}
-                JEDI_OFF if !has_jedi => has_jedi = true,
+                JEDI_OFF if !jedi_off => jedi_off = true,
                 _ => match named(line) {
                     Some(path) if notebook.is_none() => notebook = Some(path),
                     _ => {
@@ -115,7 +120,11 @@ impl Normal {
                 },
             }
         }
-        Self { notebook, rest }
+        Self {
+            notebook,
+            jedi_off,
+            rest,
+        }
     }
 
     fn fingerprint(&self) -> String {
@@ -205,10 +214,11 @@ const KNOWN: [Known; 6] = [
 /// The variable that holds the notebook's path.
 const NAMES: &str = "__vsc_ipynb_file__";
 /// The function that defines the helper module.
-const INJECTS: &str = "__VSCODE_inject_module";
+pub(super) const INJECTS: &str = "__VSCODE_inject_module";
 /// The name under which the widget probe imports ipywidgets.
 pub(super) const PROBES: &str = "_VSCODE_ipywidgets";
-const JEDI_OFF: &str = "%config Completer.use_jedi = False";
+/// What turns off IPython's slower way to complete.
+pub(super) const JEDI_OFF: &str = "%config Completer.use_jedi = False";
 /// What VS Code looks for in the widget probe's stdout.
 const WIDGETS: &str = "e976ee50-99ed-4aba-9b6b-9dcd5634d07d:IPyWidgets:";
 
@@ -231,6 +241,7 @@ mod tests {
     fn setup(notebook: &str) -> Option<Startup> {
         Some(Startup::Setup {
             notebook: Some(notebook.to_owned()),
+            jedi_off: true,
         })
     }
 
@@ -243,10 +254,14 @@ mod tests {
             code.replace('\n', "\r\n"),
             code.replace('\n', "  \n"),
             code.trim().to_owned(),
-            code.replace(JEDI_OFF, ""),
         ] {
             assert_eq!(recognise(&same, &known), setup("/work/a b/n.ipynb"));
         }
+        let with_jedi = Some(Startup::Setup {
+            notebook: Some("/work/a b/n.ipynb".to_owned()),
+            jedi_off: false,
+        });
+        assert_eq!(recognise(&code.replace(JEDI_OFF, ""), &known), with_jedi);
         let elsewhere = block("\"/ö/m.IPYNB\"");
         assert_eq!(recognise(&elsewhere, &known), setup("/ö/m.IPYNB"));
     }
@@ -316,7 +331,10 @@ mod tests {
     fn what_has_no_file_names_no_notebook() {
         for literal in ["\"Untitled-1.ipynb\"", "\"/work/script.py\"", "\"\""] {
             let code = block(literal);
-            let nameless = Some(Startup::Setup { notebook: None });
+            let nameless = Some(Startup::Setup {
+                notebook: None,
+                jedi_off: true,
+            });
             assert_eq!(recognise(&code, &taught(&code)), nameless, "{literal}");
         }
         // No literal at all: not VS Code's.

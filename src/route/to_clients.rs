@@ -133,6 +133,7 @@ impl Bridge {
         if self.requests.contains(&key) {
             return;
         }
+        self.seen = Some(key.clone());
         self.actions.push_back(Action::Journal(Execution {
             phase: Phase::Seen,
             generation: self.generation,
@@ -149,6 +150,9 @@ impl Bridge {
 impl Bridge {
     /// Writes down that what somebody else ran has ended; how, only its asker knows.
     pub(super) fn saw_end(&mut self, key: &Key, parent: &Header<'_>) {
+        if self.seen.take_if(|seen| seen == key).is_none() {
+            return;
+        }
         self.actions.push_back(Action::Journal(Execution {
             phase: Phase::Done("seen".into()),
             generation: self.generation,

@@ -46,14 +46,14 @@ impl Voice {
     }
 
     /// Makes a request of the proxy's own. Its session is the proxy's, not the one that clients see.
-    pub(super) fn ask(&mut self, now: Now, msg_type: &str) -> Verified {
+    pub(super) fn ask(&mut self, now: Now, msg_type: &str, content: &Value) -> Verified {
         let session = self.id.clone();
         self.make(
             now,
             (&session, "nb-proxy"),
             msg_type,
             Bytes::from_static(b"{}"),
-            &json!({}),
+            content,
         )
     }
 

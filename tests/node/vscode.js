@@ -130,7 +130,7 @@ async function untilUsed(port, process) {
 class Launched {
   static all = [];
 
-  static async start(spec, notebook, environment = {}) {
+  static async start(spec, folder, environment) {
     const [hb, control, shell, stdin, iopub] = await freePorts();
     const launched = new Launched();
     Launched.all.push(launched);
@@ -145,13 +145,13 @@ class Launched {
     launched.file = path.join(runtime, name);
     fs.writeFileSync(launched.file, JSON.stringify(launched.connection));
 
-    const folder = path.join(process.env.JUPYTER_DATA_DIR, 'kernels', spec);
-    const { argv, env } = JSON.parse(fs.readFileSync(path.join(folder, 'kernel.json')));
+    const described = path.join(process.env.JUPYTER_DATA_DIR, 'kernels', spec, 'kernel.json');
+    const { argv, env } = JSON.parse(fs.readFileSync(described));
     const [program, ...words] = argv.map(word => word.replace('{connection_file}', launched.file));
     launched.stderr = '';
     launched.began = performance.now();
     launched.process = spawn(program, words, {
-      cwd: path.dirname(notebook),
+      cwd: folder,
       env: {
         ...process.env,
         VSCODE_PID: String(process.pid), VSCODE_CWD: process.env.HOME,
@@ -224,10 +224,15 @@ function fingerprint(code) {
 const KNOWN = [fingerprint(PROBE), fingerprint(setup('/n.ipynb'))].join(',');
 
 // `known`: whether the proxy knows this version's start-up code; `startup`: the user's own;
-// `python`: whether the kernelspec is of Python, since others get no start-up code.
+// `python`: whether the kernelspec is of Python, since others get no start-up code; `folder`: where
+// `jupyter.notebookFileRoot` says, else the notebook's.
 class Kernel {
-  constructor(notebook, { spec = 'nb-shared', known = true, environment = {}, startup = [], python = true } = {}) {
-    this.notebook = fs.realpathSync(notebook);
+  constructor(notebook, {
+    spec = 'nb-shared', known = true, environment = {}, startup = [], python = true, folder,
+  } = {}) {
+    // As the user has opened it, which may be by a link.
+    this.notebook = path.resolve(notebook);
+    this.folder = folder ?? path.dirname(this.notebook);
     this.spec = spec;
     this.environment = { ...(known ? { NB_STARTUP_KNOWN: KNOWN } : {}), ...environment };
     this.startup = startup;
@@ -247,7 +252,7 @@ class Kernel {
   }
 
   async launch() {
-    this.launched = await Launched.start(this.spec, this.notebook, this.environment);
+    this.launched = await Launched.start(this.spec, this.folder, this.environment);
     const { launched } = this;
     launched.ended.then(how => { if (this.launched === launched) this.died = how; changed(); });
     this.connect(launched);
@@ -331,7 +336,8 @@ class Kernel {
 
   // A user's cell, begun.
   cell(code, { stop_on_error = false } = {}) {
-    const cellId = `vscode-notebook-cell:${encodeURI(this.notebook)}#W0sZmlsZQ%3D%3D`;
+    const uri = this.notebook.split('/').map(encodeURIComponent).join('/');
+    const cellId = `vscode-notebook-cell:${uri}#W0sZmlsZQ%3D%3D`;
     const future = this.connection.requestExecute({
       code, silent: false, stop_on_error, allow_stdin: true, store_history: true,
     }, false, { cellId });

@@ -20,11 +20,21 @@ main(async () => {
   const [a, b] = [session('a.ipynb'), session('b.ipynb')];
   assert.notEqual(a.pid, b.pid);
 
+  // By a link, and from a folder that says nothing or something else.
+  fs.symlinkSync('a.ipynb', 'link.ipynb');
+  const home = { folder: process.env.HOME };
+  for (const [name, options] of [['link.ipynb', {}], ['a.ipynb', home], ['a.ipynb', { ...home, python: false }]]) {
+    const kernel = await Kernel.start(name, options);
+    assert.equal(await kernel.run('print(whose)'), 'a\n', `${name} ${JSON.stringify(options)}`);
+    await kernel.dispose();
+  }
+
   // One that has no kernel gets one of its own, which stays.
   fs.mkdirSync('deep down');
-  for (const name of ['c.ipynb', 'deep down/ö.ipynb']) {
+  const others = [['c.ipynb', {}], ['deep down/ö.ipynb', {}], ['deep down/1#?%&.ipynb', { python: false }]];
+  for (const [name, options] of others) {
     fs.copyFileSync('a.ipynb', name);
-    const kernel = await Kernel.start(name);
+    const kernel = await Kernel.start(name, options);
     assert.equal(await kernel.run("print('whose' in globals())"), 'False\n');
     await kernel.run('whose = __import__("os").getpid()');
     await kernel.dispose();

@@ -13,10 +13,24 @@ main(async () => {
   assert.equal(await kernel.run("mine = 6 * 7\nprint(mine)"), '42\n');
   assert.match(nb('run', '-n', 't.ipynb', 'print(mine)'), /^42$/m);
 
+  // The one effect of VS Code's start-up code that is missed: with Jedi on, the first completion
+  // takes seconds.
+  assert.equal(await kernel.run('print(get_ipython().Completer.use_jedi)'), 'False\n');
+
+  // What the editor asks by itself, on shell and on control.
+  const { connection } = kernel;
+  const { content: completed } = await connection.requestComplete({ code: 'min', cursor_pos: 3 });
+  assert(completed.matches.includes('mine'), JSON.stringify(completed));
+  const { content: seen } = await connection.requestInspect({ code: 'mine', cursor_pos: 4, detail_level: 0 });
+  assert(seen.found, JSON.stringify(seen));
+  assert.deepEqual((await connection.requestCommInfo({})).content.comms, {});
+  const debug = { type: 'request', seq: 1, command: 'debugInfo', arguments: {} };
+  assert.equal((await connection.requestDebug(debug).done).content.success, true);
+
   const asks = kernel.cell("print('hello', input('who? '))");
   await asks.asks();
   assert.equal(asks.prompt.content.prompt, 'who? ');
-  kernel.connection.sendInputReply({ status: 'ok', value: 'VS Code' }, asks.prompt.header);
+  connection.sendInputReply({ status: 'ok', value: 'VS Code' }, asks.prompt.header);
   assert.equal((await asks.done).stdout, 'hello VS Code\n');
 
   const endless = kernel.cell("print('on', flush=True)\nwhile True: pass");

@@ -320,3 +320,38 @@ fn the_cell_that_names_another_notebook_than_was_assumed_runs_on_that_ones_kerne
             .contains(&"kernel c shell execute_request".to_owned())
     );
 }
+
+fn knows_block(desk: &mut Desk) -> Value {
+    let code = format!(
+        "{} = 1\n{}",
+        super::super::startup::INJECTS,
+        super::super::startup::JEDI_OFF
+    );
+    desk.bridge.set_policies(Policies {
+        startup_known: vec![super::super::startup::fingerprint(&code)],
+        ..Policies::default()
+    });
+    json!({ "code": code, "store_history": false })
+}
+
+#[test]
+fn each_life_of_the_kernel_is_told_to_turn_jedi_off_and_nobody_hears_of_it() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    let block = knows_block(&mut desk);
+    desk.ask("c", Channel::Shell, "execute_request", "1", &block);
+    let told = desk.told();
+    let to_kernel = |told: &[String]| {
+        let sent = told.iter().filter(|told| told.starts_with("kernel c"));
+        sent.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(to_kernel(&told), ["kernel c shell execute_request"]);
+    let answered = told.contains(&"client shell execute_reply".to_owned());
+    assert!(
+        answered && !told.iter().any(|told| told.starts_with("journal")),
+        "{told:?}"
+    );
+
+    desk.lives(2);
+    desk.joins("c");
+    assert_eq!(to_kernel(&desk.told()), ["kernel c shell execute_request"]);
+}

@@ -15,6 +15,8 @@ const OVER: &str = "journal Done(\"seen\") None";
 fn behind_an_agent(clients: &[&str]) -> Desk {
     let mut desk = Desk::live(FrontEnd::Other, clients);
     desk.state("agent", "a1", "busy");
+    let input = json!({ "code": "1", "execution_count": 1 });
+    desk.tells(("agent", "a1", "execute_request"), "execute_input", &input);
     desk.told();
     desk
 }
@@ -222,4 +224,27 @@ fn a_cell_that_waits_outlives_a_restart() {
     desk.joins("c");
     let told = desk.told();
     assert!(told.ends_with(&RUNS.map(str::to_owned)), "{told:?}");
+}
+
+#[test]
+fn what_others_run_in_silence_is_nobodys_work() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    let journal = |told: Vec<String>| -> Vec<String> {
+        let lines = told.into_iter().filter(|told| told.starts_with("journal"));
+        lines.collect()
+    };
+    desk.state("agent", "silent", "busy");
+    desk.state("agent", "silent", "idle");
+    assert!(journal(desk.told()).is_empty());
+
+    desk.state("agent", "cell", "busy");
+    let input = json!({ "code": "1", "execution_count": 1 });
+    desk.tells(
+        ("agent", "cell", "execute_request"),
+        "execute_input",
+        &input,
+    );
+    desk.state("agent", "cell", "idle");
+    let told = journal(desk.told());
+    assert_eq!(told, ["journal Seen Some(\"1\")", OVER]);
 }
