@@ -105,6 +105,7 @@ impl Open {
             by: context.by.clone(),
             force: self.force,
             language: None,
+            front_end_python: None,
             kernel_of: self.kernel_of.clone(),
             attach,
             own: self.own,

@@ -1,8 +1,9 @@
 //! Which kernel a notebook gets.
 //!
 //! In this order: what was asked for, what its session ran before, what the notebook's metadata
-//! names, the Python environment that is active or lies above it, an installed kernelspec, the
-//! `python3` on `PATH`. A Python counts only with ipykernel in it; one that was passed over is
+//! names, the Python environment that is active or lies above it, the kernel of another notebook
+//! of the project, the Python of the front end that asks, an installed kernelspec, the `python3`
+//! on `PATH`. A Python counts only with ipykernel in it; one that was passed over is
 //! named, with the command that would have made it count.
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ pub struct Wish<'a> {
     pub named: Option<&'a str>,
     /// The language in the notebook's metadata.
     pub language: Option<&'a str>,
+    /// What another notebook of the project runs: its user's choice, where nothing else is known.
+    pub neighbour: Option<&'a RealSpec>,
+    /// The Python that the front end itself runs on, as a Jupyter server does.
+    pub front_end: Option<&'a Path>,
 }
 
 /// The chosen kernel.
@@ -154,10 +159,11 @@ pub fn choose(
     if !python_wanted {
         return by_language(language.unwrap_or_default(), &paths, notes);
     }
-    any_python(folder, &paths, variables, notes)
+    any_python(wish, folder, &paths, variables, notes)
 }
 
 fn any_python(
+    wish: Wish<'_>,
     folder: &Path,
     paths: &JupyterPaths,
     variables: &dyn Variables,
@@ -189,6 +195,19 @@ fn any_python(
             }
             Err(error) => notes.push(error.to_string()),
         }
+    }
+    let usable = |spec: &&RealSpec| {
+        spec::is_python(&spec.language) && !spec::is_proxy(spec) && is_there(spec)
+    };
+    if let Some(spec) = wish.neighbour.filter(usable) {
+        let spec = spec.clone();
+        return Ok(Choice { spec, notes });
+    }
+    if let Some(python) = wish.front_end.and_then(|path| python::probe(path).ok())
+        && python.ipykernel
+    {
+        let spec = python.kernelspec();
+        return Ok(Choice { spec, notes });
     }
     let installed = spec::list(&paths.spec_folders(None));
     let of_python =
@@ -472,5 +491,35 @@ mod tests {
         assert_eq!(program(&world.choose(wish, &[]).unwrap()), before);
         std::fs::remove_file(&before).unwrap();
         assert_ne!(program(&world.choose(wish, &[]).unwrap()), before);
+    }
+
+    #[test]
+    fn the_projects_kernel_goes_before_the_servers_python_and_that_before_the_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("project");
+        std::fs::create_dir(&folder).unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let neighbour = environment(&temp.path().join("neighbour"), true);
+        let server = environment(&temp.path().join("server"), true);
+        let none = environment(&temp.path().join("none"), false);
+        let path = none.parent().unwrap().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
+        let spec = python::probe(&neighbour).unwrap().kernelspec();
+        let mut wish = Wish {
+            neighbour: Some(&spec),
+            front_end: Some(&server),
+            ..Wish::default()
+        };
+        let program = |wish| choose(wish, &folder, &variables).unwrap().spec.argv[0].clone();
+        assert_eq!(Path::new(&program(wish)), neighbour);
+        wish.neighbour = None;
+        assert_eq!(Path::new(&program(wish)), server);
+        let own = environment(&folder.join(".venv"), true);
+        wish.neighbour = Some(&spec);
+        assert_eq!(
+            Path::new(&program(wish)),
+            own,
+            "its own environment goes before all"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What each platform tells of a process. The only file of this module that names platforms.
 
-pub(super) use imp::{Watch, memory_bytes, reopened_executable, start_time};
+pub(super) use imp::{Watch, memory_bytes, program, reopened_executable, start_time};
 
 #[cfg(target_os = "linux")]
 mod imp {
@@ -39,6 +39,14 @@ mod imp {
             .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
+    }
+
+    /// Returns the program of a process as it was called: symlinks, as environments have, are kept.
+    pub(in super::super) fn program(pid: u32) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStringExt;
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let first = line.split(|byte| *byte == 0).next()?.to_vec();
+        Some(std::ffi::OsString::from_vec(first).into())
     }
 
     /// A process that was looked at: while this is held, no other one is taken for it.
@@ -102,6 +110,11 @@ mod imp {
             .parse::<u64>()
             .ok()
             .map(|kib| kib * 1024)
+    }
+
+    /// Returns the program of a process.
+    pub(in super::super) fn program(pid: u32) -> Option<PathBuf> {
+        Some(ps(pid, "comm=")?.trim().into())
     }
 
     /// A process that is watched; there is no such thing here, so that it is asked for instead.

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use super::paths::Variables;
-use super::spec;
+use super::process::Process;
+use super::{platform, spec};
 use crate::project::{InterruptMode, RealSpec};
 
 /// Asked of an interpreter; nothing is imported, so that it takes a few milliseconds.
@@ -45,6 +46,14 @@ pub struct NotPython {
     pub executable: PathBuf,
     /// What it said.
     pub reason: String,
+}
+
+/// Returns the interpreter that a process is, by the path under which it was called.
+pub fn of_process(process: &Process) -> Option<PathBuf> {
+    let program = platform::program(process.pid)?;
+    let name = program.file_name()?.to_str()?;
+    let is_python = name.starts_with("python") && program.is_absolute() && program.is_file();
+    is_python.then_some(program)
 }
 
 /// Asks an interpreter what it has.

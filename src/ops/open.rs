@@ -26,7 +26,8 @@ use crate::kernel::spec;
 use crate::notebook::{self, Named, NotANotebook};
 use crate::project::journal::Entry;
 use crate::project::{
-    Ended, Lock, Project, ProjectError, Session, StateError, Status, Transport, lock_notebook,
+    Ended, Lock, Project, ProjectError, RealSpec, Session, StateError, Status, Transport,
+    lock_notebook,
 };
 
 /// How a notebook is to be opened.
@@ -46,6 +47,8 @@ pub struct OpenOptions {
     pub force: bool,
     /// The language of the cells, where a front end tells it and the notebook does not.
     pub language: Option<String>,
+    /// The Python that the front end which asks runs on itself.
+    pub front_end_python: Option<PathBuf>,
     /// Share the kernel of this notebook.
     pub kernel_of: Option<PathBuf>,
     /// Use this kernel, which another program started.
@@ -64,6 +67,7 @@ impl Default for OpenOptions {
             by: "nb".to_owned(),
             force: false,
             language: None,
+            front_end_python: None,
             kernel_of: None,
             attach: None,
             own: false,
@@ -441,6 +445,7 @@ async fn start(
     let named = read_named(notebook)?;
     let recorded = before.as_ref().filter(|before| before.owned);
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
+    let neighbour = neighbour(held.project, held.key)?;
     let (wanted, folder) = (
         options.clone(),
         notebook.parent().unwrap_or(notebook).to_owned(),
@@ -453,6 +458,8 @@ async fn start(
             recorded: recorded.as_ref(),
             named: named.kernelspec.as_deref(),
             language: named.language.as_deref(),
+            neighbour: neighbour.as_ref(),
+            front_end: wanted.front_end_python.as_deref(),
         };
         choose::choose(wish, &folder, &ProcessVariables)
     });
@@ -471,6 +478,16 @@ async fn start(
         options.patience,
     )
     .await
+}
+
+/// Returns what that notebook of the project runs whose kernel was started last.
+fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
+    let sessions = project.state()?.sessions;
+    let others = sessions
+        .into_iter()
+        .filter(|(other, session)| other != key && session.owned);
+    let last = others.max_by_key(|(_, session)| session.started_at);
+    Ok(last.and_then(|(_, session)| session.kernelspec))
 }
 
 /// Returns what is said when the kernel that runs is not the one that was asked for.
@@ -530,12 +547,17 @@ pub fn create_notebook(
             None => refuse_in_a_sandbox()?,
         }
     }
+    let neighbour = match Project::find(notebook) {
+        Some(project) => neighbour(&project, &project.key(notebook))?,
+        None => None,
+    };
     let wish = Wish {
         kernel: options.kernel.as_deref(),
         python: options.python.as_deref(),
         recorded: session
             .as_ref()
             .and_then(|session| session.kernelspec.as_ref()),
+        neighbour: neighbour.as_ref(),
         ..Wish::default()
     };
     if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {

@@ -76,6 +76,11 @@ impl Shell {
         }
         self.take(target);
         self.read_note();
+        if self.origin.front_end == FrontEnd::Jupyter {
+            // A server shows nobody what a kernel wrote while it failed: a cell can say it.
+            self.arrive();
+            return Ok(());
+        }
         self.arrive_now().await
     }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::bound::Bound;
-use super::origin::Origin;
 use super::shell::Shell;
 use super::target::{Found, Target};
 use super::words;
+use crate::kernel::python;
 use crate::ops::open::{OpenError, OpenOptions, Opened, ensure_kernel};
 use crate::route::Kernel;
 
@@ -77,7 +77,7 @@ impl Shell {
         }
         bound.pending.set(Pending::Start);
         let opened = tokio::select! {
-            opened = open(&bound.target, &self.origin) => opened,
+            opened = self.open(&bound.target) => opened,
             () = self.is_to_stop() => return Ok(()),
         };
         bound.pending.set(Pending::Nothing);
@@ -150,7 +150,7 @@ impl Shell {
         self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, []));
         let bound = Rc::clone(bound);
         self.spawn(async move |shell| {
-            let opened = open(&bound.target, &shell.origin).await;
+            let opened = shell.open(&bound.target).await;
             bound.pending.set(Pending::Nothing);
             let is_served = shell.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
             match opened {
@@ -174,17 +174,18 @@ impl Shell {
             }
         });
     }
-}
 
-/// Starts the kernel that a notebook uses.
-async fn open(target: &Target, origin: &Origin) -> Result<Opened, OpenError> {
-    let options = OpenOptions {
-        by: origin.by(),
-        language: Some(origin.language.clone()),
-        patience: PATIENCE,
-        ..OpenOptions::default()
-    };
-    ensure_kernel(&target.project, &target.notebook(), &options).await
+    /// Starts the kernel that a notebook uses.
+    async fn open(&self, target: &Target) -> Result<Opened, OpenError> {
+        let options = OpenOptions {
+            by: self.origin.by(),
+            language: Some(self.origin.language.clone()),
+            front_end_python: self.parent.as_ref().and_then(python::of_process),
+            patience: PATIENCE,
+            ..OpenOptions::default()
+        };
+        ensure_kernel(&target.project, &target.notebook(), &options).await
+    }
 }
 
 /// Returns the error with what mends it, or with what the kernel said last.
