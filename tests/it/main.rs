@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
+mod browser;
 mod client;
 mod demo;
 mod faults;

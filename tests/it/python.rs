@@ -1,4 +1,4 @@
-//! The tests' own pinned Python environment, made under `target/` on first use.
+//! The tests' own pinned Python environments, made under `target/` on first use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,20 +8,31 @@ use crate::made::{self, run};
 
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
+/// JupyterLab and what drives a browser: only where there is one, since it takes a minute.
+const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
+
 /// Returns the interpreter of the pinned environment; makes it first where it is missing.
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let home = made::once("test-python", &[REQUIREMENTS], |home| {
-            let wanted = home.join("requirements.txt");
-            std::fs::write(&wanted, REQUIREMENTS).expect("write the requirements");
-            run(Command::new("python3").args(["-m", "venv"]).arg(home));
-            run(Command::new(home.join("bin/python"))
-                .args(["-m", "pip", "install", "--quiet", "-r"])
-                .arg(&wanted));
-        });
-        home.join("bin/python")
-    })
+    PYTHON.get_or_init(|| environment("test-python", REQUIREMENTS))
+}
+
+/// Returns the interpreter of the environment that has JupyterLab; makes it first.
+pub fn with_jupyterlab() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-jupyterlab", WITH_JUPYTERLAB))
+}
+
+fn environment(name: &str, requirements: &str) -> PathBuf {
+    let home = made::once(name, &[requirements], |home| {
+        let wanted = home.join("requirements.txt");
+        std::fs::write(&wanted, requirements).expect("write the requirements");
+        run(Command::new("python3").args(["-m", "venv"]).arg(home));
+        run(Command::new(home.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "-r"])
+            .arg(&wanted));
+    });
+    home.join("bin/python")
 }
 
 /// Returns the path of a script in `tests/python`.

@@ -76,7 +76,8 @@ impl World {
         Some(command)
     }
 
-    fn command(&self, program: &Path) -> Command {
+    /// A program in this world, its home and its folders.
+    pub fn command(&self, program: &Path) -> Command {
         let home = self.root.path().join("home");
         let mut command = Command::new(program);
         // Nothing of the developer's own Jupyter, agents' marks or settings reaches a test.

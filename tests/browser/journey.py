@@ -1,0 +1,223 @@
+"""A person's day with the shared kernel in JupyterLab, an agent beside them."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+
+from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, say, write
+
+CELLS = [
+    "x = 20\nprint('x is', x)",
+    "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]);",
+    (
+        "import ipywidgets\n"
+        "dial = ipywidgets.IntSlider(value=3, max=10)\n"
+        "shown = ipywidgets.Label()\n"
+        "dial.observe(lambda change: setattr(shown, 'value', f'dialled {change[\"new\"]}'), 'value')\n"
+        "ipywidgets.VBox([dial, shown])"
+    ),
+    "name = input('who? ')\nprint('hello', name)",
+    "import time\nprint('begun')\nwhile True: time.sleep(0.05)",
+    "print('x' in globals(), 'agents' in globals())",
+]
+SIZE = {"width": 1100, "height": 1400}
+PLAIN = "Python 3 (ipykernel)"
+SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
+
+
+class Notebook:
+    """A notebook that is open in a tab."""
+
+    def __init__(self, page, server, path, workspace="default"):
+        self.page = page
+        self.page.goto(f"{server.address}/lab/workspaces/{workspace}/tree/{path}?token={server.token}")
+        self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        expect(self.panel.locator(".jp-Cell").first).to_be_visible()
+
+    def choose(self, kernel):
+        """Chooses a kernel in the dialog that a click on the kernel's name opens."""
+        expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(PLAIN)
+        self.panel.locator(".jp-Toolbar-kernelName").click()
+        dialog = self.page.locator(".jp-Dialog")
+        dialog.locator("select").select_option(label=kernel)
+        dialog.locator(".jp-mod-accept").click()
+        expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(kernel)
+        self.is_idle()
+
+    def is_idle(self):
+        expect(self.panel.locator("[data-status=idle]")).to_be_attached()
+
+    def cell(self, index):
+        return self.panel.locator(".jp-Cell").nth(index)
+
+    def run(self, index):
+        """Runs a cell by Shift-Enter; the cell is returned, running."""
+        cell = self.cell(index)
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+        return cell
+
+    def ends(self, index, text, count=r"\[\d+\]:"):
+        """Waits until the cell has ended with this in its outputs."""
+        expect(self.cell(index).locator(".jp-OutputArea")).to_contain_text(text)
+        expect(self.cell(index).locator(".jp-InputPrompt")).to_have_text(re.compile(count))
+
+    def button(self, name):
+        self.panel.locator(f"[data-jp-item-name={name}]").click()
+
+
+def main():
+    expect.set_options(timeout=1000 * SECONDS)
+    notebook, other = "analysis.ipynb", "other.ipynb"
+    python = os.environ["NB_TEST_PYTHON"]
+    for name in (notebook, other):
+        write(name, *CELLS, kernelspec={"name": "python3", "display_name": PLAIN})
+    nb("open", notebook, "--python", python)
+    nb("run", "-n", notebook, "agents = 1")
+    with chromium() as browser:
+        with Server() as server:
+            day(browser, server, notebook)
+            turns(browser, server, notebook)
+            second_notebook(browser, server, other)
+        with Server() as server:
+            next_day(browser, server, notebook)
+            death(browser, server, notebook)
+
+
+def day(browser, server, path):
+    page = browser.new_page(viewport=SIZE)
+    book = Notebook(page, server, path)
+    say("choosing")
+    book.choose(SHARED)
+
+    say("shared variables")
+    book.run(SET)
+    book.ends(SET, "x is 20")
+    assert nb("run", "-n", path, "x + agents").strip() == "21"
+
+    say("a plot")
+    book.run(PLOT)
+    expect(book.cell(PLOT).locator(".jp-OutputArea img")).to_be_visible()
+
+    say("a widget")
+    book.run(WIDGET)
+    handle = book.cell(WIDGET).locator(".noUi-handle")
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    expect(book.cell(WIDGET).locator(".widget-label:has-text('dialled 4')")).to_be_visible()
+    assert nb("run", "-n", path, "dial.value").strip() == "4"
+
+    say("input()")
+    book.run(ASK)
+    answer = book.cell(ASK).locator(".jp-Stdin-input")
+    answer.fill("Ada")
+    answer.press("Enter")
+    book.ends(ASK, "hello Ada")
+
+    say("interrupt")
+    book.run(LOOP)
+    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
+    book.button("interrupt")
+    book.ends(LOOP, "KeyboardInterrupt")
+
+    say("a second tab")
+    tab = Notebook(browser.new_page(viewport=SIZE), server, path, "two")
+    tab.is_idle()
+    tab.run(LOOK)
+    tab.ends(LOOK, "True True")
+    tab.page.close()
+
+    say("restart")
+    before = status(path)["kernel_generation"]
+    book.button("restart")
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+    book.is_idle()
+    book.run(LOOK)
+    book.ends(LOOK, "False False")
+    told = nb("run", "-n", path, "agents = 2", stream="stderr")
+    assert "human (JupyterLab)" in told and "restarted the kernel" in told, told
+    assert status(path)["kernel_generation"] == before + 1, "it was restarted once"
+    page.close()
+
+
+def turns(browser, server, path):
+    """A cell behind the agent's: it waits, Stop takes it back, and else it runs when it can."""
+    page = browser.new_page(viewport=SIZE)
+    book = Notebook(page, server, path)
+    book.is_idle()
+    say("a cell waits for the agent's")
+    waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('agent done')"
+    agent = begin("run", "-n", path, waits)
+    expect(book.panel.locator("[data-status=busy]")).to_be_attached()
+    book.run(SET)
+    expect(book.cell(SET).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    say("Stop takes it back")
+    book.button("interrupt")
+    book.ends(SET, "it did not run", count=r"\[ \]:|\[\d*\]:")
+    assert agent.poll() is None, "the agent's cell was interrupted"
+    say("another waits and runs")
+    book.run(SET)
+    expect(book.cell(SET).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    pathlib.Path("go").touch()
+    assert agent.communicate(timeout=SECONDS)[0].strip() == "agent done"
+    assert agent.returncode == 0
+    book.ends(SET, "x is 20")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".jp-mod-current.jp-mod-dirty")).to_have_count(0)
+    page.close()
+
+
+def death(browser, server, path):
+    """The kernel is killed under a cell."""
+    page = browser.new_page(viewport=SIZE)
+    book = Notebook(page, server, path)
+    book.is_idle()
+    say("the kernel is killed")
+    book.run(LOOP)
+    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
+    os.kill(status(path)["kernel_pid"], signal.SIGKILL)
+    book.ends(LOOP, "KernelDied", count=r"\[ \]:|\[\d*\]:")
+    say("the next cell brings another")
+    book.run(LOOK)
+    book.ends(LOOK, "variables are gone")
+    book.ends(LOOK, "False False")
+    page.close()
+
+
+def status(path):
+    sessions = json.loads(nb("status", "--json"))["sessions"]
+    return next(session for session in sessions if session["notebook"] == path)
+
+
+def second_notebook(browser, server, path):
+    """A notebook without a session gets a kernel of its own."""
+    say("a second notebook")
+    page = browser.new_page(viewport=SIZE)
+    book = Notebook(page, server, path)
+    book.choose(SHARED)
+    book.run(LOOK)
+    book.ends(LOOK, "False False")
+    book.run(SET)
+    book.ends(SET, "x is 20")
+    assert nb("run", "-n", path, "x").strip() == "20"
+    assert status(path)["kernel_pid"] != status("analysis.ipynb")["kernel_pid"]
+    page.close()
+
+
+def next_day(browser, server, path):
+    """The server was ended and is back; so is the notebook, and the variables never went."""
+    say("the next day")
+    page = browser.new_page(viewport=SIZE)
+    book = Notebook(page, server, path)
+    expect(book.panel.locator(".jp-Toolbar-kernelName")).to_have_text(SHARED)
+    book.is_idle()
+    book.run(LOOK)
+    book.ends(LOOK, "True True")
+    page.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

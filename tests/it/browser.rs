@@ -1,0 +1,42 @@
+//! JupyterLab in a real browser: what a person clicks, and what the page then shows.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::python;
+use crate::world::{World, succeed};
+
+/// Returns the Chromium of this machine: the one that `CHROMIUM` names, else on `PATH`.
+fn chromium() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("CHROMIUM") {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|program| program.is_file())
+}
+
+/// A script of `tests/browser`; nothing where this machine has no Chromium.
+fn script(world: &World, name: &str) -> Option<Command> {
+    let Some(chromium) = chromium() else {
+        eprintln!("skipped: no Chromium on PATH, and CHROMIUM names none");
+        return None;
+    };
+    let mut command = world.command(python::with_jupyterlab());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser");
+    command.arg("-u").arg(PathBuf::from(folder).join(name));
+    command
+        .env("CHROMIUM", chromium)
+        .env("NB_TEST_PYTHON", python::with_jupyterlab());
+    Some(command)
+}
+
+#[test]
+fn a_day_in_jupyterlab_with_an_agent_beside() {
+    let world = World::new();
+    if let Some(mut journey) = script(&world, "journey.py") {
+        succeed(&mut journey);
+    }
+}
