@@ -18,7 +18,7 @@ use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
 use crate::kernel::python::quote;
 use crate::kernel::spec;
 use crate::project::{InterruptMode, Place, Project, RealSpec, Session, Status, Transport};
-use crate::wire::{self, Channel, ConnectionInfo};
+use crate::wire::{self, Channel, ConnectionFileError, ConnectionInfo};
 
 /// How long a kernel may take to answer on control, where no cell is in the way.
 const CONTROL: Duration = Duration::from_secs(2);
@@ -110,6 +110,10 @@ impl AttachError {
                 "the files of kernels that other programs started are in {}",
                 runtime_dir.display()
             )],
+            Self::File(ConnectionError::Content {
+                source: ConnectionFileError::Curve(_),
+                ..
+            }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".to_owned()],
             Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
             Self::Nobody { .. } => vec![
                 "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"

@@ -29,7 +29,7 @@ fn what_is_no_running_kernel_is_not_attached() {
         ("{}", "it has no", 1),
         (
             r#"{"curve_publickey":"x","ip":"127.0.0.1"}"#,
-            "encryption",
+            "without CurveZMQ",
             1,
         ),
         (
