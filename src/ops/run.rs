@@ -336,6 +336,11 @@ impl Running<'_> {
             (Some(status), _) => status,
             (None, Some(End::Ok)) => Status::Ok,
             (None, Some(End::Raised(_))) if interrupted => Status::Interrupted,
+            (None, Some(End::Raised(_))) if self.is_being_ended() => {
+                self.notes
+                    .push(self.how_it_went("it was interrupted").await);
+                Status::KernelDied
+            }
             (None, Some(End::Raised(raised))) => {
                 self.raised(raised.clone());
                 Status::Error
@@ -360,6 +365,19 @@ impl Running<'_> {
             self.note_done(&msg_id, status, sent.elapsed());
         }
         Ok(status)
+    }
+
+    /// Says whether somebody restarts the kernel or shuts it down: its cell is interrupted then, so
+    /// that it can end.
+    fn is_being_ended(&self) -> bool {
+        let state = self.project.state().ok();
+        let now = state.and_then(|state| state.session(self.key));
+        now.is_some_and(|now| {
+            matches!(
+                now.status,
+                SessionStatus::Restarting | SessionStatus::Stopped
+            ) || now.generation != self.session.generation
+        })
     }
 
     /// Says how the kernel ended: somebody's doing, or its own; the latter is recorded.
