@@ -19,8 +19,8 @@ pub(super) enum Startup {
     /// Asks for the version of ipywidgets; VS Code reads it from the stdout, see
     /// [`widget_probe_stdout`].
     WidgetProbe,
-    /// Defines VS Code's helper module, turns Jedi off, sets a theme for plots: nothing that
-    /// anybody waits to see.
+    /// Defines VS Code's helper module and sets a theme for plots, which would be everybody's:
+    /// nothing that anybody waits to see. That it turns Jedi off is worth doing all the same.
     Setup {
         /// The notebook's absolute path; nothing for a notebook without a file, and for the
         /// Interactive Window, which names a script.
