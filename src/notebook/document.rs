@@ -331,3 +331,189 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, Fault> {
     scanner.end()?;
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Change, EditError, NewCell, new_notebook};
+    use super::*;
+
+    fn open(text: impl Into<Bytes>) -> Document {
+        Document::parse(text).unwrap()
+    }
+
+    fn text(document: &Document) -> String {
+        String::from_utf8(document.to_bytes()).unwrap()
+    }
+
+    fn cell(id: &str, cell_type: &str, source: &str) -> NewCell {
+        NewCell {
+            id: id.into(),
+            cell_type: cell_type.parse().unwrap(),
+            source: source.into(),
+            metadata: None,
+        }
+    }
+
+    #[test]
+    fn a_new_notebooks_cells_are_written_as_jupyter_writes_them() {
+        let empty = new_notebook("python3", "Python 3", "python");
+        let mut document = open(empty.clone());
+        document
+            .insert(0, &cell("a", "code", "x = 'é'\nx"))
+            .unwrap();
+        document
+            .insert(1, &cell("b", "markdown", "# Title"))
+            .unwrap();
+        document.insert(2, &cell("c", "code", "")).unwrap();
+        let cells = " \"cells\": [
+  {
+   \"cell_type\": \"code\",
+   \"execution_count\": null,
+   \"id\": \"a\",
+   \"metadata\": {},
+   \"outputs\": [],
+   \"source\": [
+    \"x = 'é'\\n\",
+    \"x\"
+   ]
+  },
+  {
+   \"cell_type\": \"markdown\",
+   \"id\": \"b\",
+   \"metadata\": {},
+   \"source\": [
+    \"# Title\"
+   ]
+  },
+  {
+   \"cell_type\": \"code\",
+   \"execution_count\": null,
+   \"id\": \"c\",
+   \"metadata\": {},
+   \"outputs\": [],
+   \"source\": []
+  }
+ ],";
+        assert_eq!(text(&document), empty.replace(" \"cells\": [],", cells));
+        for _ in 0..3 {
+            document.remove(0).unwrap();
+        }
+        assert_eq!(text(&document), empty);
+    }
+
+    #[test]
+    fn cells_keep_the_files_style() {
+        let file = "{\"cells\":[{\"cell_type\":\"raw\",\"id\":\"a\",\"metadata\":{},\"source\":\"\\u00e9\"}],\"nbformat\":4,\"nbformat_minor\":5}";
+        let mut document = open(file);
+        document.insert(0, &cell("b", "raw", "ü\n1")).unwrap();
+        let new =
+            "[{\"cell_type\":\"raw\",\"id\":\"b\",\"metadata\":{},\"source\":\"\\u00fc\\n1\"},{";
+        assert_eq!(text(&document), file.replace("[{", new));
+        let file = "{\r\n\t\"cells\": [],\r\n\t\"nbformat\": 4,\r\n\t\"nbformat_minor\": 5\r\n}";
+        let mut document = open(file);
+        document.insert(0, &cell("b", "raw", "")).unwrap();
+        let new = "[\r\n\t\t{\r\n\t\t\t\"cell_type\": \"raw\",\r\n\t\t\t\"id\": \"b\",\r\n\t\t\t\"metadata\": {},\r\n\t\t\t\"source\": []\r\n\t\t}\r\n\t]";
+        assert_eq!(text(&document), file.replace("[]", new));
+    }
+
+    #[test]
+    fn ids_are_written_once_with_the_first_edit() {
+        let file = "{\"cells\": [{\"source\": \"x\"}, {\"id\": \"same\"}, {\"id\": \"same\"}, {\"id\": 5}], \"nbformat\": 4, \"nbformat_minor\": 2}";
+        let mut document = open(file);
+        let ids: Vec<_> = document
+            .cells()
+            .iter()
+            .map(|cell| cell.id().to_owned())
+            .collect();
+        assert_eq!(ids[1], "same");
+        assert_eq!(
+            ids.iter().collect::<std::collections::HashSet<_>>().len(),
+            4
+        );
+        assert_eq!(document.set_source(0, "x").unwrap().what, Change::Nothing);
+        assert_eq!(text(&document), file);
+        document.set_source(0, "y").unwrap();
+        let want = format!(
+            "{{\"cells\": [{{\"id\": \"{}\", \"source\": \"y\"}}, {{\"id\": \"same\"}}, {{\"id\": \"{}\"}}, {{\"id\": \"{}\"}}], \"nbformat\": 4, \"nbformat_minor\": 5}}",
+            ids[0], ids[2], ids[3]
+        );
+        assert_eq!(text(&document), want);
+        assert_eq!(
+            open(want).cells().iter().map(Cell::id).collect::<Vec<_>>(),
+            ids
+        );
+    }
+
+    #[test]
+    fn format_3_is_read_only() {
+        let file = r#"{"worksheets": [{"cells": [{"cell_type": "heading", "source": ["T"]}]}, {}, {"cells": [
+            {"cell_type": "code", "input": "1 + 1", "prompt_number": 7, "outputs": [{"output_type": "pyout", "text": "2"}]}]}],
+            "metadata": {"name": "old"}, "nbformat": 3, "nbformat_minor": 0}"#;
+        let mut document = open(file);
+        assert_eq!(document.nbformat(), (3, 0));
+        assert_eq!(document.metadata_string(&["name"]).as_deref(), Some("old"));
+        let cells = document.cells().iter();
+        let cells: Vec<_> = cells
+            .map(|cell| {
+                (
+                    cell.source().into_owned(),
+                    cell.execution_count(),
+                    cell.outputs_in_short(80),
+                )
+            })
+            .collect();
+        let want = [
+            ("T".into(), None, String::new()),
+            ("1 + 1".into(), Some(7), "2".into()),
+        ];
+        assert_eq!(cells, want);
+        assert_eq!(document.remove(0), Err(EditError::ReadOnly(3)));
+        assert_eq!(
+            document.set_notebook_metadata(&["a"], &Json::from(1)),
+            Err(EditError::ReadOnly(3))
+        );
+        assert_eq!(text(&document), file);
+        assert!(open("{\"cells\": [], \"nbformat\": 5}").is_read_only());
+        assert!(Document::parse("{\"worksheets\": [1], \"nbformat\": 3}").is_err());
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        let file = "{\"cells\": [{}], \"cells\": [{\"source\": \"a\", \"source\": \"b\", \"id\": \"x\"}], \"nbformat_minor\": 5}";
+        let mut document = open(file);
+        assert_eq!(document.cells()[0].source(), "b");
+        document.set_source(0, "c").unwrap();
+        assert_eq!(text(&document), file.replace("\"b\"", "\"c\""));
+        assert!(Document::parse("{\"cells\": [], \"cells\": 3}").is_err());
+    }
+
+    #[test]
+    fn depth_and_number_cost_neither_stack_nor_time() {
+        let deep = format!("{}1{}", "[{\"a\":".repeat(100_000), "}]".repeat(100_000));
+        let cells = vec!["{}"; 20_000].join(",");
+        let file = format!(
+            "{{\"cells\":[{cells},{{\"metadata\":{{\"d\":{deep}}},\"source\":[]}}],\"metadata\":{{\"d\":{deep}}}}}"
+        );
+        let mut document = open(file.clone());
+        assert_eq!(text(&document), file);
+        document.revision();
+        let last = document.cells().len() - 1;
+        document.set_source(last, "x").unwrap();
+        document.set_metadata(last, &["a"], &Json::from(1)).unwrap();
+        document
+            .set_notebook_metadata(&["a"], &Json::parse(&deep).unwrap())
+            .unwrap();
+        assert_eq!(open(document.to_bytes()).cells().len(), last + 1);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_outlives_an_edit_beside_it() {
+        let file =
+            "{\"cells\": [{\"id\": \"a\", \"source\": \"x \\ud83d y\"}], \"nbformat_minor\": 5}";
+        let mut document = open(file);
+        document.replace(0, "y", "z", false).unwrap();
+        assert_eq!(text(&document), file.replace('y', "z"));
+        document.replace(0, "x", "é", false).unwrap();
+        assert!(text(&document).contains("\"\\u00e9 \\ud83d z\""));
+    }
+}

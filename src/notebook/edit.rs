@@ -3,6 +3,7 @@
 use super::cell::{Cell, CellType};
 use super::document::Document;
 use super::json::{Json, Layout, Object, encode, find_all};
+use super::kernelspec::Kernelspec;
 use super::revision::Revision;
 use super::source::written;
 use super::{ids, metadata};
@@ -315,6 +316,19 @@ impl Document {
         let layout = self.style.top.deeper();
         let new = metadata::set(old.unwrap_or(b"{}"), path, value, &layout);
         Ok(self.set_frame_metadata(new.as_deref()))
+    }
+
+    /// Names a kernelspec in the notebook's metadata, and says whether that changed it; an empty
+    /// language leaves what is there.
+    ///
+    /// # Errors
+    /// The format is only read.
+    pub fn set_kernelspec(&mut self, spec: &Kernelspec<'_>) -> Result<bool, EditError> {
+        let mut changed = false;
+        for (name, value) in spec.fields() {
+            changed |= self.set_notebook_metadata(&["kernelspec", name], &Json::string(value))?;
+        }
+        Ok(changed)
     }
 
     /// Removes a value of the notebook's own metadata, and says whether it was there.

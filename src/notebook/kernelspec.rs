@@ -15,6 +15,18 @@ pub struct Kernelspec<'a> {
     pub language: &'a str,
 }
 
+impl<'a> Kernelspec<'a> {
+    /// Returns the fields that are to be set.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
+        let fields = [
+            ("display_name", self.display_name),
+            ("language", self.language),
+            ("name", self.name),
+        ];
+        fields.into_iter().filter(|(_, value)| !value.is_empty())
+    }
+}
+
 /// Returns the notebook's bytes with its kernelspec named; none where it is named already, or the
 /// file is empty, as editors make new notebooks.
 ///
@@ -48,16 +60,10 @@ pub fn with_kernelspec(
     let unit = unit.unwrap_or_default().to_owned();
     let layout = Layout { unit, ..layout }.deeper();
     let mut new: Option<Vec<u8>> = None;
-    for (name, value) in [
-        ("display_name", spec.display_name),
-        ("language", spec.language),
-        ("name", spec.name),
-    ] {
-        if !value.is_empty() {
-            let now = new.as_deref().unwrap_or(old);
-            let path = ["kernelspec", name];
-            new = metadata::set(now, &path, &Json::string(value), &layout).or(new);
-        }
+    for (name, value) in spec.fields() {
+        let now = new.as_deref().unwrap_or(old);
+        let path = ["kernelspec", name];
+        new = metadata::set(now, &path, &Json::string(value), &layout).or(new);
     }
     Ok(new.map(|new| spliced(text, span, &[&new])))
 }
@@ -66,6 +72,7 @@ pub fn with_kernelspec(
 mod tests {
     use serde_json::Value;
 
+    use super::super::Document;
     use super::*;
 
     const SHARED: Kernelspec<'_> = Kernelspec {
@@ -116,6 +123,11 @@ mod tests {
             );
             let value: Value = serde_json::from_str(&shared).unwrap();
             assert_eq!(value["metadata"]["kernelspec"]["name"], "nb-shared");
+            if let Ok(mut document) = Document::parse(text.clone()) {
+                assert_eq!(document.set_kernelspec(&SHARED), Ok(true));
+                assert_eq!(document.to_bytes(), shared.as_bytes());
+                assert_eq!(document.set_kernelspec(&SHARED), Ok(false));
+            }
             assert_eq!(named(&shared, &SHARED), None);
             assert_eq!(named(&shared, &REAL).unwrap(), text);
         }

@@ -74,8 +74,23 @@ pub fn merge(
         document: document.clone(),
         conflicts: Vec::new(),
     };
-    if file.is_read_only() || same(base, writer) || same(file, writer) {
+    if same(base, writer) || same(file, writer) {
         return whole(file);
+    }
+    if file.is_read_only() {
+        let format = |(major, minor)| Some(format!("{major}.{minor}"));
+        let conflicts = vec![Conflict {
+            cell: None,
+            field: "nbformat".into(),
+            base: format(base.nbformat),
+            yours: format(writer.nbformat),
+            theirs: format(file.nbformat),
+            revision: None,
+        }];
+        return Merged {
+            document: file.clone(),
+            conflicts,
+        };
     }
     if same(base, file) {
         return whole(writer);
@@ -292,6 +307,7 @@ impl<'a> Merge<'a> {
                     // The file lost it. That stands, unless the writer has changed it.
                     let old = self.base.cells.get(base);
                     if old.is_some_and(|old| old.revision() == cell.revision()) {
+                        conflicts.extend(old.and_then(|old| outputs_lost(old, cell)));
                         continue;
                     }
                     From::Writer(at)
@@ -337,6 +353,19 @@ impl<'a> Merge<'a> {
         document.set_frame_metadata(new.as_deref());
         conflicts.extend(lost);
     }
+}
+
+/// Says that a cell was run, but is not there any more to show it.
+fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
+    let text = |cell: &Cell| Some(cell.outputs_in_short(200));
+    (old.raw("outputs") != cell.raw("outputs")).then(|| Conflict {
+        cell: Some(cell.id().to_owned()),
+        field: "outputs".into(),
+        base: text(old),
+        yours: text(cell),
+        theirs: None,
+        revision: None,
+    })
 }
 
 #[cfg(test)]
@@ -510,6 +539,10 @@ mod tests {
             new
         };
         let base = notebook("a:1");
+        let gone = merge(&base, &notebook(""), &ran(&base, 3, "t"), &|_| true);
+        assert_eq!(gone.document.cells().len(), 0);
+        assert_eq!(gone.conflicts[0].field, "outputs");
+        assert_eq!(gone.conflicts[0].yours.as_deref(), Some("stdout: t3"));
         for (file, writer, runs, count) in [
             (ran(&base, 3, ""), base.clone(), true, 3),
             (base.clone(), ran(&base, 4, ""), false, 4),

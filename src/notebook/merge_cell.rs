@@ -1,8 +1,10 @@
 //! Three versions of one cell made one, on the bytes of the file's.
 
+use std::collections::BTreeMap;
+
 use super::cell::{Cell, CellType};
 use super::document::Style;
-use super::json::{Json, Layout, Object, decode, digest, lossy};
+use super::json::{Json, Layout, Object, Span, decode, digest, lossy};
 use super::lines::merged;
 use super::merge::Conflict;
 use super::merge_fields::{merge_objects, same};
@@ -141,27 +143,24 @@ impl MergeCell<'_> {
 
     /// Merges fields that no version of the format knows, each whole.
     fn others(&mut self) {
-        let mut names = Vec::new();
-        for cell in [Some(self.writer), self.base].into_iter().flatten() {
-            let keys = cell
-                .object
-                .fields
-                .iter()
-                .map(|field| lossy(decode(field.key.of(&cell.text))));
-            names.extend(
-                keys.map(|key| key.into_owned())
-                    .filter(|key| !KNOWN.contains(&key.as_str())),
-            );
+        let fields = |cell: &Cell| {
+            let mut fields = cell.object.by_name(&cell.text);
+            fields.retain(|name, _| !KNOWN.contains(&name.as_str()));
+            fields
+        };
+        let base = self.base.map(|base| (base, fields(base)));
+        let (file, writer) = (fields(self.file), fields(self.writer));
+        let mut names: Vec<_> = writer.keys().collect();
+        if let Some((_, base)) = &base {
+            names.extend(base.keys().filter(|name| !writer.contains_key(*name)));
         }
-        names.sort();
-        names.dedup();
-        for name in &names {
-            let value = |cell: Option<&Cell>| Some(Json::of_valid(cell?.raw(name)?));
-            let (base, file, writer) = (
-                value(self.base),
-                value(Some(self.file)),
-                value(Some(self.writer)),
-            );
+        for name in names {
+            let value = |cell: &Cell, fields: &BTreeMap<String, Span>| {
+                let span = fields.get(name)?;
+                Some(Json::of_valid(span.of(&cell.text)))
+            };
+            let base = base.as_ref().and_then(|(cell, fields)| value(cell, fields));
+            let (file, writer) = (value(self.file, &file), value(self.writer, &writer));
             if same(&writer, &base) || same(&writer, &file) {
                 continue;
             }

@@ -1,6 +1,8 @@
 //! Objects merged by their keys, metadata above all.
 
-use super::json::{Json, Layout, Object, decode, digest, lossy};
+use std::collections::BTreeMap;
+
+use super::json::{Json, Layout, Object, digest};
 use super::merge::Conflict;
 use super::metadata;
 
@@ -25,18 +27,21 @@ pub(super) fn merge_objects(
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     while let Some(path) = paths.pop() {
         let outer: Vec<&str> = path.iter().map(String::as_str).collect();
-        let [base, file, writer] = three.map(|object| object_at(object, &outer));
-        for key in keys([&writer, &base]) {
+        let fields = three.map(|object| fields_at(object, &outer));
+        let [base, _, writer] = &fields;
+        for key in writer
+            .keys()
+            .chain(base.keys().filter(|key| !writer.contains_key(*key)))
+        {
             if path.is_empty() && skipped.contains(&key.as_str()) {
                 continue;
             }
-            let value = |object: &Option<Json>| metadata::at(object.as_ref()?.bytes(), &[&key]);
-            let (base, file, writer) = (value(&base), value(&file), value(&writer));
+            let [base, file, writer] = [0, 1, 2].map(|side: usize| fields[side].get(key).cloned());
             if same(&writer, &base) || same(&writer, &file) {
                 continue;
             }
             let mut inner = outer.clone();
-            inner.push(&key);
+            inner.push(key);
             if same(&file, &base) {
                 let now = new.as_deref().unwrap_or(three[1]);
                 let made = match &writer {
@@ -73,22 +78,15 @@ fn is_object(value: &Option<Json>) -> bool {
     value.is_some_and(|value| value.bytes().starts_with(b"{"))
 }
 
-fn object_at(object: &[u8], path: &[&str]) -> Option<Json> {
-    Some(metadata::at(object, path)).filter(is_object).flatten()
-}
-
-/// Returns the keys of objects, each once.
-fn keys(objects: [&Option<Json>; 2]) -> Vec<String> {
-    let mut keys = Vec::new();
-    for object in objects.into_iter().flatten() {
-        let text = object.bytes();
-        for field in Object::read(text).unwrap_or_default().fields {
-            keys.push(lossy(decode(field.key.of(text))).into_owned());
-        }
-    }
-    keys.sort();
-    keys.dedup();
-    keys
+/// Returns the values of the object that a path leads to; none where it leads to something else.
+fn fields_at(object: &[u8], path: &[&str]) -> BTreeMap<String, Json> {
+    let object = metadata::at(object, path);
+    let text = object.as_ref().map_or(&b""[..], Json::bytes);
+    let named = Object::read(text).unwrap_or_default().by_name(text);
+    let values = named.into_iter();
+    values
+        .map(|(name, span)| (name, Json::of_valid(span.of(text))))
+        .collect()
 }
 
 #[cfg(test)]

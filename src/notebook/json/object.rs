@@ -1,6 +1,8 @@
 //! One object in its own bytes: finding, setting and removing a field, all else untouched.
 
-use super::{Fault, Layout, Scanner, Span, is};
+use std::collections::BTreeMap;
+
+use super::{Fault, Layout, Scanner, Span, decode, is, lossy};
 
 /// Where a field is; the key's place includes its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,16 @@ impl Object {
         let mut from_end = self.fields.iter().rev();
         let found = from_end.find(|field| is(field.key.of(text), name));
         found.map(|field| field.value)
+    }
+
+    /// Returns all fields' values by their names.
+    pub(in crate::notebook) fn by_name(&self, text: &[u8]) -> BTreeMap<String, Span> {
+        let fields = self.fields.iter();
+        let named = fields.map(|field| {
+            let name = lossy(decode(field.key.of(text)));
+            (name.into_owned(), field.value)
+        });
+        named.collect()
     }
 
     /// Returns the text with a field set to a value that is laid out already.

@@ -52,6 +52,11 @@ impl Json {
         Some(lossy(decode(raw)).into_owned())
     }
 
+    /// Returns whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        self.0 == b"null"
+    }
+
     /// Makes one of a part of a text that was scanned.
     pub(in crate::notebook) fn of_valid(text: &[u8]) -> Self {
         Self(text.to_vec())
