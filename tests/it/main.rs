@@ -13,6 +13,7 @@ mod libzmq;
 mod made;
 mod nb;
 mod node;
+mod notebooks;
 mod prints;
 mod python;
 mod run;

@@ -1,0 +1,133 @@
+//! Notebooks that Python wrote in many styles: what opens, what stays, and what an edit means.
+
+use std::path::Path;
+use std::process::Command;
+
+use nb::notebook::{Change, Document, EditError, Json, NewCell};
+use serde_json::json;
+
+use crate::python;
+
+fn corpus(command: &str, folder: &Path) -> String {
+    let out = Command::new(python::interpreter())
+        .arg(python::script("notebooks.py"))
+        .arg(command)
+        .arg(folder)
+        .output()
+        .expect("run the interpreter");
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{errors}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+fn made() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("make a folder");
+    corpus("make", folder.path());
+    folder
+}
+
+fn notebooks(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut notebooks: Vec<_> = std::fs::read_dir(folder)
+        .expect("read the folder")
+        .map(|entry| entry.expect("read an entry").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "ipynb"))
+        .map(|path| {
+            let name = path.file_name().expect("a file has a name");
+            let text = std::fs::read(&path).expect("read a notebook");
+            (name.to_string_lossy().into_owned(), text)
+        })
+        .collect();
+    notebooks.sort();
+    notebooks
+}
+
+/// What is done to each notebook, at a cell that it has.
+const EDITS: [&str; 6] = ["source", "metadata", "insert", "remove", "move", "clear"];
+
+fn edited(
+    document: &mut Document,
+    what: &str,
+    at: usize,
+    to: usize,
+    text: &str,
+) -> Result<Change, EditError> {
+    let changed = match what {
+        "source" => document.set_source(at, text),
+        "metadata" => {
+            let value = Json::parse("[1e-05]").expect("a list");
+            document.set_metadata(at, &["new", "key"], &value)
+        }
+        "insert" => {
+            let cell = NewCell {
+                id: "inserted".into(),
+                cell_type: "code".parse().expect("a type"),
+                source: text.into(),
+                metadata: None,
+            };
+            document.insert(at, &cell)
+        }
+        "remove" => document.remove(at),
+        "move" => document.move_cell(at, to),
+        _ => document.clear_outputs(at),
+    };
+    changed.map(|changed| changed.what)
+}
+
+#[test]
+fn every_notebook_of_pythons_opens_and_keeps_its_bytes() {
+    let folder = made();
+    let notebooks = notebooks(folder.path());
+    assert_eq!(notebooks.len(), 322);
+    for (name, text) in notebooks {
+        let document = Document::parse(text.clone());
+        let document = document.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(document.to_bytes(), text, "{name}");
+    }
+}
+
+#[test]
+fn an_edit_means_to_python_what_the_same_edit_of_the_data_means() {
+    let folder = made();
+    for (name, text) in notebooks(folder.path()) {
+        let before = Document::parse(text).expect("a notebook of Python's");
+        let count = before.cells().len();
+        let ids: Vec<_> = before.cells().iter().map(|cell| cell.id()).collect();
+        for (number, what) in EDITS.into_iter().enumerate() {
+            let (at, to) = match count {
+                0 if what == "insert" => (0, 0),
+                0 => continue,
+                _ => (number % count, (number * 7 + 1) % count),
+            };
+            let text = ["", "é\nnew\n", "x"][number % 3];
+            let mut after = before.clone();
+            let change = match edited(&mut after, what, at, to, text) {
+                Err(EditError::NotCode(_)) => continue,
+                change => change.unwrap_or_else(|error| panic!("{name}, {what}: {error}")),
+            };
+            let changed = change != Change::Nothing;
+            let note = json!({
+                "file": name, "what": what, "at": at, "to": to, "text": text, "ids": ids, "changed": changed,
+            });
+            let file = |ending| folder.path().join(format!("{name}-{what}.{ending}"));
+            std::fs::write(file("note"), note.to_string()).expect("write a note");
+            std::fs::write(file("edited"), after.to_bytes()).expect("write a notebook");
+            let reread = Document::parse(after.to_bytes()).expect("an edit leaves a notebook");
+            assert_eq!(reread.revision(), after.revision(), "{name}, {what}");
+        }
+    }
+    corpus("check", folder.path());
+}
+
+#[test]
+fn what_python_takes_for_json_is_json() {
+    let folder = made();
+    let texts = std::fs::read(folder.path().join("texts.json")).expect("read the texts");
+    let texts: Vec<(String, bool)> = serde_json::from_slice(&texts).expect("pairs");
+    assert!(texts.len() > 4000);
+    let mut taken = 0;
+    for (text, verdict) in texts {
+        assert_eq!(Json::parse(&text).is_ok(), verdict, "{text:?}");
+        taken += usize::from(verdict);
+    }
+    assert!(taken > 500, "{taken}");
+}
