@@ -3,32 +3,27 @@
 //! Two that open the same notebook at the same moment: one starts the kernel, the other attaches
 //! to it. What an earlier call left half done, because it was killed, is finished or undone first.
 
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::attach::{self, AttachError, Running};
+use super::attach::{self, Running};
 use super::background;
-use super::life::{Life, life, sandboxed, unseen};
-use super::share::{self, ShareError};
+use super::life::{Life, life, unseen};
+use super::share;
 use super::start::{Held, refuse_in_a_sandbox};
 use super::status::note_death;
-use super::target::recorded;
-use crate::client::ClientError;
-use crate::kernel::choose::{self, ChooseError, Wish};
-use crate::kernel::connection::{self, ConnectionError, KernelFiles};
-use crate::kernel::detach::DetachError;
+use crate::kernel::choose::{self, Wish};
+use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
-use crate::notebook::{self, Named, NotANotebook};
+use crate::notebook::Named;
 use crate::project::journal::Entry;
-use crate::project::{
-    Ended, Lock, Project, ProjectError, RealSpec, Session, StateError, Status, Transport,
-    lock_notebook,
-};
+use crate::project::{Ended, Project, RealSpec, Session, StateError, Status, Transport};
+
+pub use super::open_error::OpenError;
 
 /// How a notebook is to be opened.
 #[derive(Clone, Debug)]
@@ -107,142 +102,6 @@ pub struct Opened {
     pub notes: Vec<String>,
     /// How long it took.
     pub took: Duration,
-}
-
-/// Why a notebook's kernel does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The project's folder is unusable.
-    #[error(transparent)]
-    Project(#[from] ProjectError),
-    /// The project's memory is unusable.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// No kernel to start.
-    #[error(transparent)]
-    Choose(#[from] ChooseError),
-    /// The connection file is unusable.
-    #[error(transparent)]
-    Connection(#[from] ConnectionError),
-    /// The process could not be started.
-    #[error(transparent)]
-    Detach(#[from] DetachError),
-    /// The notebook could not be read or made.
-    #[error("cannot {what} the notebook {}", path.display())]
-    Notebook {
-        /// `read` or `create`.
-        what: &'static str,
-        /// The notebook.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is no notebook.
-    #[error("cannot open {}", path.display())]
-    NotANotebook {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: NotANotebook,
-    },
-    /// A file in the project's folder could not be made.
-    #[error("cannot write in {}", dir.display())]
-    Lock {
-        /// The folder.
-        dir: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Another process holds the session's lock.
-    #[error("another nb is starting or ending this notebook's kernel, still after {after:?}")]
-    Busy {
-        /// How long was waited.
-        after: Duration,
-    },
-    /// The kernel ended before it was ready.
-    #[error("the kernel ended while it was starting: {}", argv.join(" "))]
-    Died {
-        /// Its command.
-        argv: Vec<String>,
-        /// Its log.
-        log: PathBuf,
-        /// The last lines that it wrote.
-        lines: Vec<String>,
-    },
-    /// The kernel runs but has not answered.
-    #[error("the kernel (pid {pid}) is still starting after {after:?}")]
-    Slow {
-        /// Its process.
-        pid: u32,
-        /// How long was waited.
-        after: Duration,
-        /// Its log.
-        log: PathBuf,
-    },
-    /// The kernel runs but cannot be reached from here.
-    #[error("the kernel (pid {pid}) cannot be reached from this process")]
-    Unreachable {
-        /// Its process.
-        pid: u32,
-        /// Why.
-        source: ClientError,
-    },
-    /// Nothing that is started here outlives the call.
-    #[error("this shell is sandboxed ({cause}): a kernel started here would die with the call")]
-    Sandboxed {
-        /// What the system said.
-        cause: String,
-    },
-    /// This shell is a sandbox; the kernel is outside.
-    #[error(
-        "cannot reach the kernel from this shell: it is sandboxed ({cause}). Its recorded state is \"{state}\" ({}not checked from here). Allow nb outside the sandbox.",
-        pid.map_or(String::new(), |pid| format!("pid {pid}, "))
-    )]
-    Unchecked {
-        /// The notebook.
-        notebook: PathBuf,
-        /// The session's recorded state.
-        state: String,
-        /// The kernel's recorded process.
-        pid: Option<u32>,
-        /// What the system said.
-        cause: String,
-    },
-    /// The record says that the kernel runs on another host or in another container.
-    #[error(
-        "the kernel of {} was started on {host}{} and cannot be seen from here",
-        notebook.display(),
-        if *outside { ", outside this container or sandbox," } else { "" }
-    )]
-    Elsewhere {
-        /// The notebook.
-        notebook: PathBuf,
-        /// The machine that its kernel is on.
-        host: String,
-        /// Whether that is this machine.
-        outside: bool,
-    },
-    /// The kernel was started by another program.
-    #[error("the kernel of {} was not started by nb and is not ended or restarted by it", notebook.display())]
-    NotOwned {
-        /// The notebook.
-        notebook: PathBuf,
-    },
-    /// The session has no kernel.
-    #[error("{} has no running kernel", notebook.display())]
-    NoKernel {
-        /// The notebook.
-        notebook: PathBuf,
-    },
-    /// The kernel of another notebook cannot be shared.
-    #[error(transparent)]
-    Share(#[from] ShareError),
-    /// A kernel that another program started cannot be used.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// A fault of this program.
-    #[error("nb failed: {0}")]
-    Internal(String),
 }
 
 /// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
@@ -481,7 +340,7 @@ async fn start(
 }
 
 /// Returns what that notebook of the project runs whose kernel was started last.
-fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
+pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
     let sessions = project.state()?.sessions;
     let others = sessions
         .into_iter()
@@ -513,98 +372,6 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
             session.transport.as_str()
         )
     })
-}
-
-/// Makes a new notebook that names the kernel it will get; an existing one is left alone.
-///
-/// Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
-pub fn create_notebook(
-    notebook: &Path,
-    options: &OpenOptions,
-    starts: bool,
-) -> Result<bool, OpenError> {
-    if notebook.exists() {
-        return Ok(false);
-    }
-    let cannot = |source| OpenError::Notebook {
-        what: "create",
-        path: notebook.to_owned(),
-        source,
-    };
-    let folder = notebook
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let real = folder.canonicalize().map_err(cannot)?;
-    let session = match &options.kernel_of {
-        Some(other) => share::owner(notebook, other)?.1,
-        None => known(notebook),
-    };
-    if starts {
-        let owner = session.as_ref().filter(|_| options.kernel_of.is_some());
-        match owner.filter(|owner| sandboxed(owner.transport).is_some()) {
-            Some(owner) => return Err(unseen(owner)),
-            None => refuse_in_a_sandbox()?,
-        }
-    }
-    let neighbour = match Project::find(notebook) {
-        Some(project) => neighbour(&project, &project.key(notebook))?,
-        None => None,
-    };
-    let wish = Wish {
-        kernel: options.kernel.as_deref(),
-        python: options.python.as_deref(),
-        recorded: session
-            .as_ref()
-            .and_then(|session| session.kernelspec.as_ref()),
-        neighbour: neighbour.as_ref(),
-        ..Wish::default()
-    };
-    if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
-        attach::check(&project, notebook, running)?;
-    }
-    let choice = match &options.attach {
-        Some(running) => Ok(running.spec.clone()),
-        None => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
-    };
-    let (name, display, language) = match choice {
-        // What another program started may have no name that is known here.
-        Ok(spec) if spec.name.is_empty() => (
-            spec.language.to_lowercase(),
-            spec.display_name,
-            spec.language,
-        ),
-        Ok(spec) => (spec.name, spec.display_name, spec.language),
-        // What every Jupyter takes for the Python that is in use.
-        Err(_) if !starts || session.is_some() => (
-            "python3".to_owned(),
-            "Python 3 (ipykernel)".to_owned(),
-            "python".to_owned(),
-        ),
-        Err(error) => return Err(error.into()),
-    };
-    let text = notebook::new_notebook(&name, &display, &language);
-    // Where the lock cannot be had, not replacing an existing file is protection enough.
-    let _lock: Option<Lock> = lock_notebook(notebook).ok();
-    let mut file = tempfile::Builder::new()
-        .prefix(".nb-")
-        // As any new file of this user: the umask decides.
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(&real)
-        .map_err(cannot)?;
-    file.write_all(text.as_bytes()).map_err(cannot)?;
-    file.as_file().sync_all().map_err(cannot)?;
-    match file.persist_noclobber(notebook) {
-        Ok(_) => Ok(true),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(cannot(error.error)),
-    }
-}
-
-/// Returns what is recorded for a notebook, whose file may be gone while its kernel runs.
-fn known(notebook: &Path) -> Option<Session> {
-    let project = Project::find(notebook)?;
-    recorded(&project.state().ok()?, &project, &project.key(notebook))
 }
 
 fn read_named(notebook: &Path) -> Result<Named, OpenError> {

@@ -3,17 +3,14 @@
 //! VS Code remembers a kernel by its spec's argv, so that must stay the same for ever: it points
 //! to a copy of this program in `nb`'s own data folder, never to a build folder or an environment.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::kernel::detach::own_program;
+use super::program::{differs, install_file, install_program, proxy_path};
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
-use crate::kernel::spec::{self, PROXY, SpecError};
+use crate::kernel::spec::{self, SpecError};
 
 const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
 
@@ -259,11 +256,6 @@ pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
     }
 }
 
-/// Returns the program that installed specs start.
-pub fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
-    Ok(own_data_dir(variables)?.join("bin").join(PROXY))
-}
-
 /// Returns the folder that specs of a level are in.
 pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -342,64 +334,6 @@ fn kernel_json(proxy: &Path, language: &str) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(&spec).expect("a JSON value can be written");
     text.push(b'\n');
     text
-}
-
-fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
-    if std::fs::read(path).is_ok_and(|found| found == content) {
-        return Ok(false);
-    }
-    let mut staged = staged(path, 0o644)?;
-    staged.write_all(content)?;
-    staged.persist(path).map_err(|error| error.error)?;
-    Ok(true)
-}
-
-/// Copies this program to `path` unless it is there already.
-fn install_program(path: &Path) -> io::Result<bool> {
-    if !differs(path).unwrap_or(true) {
-        return Ok(false);
-    }
-    let mut own = File::open(own_program()?)?;
-    let mut staged = staged(path, 0o755)?;
-    io::copy(&mut own, staged.as_file_mut())?;
-    staged.as_file().set_modified(own.metadata()?.modified()?)?;
-    staged.as_file().sync_all()?;
-    // A front end may be running the old one: it keeps it, the path names the new one.
-    staged.persist(path).map_err(|error| error.error)?;
-    Ok(true)
-}
-
-fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
-    let folder = path
-        .parent()
-        .ok_or_else(|| io::Error::other("it has no folder"))?;
-    std::fs::create_dir_all(folder)?;
-    let staged = tempfile::Builder::new()
-        .prefix(".nb-")
-        .tempfile_in(folder)?;
-    staged
-        .as_file()
-        .set_permissions(std::fs::Permissions::from_mode(mode))?;
-    Ok(staged)
-}
-
-/// Says whether the program at `path` is another than this one.
-///
-/// The copy carries the original's time, so that mostly two looks suffice.
-fn differs(path: &Path) -> io::Result<bool> {
-    let own_path: OsString = own_program()?;
-    let (mut own, mut copy) = (File::open(own_path)?, File::open(path)?);
-    let (one, two) = (own.metadata()?, copy.metadata()?);
-    if one.len() != two.len() || two.permissions().mode() & 0o111 == 0 {
-        return Ok(true);
-    }
-    if one.modified()? == two.modified()? {
-        return Ok(false);
-    }
-    let (mut left, mut right) = (Vec::new(), Vec::new());
-    own.read_to_end(&mut left)?;
-    copy.read_to_end(&mut right)?;
-    Ok(left != right)
 }
 
 #[cfg(test)]
