@@ -62,10 +62,12 @@ impl Shell {
         self.obey(Some(&target.project));
         open_log(&target.project, &self.settings.borrow());
         self.log_launch(Some(&target));
-        let found = target.look()?;
-        if let Found::Died(ending) | Found::None(ending) = &found
-            && !self.may_start(&target)
-        {
+        let ending = match target.look()? {
+            Found::Died(ended) => Some(words::died(&target, ended.as_ref())),
+            Found::None(ending) => Some(ending),
+            Found::Live(_) | Found::Awaited => None,
+        };
+        if let Some(ending) = ending.filter(|_| !self.may_start(&target)) {
             tracing::error!("{}", ending.text);
             bail!("{}", ending.text.replace(". Start", ".\nStart"));
         }
@@ -150,7 +152,7 @@ impl Shell {
     fn wait_for_the_name(&self) {
         let (info, widgets) = usual(&self.folder, &self.origin.language).unzip();
         let unnamed = Kernel::Unnamed { info };
-        let ending = unreachable_ending();
+        let ending = no_ending();
         self.route(|bridge, now| {
             // First, since what was held is answered at once.
             bridge.set_widgets(widgets.flatten());
@@ -269,7 +271,7 @@ pub(super) fn open_log(project: &Project, settings: &Config) {
 }
 
 /// Returns an ending for a change before which nothing lived: nobody reads it.
-fn unreachable_ending() -> Ending {
+fn no_ending() -> Ending {
     Ending {
         name: "NoKernel",
         text: String::new(),

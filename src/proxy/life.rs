@@ -108,14 +108,15 @@ impl Shell {
                     before.as_ref(),
                 );
             }
-            Found::Died(ending) => {
-                let ending = bound.failure.borrow().clone().unwrap_or(ending);
-                let kernel = if self.may_start(&bound.target) {
-                    Kernel::Died(ending.clone())
+            Found::Died(ended) => {
+                let (target, ended) = (&bound.target, ended.as_ref());
+                let failure = bound.failure.borrow().clone();
+                let kernel = if self.may_start(target) {
+                    Kernel::Died(failure.unwrap_or_else(|| words::died_for_now(target, ended)))
                 } else {
-                    Kernel::Ended(ending.clone())
+                    Kernel::Ended(failure.unwrap_or_else(|| words::died(target, ended)))
                 };
-                self.end(kernel, &ending, before.as_ref());
+                self.end(kernel, before.as_ref());
             }
             Found::None(ending) => {
                 let failure = bound.failure.borrow().clone();
@@ -123,18 +124,20 @@ impl Shell {
                     Some(failure) if !bound.target.is_recorded() => failure,
                     _ => ending,
                 };
-                self.end(Kernel::Ended(ending.clone()), &ending, before.as_ref());
+                self.end(Kernel::Ended(ending), before.as_ref());
             }
         }
     }
 
     /// Takes the end of the kernel.
-    fn end(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
+    fn end(&self, kernel: Kernel, before: Option<&Rc<Links>>) {
         if *self.bridge.borrow().kernel() == kernel {
             return;
         }
-        tracing::warn!("{}", ending.text);
-        self.change(kernel, ending, before);
+        if let Kernel::Died(ending) | Kernel::Ended(ending) = kernel.clone() {
+            tracing::warn!("{}", ending.text);
+            self.change(kernel, &ending, before);
+        }
     }
 
     fn change(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {

@@ -106,13 +106,13 @@ impl Shell {
         let text = match &found {
             Found::Live(_) => return Ok(Some(found)),
             Found::Awaited if !target.is_abandoned() => return Ok(Some(found)),
-            Found::Awaited => "nobody finishes the start of the kernel",
-            Found::Died(ending) => {
+            Found::Awaited => "nobody finishes the start of the kernel".to_owned(),
+            Found::Died(ended) => {
                 // Its front end's user may have made the variables that went with it.
                 bound.missed.set(true);
-                &ending.text
+                words::died(target, ended.as_ref()).text
             }
-            Found::None(ending) => &ending.text,
+            Found::None(ending) => ending.text.clone(),
         };
         if !self.may_start(target) {
             return Ok(Some(found));
@@ -161,7 +161,7 @@ impl Shell {
                     *bound.failure.borrow_mut() = Some(ending.clone());
                     if is_served {
                         shell.adopt(if mended {
-                            Found::Died(ending)
+                            Found::Died(None)
                         } else {
                             Found::None(ending)
                         });

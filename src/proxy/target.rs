@@ -44,8 +44,8 @@ pub(super) enum Found {
     Live(Box<LiveKernel>),
     /// `nb` is starting or restarting it.
     Awaited,
-    /// It went by itself, and another may be started for it.
-    Died(Ending),
+    /// It went by itself, in this way if that is known; another may be started for it.
+    Died(Option<Ended>),
     /// There is none, and only its user may have one started.
     None(Ending),
 }
@@ -210,11 +210,11 @@ impl Target {
     }
 
     fn died(&self, session: &Session) -> Found {
-        let ending = words::died(self, session.ended.as_ref());
+        let ended = session.ended.clone();
         if session.owned {
-            Found::Died(ending)
+            Found::Died(ended)
         } else {
-            Found::None(ending)
+            Found::None(words::died(self, ended.as_ref()))
         }
     }
 

@@ -34,16 +34,22 @@ pub(super) fn elsewhere(target: &Target, host: &str) -> Ending {
     ending(target, "KernelElsewhere", &what)
 }
 
-/// It went by itself.
+/// It went by itself, and only its user may have another started.
 pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
-    let what = match ended {
-        Some(ended) => format!(
-            "{}: its variables are gone",
-            death(ended, &TimeZone::system())
-        ),
-        None => "died: its variables are gone".to_owned(),
-    };
-    ending(target, "KernelDied", &what)
+    ending(target, "KernelDied", &gone(ended))
+}
+
+/// It went by itself, and the next cell brings another.
+pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
+    let text = format!(
+        "The shared kernel of {} {}. The next cell that you run starts another.",
+        target.key,
+        gone(ended)
+    );
+    Ending {
+        name: "KernelDied",
+        text,
+    }
 }
 
 /// Nothing answers on its sockets.
@@ -171,6 +177,14 @@ fn fate(ended: &Ended, zone: &TimeZone) -> String {
             death(ended, zone)
         ),
     }
+}
+
+fn gone(ended: Option<&Ended>) -> String {
+    let death = ended.map_or_else(
+        || "died".to_owned(),
+        |ended| death(ended, &TimeZone::system()),
+    );
+    format!("{death}: its variables are gone")
 }
 
 /// When it died, of what and in whose cell.

@@ -63,6 +63,7 @@ def noticed(window, code, *words):
     said = stderr(iopub)
     for word in words:
         assert word in said, f"{word!r} is not in {said!r}"
+    say(f"told: {said.strip()}")
     return "".join(m.content["text"] for m in iopub if m.type == "stream" and m.content["name"] == "stdout")
 
 
@@ -81,7 +82,7 @@ def killed(kernel):
             request = running(window, "import time; time.sleep(600)")
             kill(pid)
             began = time.monotonic()
-            text = refused(window, request, "died", "variables are gone")
+            text = refused(window, request, "died", "variables are gone", "next cell")
             say(f"the cell ended {(time.monotonic() - began) * 1000:.0f} ms after the kill")
             # Nothing but a cell brings it back.
             reply, _ = window.client.finish(
