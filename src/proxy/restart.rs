@@ -36,6 +36,9 @@ impl Shell {
             return;
         };
         let Target { project, key } = &bound.target;
+        if !self.restarts(project) {
+            return;
+        }
         match Own::serve(project, &launched, key, 0) {
             Ok(own) => *self.record.borrow_mut() = own,
             Err(error) => tracing::warn!("a restart will not be recognised: {error}"),

@@ -143,10 +143,10 @@ def keep(kernel):
     keeps(kernel, {})
     assert session_of(NOTEBOOK)["generation"] == 1
     # The variable wins over the file.
-    with Window(kernel, NOTEBOOK).ready() as window:
+    real = {"NB_ON_RESTART": "restart"}
+    with Window(kernel, NOTEBOOK, environment=real).ready() as window:
         window.run("x = 1")
         window.terminate()
-        real = {"NB_ON_RESTART": "restart"}
         with Window(kernel, NOTEBOOK, window.session, environment=real).ready() as again:
             assert again.run("print('x' in globals())") == "False\n"
             again.close()
