@@ -66,12 +66,7 @@ impl Document {
             let expected = "text in UTF-8";
             return Err(NotANotebook::at(&text, at, expected));
         }
-        let begin = if text.starts_with(b"\xef\xbb\xbf") {
-            3
-        } else {
-            0
-        };
-        let mut scanner = Scanner::new(&text, begin);
+        let mut scanner = Scanner::of_file(&text);
         let found = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;
         let ascii = scanner.escapes && text.is_ascii();
         let wrong = |at, expected| NotANotebook::at(&text, at, expected);
@@ -252,16 +247,11 @@ impl Frame {
     /// Returns the frame with a field set to a value that is laid out already.
     pub(super) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Self {
         let text = self.top.set(&self.text, name, value, layout);
-        let begin = if text.starts_with(b"\xef\xbb\xbf") {
-            3
-        } else {
-            0
-        };
-        let top = Object::scan(&mut Scanner::new(&text, begin));
+        let top = Object::scan(&mut Scanner::of_file(&text));
         let top = top.expect("a splice of a value into an object leaves an object");
         let cells = top.get(&text, "cells");
         Self {
-            place: cells.map_or(begin, |cells| cells.end - 1),
+            place: cells.map_or(0, |cells| cells.end - 1),
             top,
             text: text.into(),
         }
@@ -474,6 +464,7 @@ mod tests {
         );
         assert_eq!(text(&document), file);
         assert!(open("{\"cells\": [], \"nbformat\": 5}").is_read_only());
+        assert!(open("{\"nbformat\": 3}").is_read_only());
         assert!(Document::parse("{\"worksheets\": [1], \"nbformat\": 3}").is_err());
     }
 

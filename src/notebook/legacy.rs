@@ -11,7 +11,9 @@ pub(super) fn cells(text: &Bytes, top: &Object, nbformat: u64) -> Option<Result<
     if nbformat >= 4 {
         return None;
     }
-    let sheets = top.get(text, "worksheets")?;
+    let Some(sheets) = top.get(text, "worksheets") else {
+        return Some(Ok(Vec::new()));
+    };
     let mut cells = Vec::new();
     for sheet in items(sheets.of(text)) {
         let start = sheets.start + sheet.start;

@@ -52,12 +52,7 @@ pub(super) fn top(bytes: &[u8]) -> Result<Object, NotANotebook> {
             "text in UTF-8",
         ));
     }
-    let begin = if bytes.starts_with(b"\xef\xbb\xbf") {
-        3
-    } else {
-        0
-    };
-    let mut scanner = Scanner::new(bytes, begin);
+    let mut scanner = Scanner::of_file(bytes);
     let top = Object::scan(&mut scanner).and_then(|top| scanner.end().map(|()| top));
     top.map_err(|fault| NotANotebook::of(bytes, &fault))
 }

@@ -1,12 +1,12 @@
 //! Notebooks that Python wrote in many styles: what opens, what stays, and what an edit means.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nb::notebook::{Change, Document, EditError, Json, NewCell};
 use serde_json::json;
 
-use crate::python;
+use crate::{made, python};
 
 fn corpus(command: &str, folder: &Path) -> String {
     let out = Command::new(python::interpreter())
@@ -24,6 +24,15 @@ fn made() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("make a folder");
     corpus("make", folder.path());
     folder
+}
+
+/// Notebooks in the source archives of nbformat, nbclient, nbconvert, papermill, nbdime, jupytext.
+fn jupyters_own() -> PathBuf {
+    let script = include_str!("../python/notebooks.py");
+    let list = script.split("# What pip asks").next().expect("a list");
+    made::once("test-notebooks", &[list], |home| {
+        corpus("fetch", home);
+    })
 }
 
 fn notebooks(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -73,23 +82,15 @@ fn edited(
     changed.map(|changed| changed.what)
 }
 
-#[test]
-fn every_notebook_of_pythons_opens_and_keeps_its_bytes() {
-    let folder = made();
-    let notebooks = notebooks(folder.path());
-    assert_eq!(notebooks.len(), 322);
-    for (name, text) in notebooks {
-        let document = Document::parse(text.clone());
-        let document = document.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(document.to_bytes(), text, "{name}");
-    }
-}
-
-#[test]
-fn an_edit_means_to_python_what_the_same_edit_of_the_data_means() {
-    let folder = made();
-    for (name, text) in notebooks(folder.path()) {
-        let before = Document::parse(text).expect("a notebook of Python's");
+/// Opens notebooks, checks that they keep their bytes, and that edits of them mean to Python what the
+/// same edits of the data mean; returns how many notebooks and edits there were.
+fn assert_faithful(folder: &Path) -> (usize, usize) {
+    let results = tempfile::tempdir().expect("make a folder");
+    let notebooks = notebooks(folder);
+    for (name, text) in &notebooks {
+        let before = Document::parse(text.clone());
+        let before = before.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(before.to_bytes() == *text, "{name} has changed");
         let count = before.cells().len();
         let ids: Vec<_> = before.cells().iter().map(|cell| cell.id()).collect();
         for (number, what) in EDITS.into_iter().enumerate() {
@@ -101,21 +102,39 @@ fn an_edit_means_to_python_what_the_same_edit_of_the_data_means() {
             let text = ["", "é\nnew\n", "x"][number % 3];
             let mut after = before.clone();
             let change = match edited(&mut after, what, at, to, text) {
-                Err(EditError::NotCode(_)) => continue,
+                Err(EditError::NotCode(_) | EditError::ReadOnly(_)) => continue,
                 change => change.unwrap_or_else(|error| panic!("{name}, {what}: {error}")),
             };
             let changed = change != Change::Nothing;
+            let file = folder.join(name);
             let note = json!({
-                "file": name, "what": what, "at": at, "to": to, "text": text, "ids": ids, "changed": changed,
+                "file": file, "what": what, "at": at, "to": to, "text": text, "ids": ids, "changed": changed,
             });
-            let file = |ending| folder.path().join(format!("{name}-{what}.{ending}"));
+            let file = |ending| results.path().join(format!("{name}-{what}.{ending}"));
             std::fs::write(file("note"), note.to_string()).expect("write a note");
             std::fs::write(file("edited"), after.to_bytes()).expect("write a notebook");
             let reread = Document::parse(after.to_bytes()).expect("an edit leaves a notebook");
             assert_eq!(reread.revision(), after.revision(), "{name}, {what}");
         }
     }
-    corpus("check", folder.path());
+    let checked = corpus("check", results.path());
+    let checked = checked.trim().parse().expect("the number of edits");
+    (notebooks.len(), checked)
+}
+
+#[test]
+fn an_edit_means_to_python_what_the_same_edit_of_the_data_means() {
+    let folder = made();
+    let (notebooks, edits) = assert_faithful(folder.path());
+    assert_eq!(notebooks, 322);
+    assert!(edits > 1200, "{edits}");
+}
+
+#[test]
+fn jupyters_own_notebooks_open_and_are_edited_alike() {
+    let (notebooks, edits) = assert_faithful(&jupyters_own());
+    assert_eq!(notebooks, 274);
+    assert!(edits > 1200, "{edits}");
 }
 
 #[test]

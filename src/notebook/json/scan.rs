@@ -31,6 +31,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Begins at the start of a file, after its byte-order mark.
+    pub(in crate::notebook) fn of_file(text: &'a [u8]) -> Self {
+        let mark = b"\xef\xbb\xbf";
+        Self::new(
+            text,
+            if text.starts_with(mark) {
+                mark.len()
+            } else {
+                0
+            },
+        )
+    }
+
     /// Returns the whole text.
     pub(in crate::notebook) fn text(&self) -> &'a [u8] {
         self.text
