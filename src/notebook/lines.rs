@@ -45,10 +45,30 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
     let sides = [&first, &second];
     let new = |hunk: &Hunk| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
+    // What one side inserts beside a change of the other may be part of that already: a merge that
+    // is made once more.
+    let is_part = |(at, hunk): (usize, &Hunk)| {
+        let near = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
+        let mut others = near.unwrap_or_default().iter();
+        hunk.base.is_empty()
+            && others.any(|other| {
+                other.side != hunk.side
+                    && !other.base.is_empty()
+                    && (other.base.start == hunk.base.end && new(other).starts_with(new(hunk))
+                        || other.base.end == hunk.base.start && new(other).ends_with(new(hunk)))
+            })
+    };
+    let part: Vec<_> = hunks.iter().enumerate().map(is_part).collect();
+    let hunks: Vec<_> = hunks
+        .iter()
+        .zip(&part)
+        .filter(|(_, part)| !**part)
+        .map(|(hunk, _)| hunk)
+        .collect();
     let mut out: Vec<&[u8]> = Vec::new();
     let mut at = 0;
     let mut last: [Option<&Hunk>; 2] = [None, None];
-    for hunk in &hunks {
+    for hunk in hunks {
         if let Some(other) = last[1 - hunk.side] {
             if other.base == hunk.base && new(other) == new(hunk) {
                 continue;
@@ -132,6 +152,9 @@ mod tests {
             ("a", "A", "b\na", "b\nA"),
             ("a\nb\nc", "a\nc", "a\nb\nc\nd", "a\nc\nd"),
             ("a\nb", "a\nx\nb", "a\nx\nb", "a\nx\nb"),
+            // One has the other's insertion already.
+            ("a", "x\nA", "x\na", "x\nA"),
+            ("a\nb", "A\nx\nb", "a\nx\nb", "A\nx\nb"),
             ("a\nb\nc\n", "a\nb\nx\nc\n", "a\nc\n", "a\nx\nc\n"),
         ] {
             assert_eq!(
