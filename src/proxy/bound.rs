@@ -230,6 +230,7 @@ impl Shell {
 
     /// Makes it the session that is served. Its kernel is looked for next.
     pub(super) fn take(&self, target: Target) {
+        self.bridge.borrow_mut().set_info(target.last_info());
         let presence = Presence::new(
             target.project.clone(),
             target.key.clone(),

@@ -270,6 +270,11 @@ impl Target {
         live.next().map(|(_, session)| session.notebook)
     }
 
+    /// Returns what the session's kernel last answered to `kernel_info_request`.
+    pub(super) fn last_info(&self) -> Option<Bytes> {
+        info(&recorded(&self.project.state().ok()?, &self.key)?)
+    }
+
     /// Writes down which ipywidgets a kernel has; the next life may have others.
     pub(super) fn remember_widgets(
         &self,

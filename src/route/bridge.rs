@@ -41,6 +41,8 @@ pub struct Bridge {
     /// Whether the clients' session was told.
     pub(super) heard: bool,
     pub(super) running: Running,
+    /// The header of the cell that runs, as the kernel names it.
+    pub(super) running_header: Bytes,
     /// What somebody else runs, if the journal has it: silent code is nobody's work.
     pub(super) seen: Option<Key>,
     pub(super) comms: Comms,
@@ -89,6 +91,7 @@ impl Bridge {
             notebook: None,
             heard: false,
             running: Running::default(),
+            running_header: Bytes::from_static(b"{}"),
             seen: None,
             comms: Comms::default(),
             kernel: Kernel::Awaited,
@@ -122,6 +125,14 @@ impl Bridge {
     /// taken the place of the one whose variables it knows, and why.
     pub fn set_notice(&mut self, text: String) {
         self.notice = Some(text);
+    }
+
+    /// Takes the content of a `kernel_info_reply` that the session's kernel has given before: it
+    /// lets clients connect while the kernel is restarted.
+    pub fn set_info(&mut self, info: Option<Bytes>) {
+        if connect::usable(info.as_ref()) {
+            self.info = info;
+        }
     }
 
     /// Takes the version of ipywidgets that this life of the kernel, or one like it, has told before.
@@ -189,7 +200,13 @@ impl Bridge {
         self.running = Running::Nothing;
         self.probe = Probe::default();
         self.comms = Comms::default();
-        for timer in [Timer::Awaited, Timer::Probe, Timer::Busy, Timer::IdleLost] {
+        for timer in [
+            Timer::Awaited,
+            Timer::Probe,
+            Timer::Busy,
+            Timer::StillBusy,
+            Timer::IdleLost,
+        ] {
             self.timers.stop(&timer);
         }
         match self.kernel.clone() {
@@ -441,6 +458,9 @@ impl Bridge {
         {
             let answered_here = self.requests.is_answered_here(&key);
             if let Some(state) = status {
+                if state == "busy" && parent.msg_type == "execute_request" {
+                    self.running_header = message.parent_bytes().clone();
+                }
                 self.status(now, &key, &parent, &state);
             }
             if answered_here {
@@ -507,6 +527,7 @@ impl Bridge {
                 Timer::Gone(id) => self.forget(now, &id),
                 Timer::Interrupt(id) => self.carry_on(now, &id),
                 Timer::Stale(key) => self.answer_stale(now, &key),
+                Timer::StillBusy => self.tell_busy(now),
                 Timer::Nameless => self.nameless(),
                 Timer::Busy => self.seems_busy(),
                 Timer::IdleLost => self.idle_lost(now),

@@ -14,7 +14,7 @@ use super::bridge::Bridge;
 use super::kernel::Kernel;
 use super::request::{Answer, Key, Role};
 use super::startup::{self, Startup};
-use super::timer::{Now, STALE, Timer};
+use super::timer::{Now, STALE, STILL_BUSY, Timer};
 use super::turns::Running;
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
@@ -181,8 +181,10 @@ impl Bridge {
         if request.replied {
             return;
         }
-        if !self.kernel.is_live() && !self.is_unnamed() {
-            // While a kernel is started everybody waits for it.
+        // A server keeps one such request for all its windows: where the one that sent it is
+        // closed before the answer, the others wait a minute. So a restart keeps none waiting.
+        let waits = !self.kernel.is_live() && !self.is_unnamed();
+        if waits && (self.info.is_none() || role == Role::WidgetProbe) {
             let timer = Timer::Stale(key.clone());
             return self.timers.start(now.instant + STALE, timer);
         }
@@ -257,6 +259,8 @@ impl Bridge {
             self.requests.remove(key);
         }
         self.timers.stop(&Timer::Stale(key.clone()));
+        self.timers
+            .start(now.instant + STILL_BUSY, Timer::StillBusy);
         self.settled(now, &client);
     }
 }

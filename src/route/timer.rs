@@ -28,6 +28,8 @@ pub(super) enum Timer {
     Interrupt(ClientId),
     /// The kernel has not answered what a connecting client waits for.
     Stale(Key),
+    /// A client was told `idle` so that it could connect, and something still runs.
+    StillBusy,
     /// Nothing has named the notebook.
     Nameless,
     /// The kernel has not answered the proxy's own question on shell.
@@ -48,6 +50,9 @@ pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
 pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
 /// How long a connecting client waits for the kernel itself.
 pub(super) const STALE: Duration = Duration::from_millis(200);
+/// How long after an answer in the kernel's stead clients are told that it is busy all the same.
+/// VS Code waits for `idle` when it connects, and takes the last word.
+pub(super) const STILL_BUSY: Duration = Duration::from_secs(3);
 /// How long what needs a kernel waits for the notebook's name. VS Code tells it 40 ms after the
 /// launch where it runs start-up code, and with the first cell elsewhere.
 pub(super) const NAMELESS: Duration = Duration::from_secs(2);

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::bridge::Bridge;
 use super::kernel::Ending;
 use super::request::{Answer, Key, Role};
@@ -127,10 +129,19 @@ impl Bridge {
         }
     }
 
+    /// Clients that were let in by an `idle` of ours learn that something runs.
+    pub(super) fn tell_busy(&mut self, now: Now) {
+        if self.running != Running::Nothing {
+            let busy = self.voice.status(now, self.running_header.clone(), "busy");
+            self.actions.push_back(Action::Publish(busy));
+        }
+    }
+
     /// The kernel has not answered on shell for a while.
     pub(super) fn seems_busy(&mut self) {
         if self.probe.on_shell.is_some() && self.running == Running::Nothing {
             self.running = Running::Something;
+            self.running_header = Bytes::from_static(b"{}");
         }
     }
 

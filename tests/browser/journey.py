@@ -6,8 +6,9 @@ import pathlib
 import re
 import signal
 import sys
+import uuid
 
-from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, say, write
+from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, picture, say, until, write
 
 CELLS = [
     "x = 20\nprint('x is', x)",
@@ -28,14 +29,28 @@ PLAIN = "Python 3 (ipykernel)"
 SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
 
 
+READY = """async () => {
+    await window.jupyterapp.restored;
+    const notebook = window.jupyterapp.shell.currentWidget;
+    await notebook.context.ready;
+    await notebook.sessionContext.ready;
+    await notebook.sessionContext.session?.kernel?.info;
+}"""
+
+
 class Notebook:
     """A notebook that is open in a tab."""
 
-    def __init__(self, page, server, path, workspace="default"):
+    def __init__(self, page, server, path):
         self.page = page
-        self.page.goto(f"{server.address}/lab/workspaces/{workspace}/tree/{path}?token={server.token}")
+        # A workspace that nobody has used: nothing of an earlier page is put back while one types.
+        workspace = f"{server.address}/lab/workspaces/{uuid.uuid4().hex}"
+        self.page.goto(f"{workspace}/tree/{path}?token={server.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(self.panel.locator(".jp-Cell").first).to_be_visible()
+        # What is run while the page is still being put together is forgotten again.
+        page.wait_for_function("window.jupyterapp")
+        page.evaluate(READY)
 
     def choose(self, kernel):
         """Chooses a kernel in the dialog that a click on the kernel's name opens."""
@@ -48,7 +63,8 @@ class Notebook:
         self.is_idle()
 
     def is_idle(self):
-        expect(self.panel.locator("[data-status=idle]")).to_be_attached()
+        # The status bar tells of the connection too.
+        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
 
     def cell(self, index):
         return self.panel.locator(".jp-Cell").nth(index)
@@ -57,7 +73,7 @@ class Notebook:
         """Runs a cell by Shift-Enter; the cell is returned, running."""
         cell = self.cell(index)
         cell.locator(".cm-content").click()
-        self.page.keyboard.press("Shift+Enter")
+        cell.locator(".cm-content").press("Shift+Enter")
         return cell
 
     def ends(self, index, text, count=r"\[\d+\]:"):
@@ -77,18 +93,18 @@ def main():
         write(name, *CELLS, kernelspec={"name": "python3", "display_name": PLAIN})
     nb("open", notebook, "--python", python)
     nb("run", "-n", notebook, "agents = 1")
-    with chromium() as browser:
-        with Server() as server:
-            day(browser, server, notebook)
-            turns(browser, server, notebook)
-            second_notebook(browser, server, other)
-        with Server() as server:
-            next_day(browser, server, notebook)
-            death(browser, server, notebook)
+    # The browser ends first: it shows what was there when something went wrong.
+    with Server() as server, chromium() as browser:
+        day(browser, server, notebook)
+        turns(browser, server, notebook)
+        second_notebook(browser, server, other)
+    with Server() as server, chromium() as browser:
+        next_day(browser, server, notebook)
+        death(browser, server, notebook)
 
 
 def day(browser, server, path):
-    page = browser.new_page(viewport=SIZE)
+    page = browser.new_page(viewport={"width": 1100, "height": 1000})
     book = Notebook(page, server, path)
     say("choosing")
     book.choose(SHARED)
@@ -109,6 +125,7 @@ def day(browser, server, path):
     page.keyboard.press("ArrowRight")
     expect(book.cell(WIDGET).locator(".widget-label:has-text('dialled 4')")).to_be_visible()
     assert nb("run", "-n", path, "dial.value").strip() == "4"
+    picture(page, "jupyterlab")
 
     say("input()")
     book.run(ASK)
@@ -124,7 +141,7 @@ def day(browser, server, path):
     book.ends(LOOP, "KeyboardInterrupt")
 
     say("a second tab")
-    tab = Notebook(browser.new_page(viewport=SIZE), server, path, "two")
+    tab = Notebook(browser.new_page(viewport=SIZE), server, path)
     tab.is_idle()
     tab.run(LOOK)
     tab.ends(LOOK, "True True")
@@ -151,7 +168,7 @@ def turns(browser, server, path):
     say("a cell waits for the agent's")
     waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('agent done')"
     agent = begin("run", "-n", path, waits)
-    expect(book.panel.locator("[data-status=busy]")).to_be_attached()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Busy")
     book.run(SET)
     expect(book.cell(SET).locator(".jp-InputPrompt")).to_have_text("[*]:")
     say("Stop takes it back")
@@ -177,7 +194,9 @@ def death(browser, server, path):
     book.is_idle()
     say("the kernel is killed")
     book.run(LOOP)
-    expect(book.cell(LOOP).locator(".jp-OutputArea")).to_contain_text("begun")
+    expect(book.cell(LOOP).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    # What the page shows may be of the day before: the kernel itself has begun it.
+    until(lambda: status(path)["running"])
     os.kill(status(path)["kernel_pid"], signal.SIGKILL)
     book.ends(LOOP, "KernelDied", count=r"\[ \]:|\[\d*\]:")
     say("the next cell brings another")

@@ -54,6 +54,13 @@ def begin(*words):
     )  # fmt: skip
 
 
+def until(happened):
+    """Asks again and again, each time by a command, until something has happened."""
+    end = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < end, "it has not happened"
+
+
 def write(name, *sources, kernelspec=None):
     """Writes a notebook with these code cells."""
     notebook = nbformat.v4.new_notebook()
@@ -68,15 +75,17 @@ class Server:
 
     def __enter__(self):
         self.token = uuid.uuid4().hex
+        # Nobody is there who could answer whether news are wanted.
+        settings = pathlib.Path(os.environ["JUPYTER_CONFIG_DIR"]) / "labconfig/page_config.json"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        news = {"@jupyterlab/apputils-extension:announcements": True}
+        settings.write_text(json.dumps({"disabledExtensions": news}))
         self.log = open(pathlib.Path(os.environ["TMPDIR"]) / "jupyterlab.log", "w+")
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser",
                 "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-                "--ServerApp.root_dir=" + os.getcwd(),
-                # Neither asks about news nor looks for updates: the test is alone.
-                "--LabApp.news_url=None",
-                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+                "--ServerApp.root_dir=" + os.getcwd(), "--LabApp.expose_app_in_browser=True",
             ],
             env={**os.environ, "JUPYTER_TOKEN": self.token},
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
@@ -120,6 +129,12 @@ class Server:
         )
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             return json.loads(answer.read())
+
+
+def picture(page, name):
+    """Draws the page for the README, where NB_PICTURES names a folder for that."""
+    if folder := os.environ.get("NB_PICTURES"):
+        page.screenshot(path=pathlib.Path(folder) / f"{name}.png")
 
 
 @contextlib.contextmanager

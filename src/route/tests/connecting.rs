@@ -20,6 +20,9 @@ fn a_busy_kernel_keeps_nobody_from_connecting() {
     assert!(desk.told().is_empty(), "the kernel itself goes first");
     desk.wait(MS);
     assert_eq!(desk.told(), INFO);
+    // A client that took that idle for the last word learns better.
+    desk.wait(Duration::from_secs(3));
+    assert_eq!(desk.told(), ["iopub busy"]);
     // Its late answer goes no further.
     let parent = ("c", "1", "kernel_info_request");
     desk.tells(parent, "status", &json!({ "execution_state": "busy" }));
@@ -65,6 +68,20 @@ fn a_kernel_whose_iopub_is_not_proven_yet_keeps_nobody_either() {
             .count(),
         3
     );
+}
+
+#[test]
+fn a_kernel_that_is_restarted_keeps_nobody_from_connecting() {
+    let mut desk = Desk::new(FrontEnd::Jupyter);
+    let info = json!({ "status": "ok", "language_info": {} }).to_string();
+    desk.bridge.set_info(Some(info.into()));
+    desk.joins("c");
+    ask_info(&mut desk, "1");
+    desk.wait(200 * MS);
+    assert_eq!(desk.told(), INFO);
+    desk.cell("c", "2");
+    desk.wait(Duration::from_secs(2));
+    assert!(desk.told().is_empty(), "a cell needs the kernel");
 }
 
 #[test]
