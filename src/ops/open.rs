@@ -106,7 +106,7 @@ pub struct Opened {
 
 /// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
 ///
-/// `notebook` must exist or be made first, see [`create_notebook`]; its project too. May be
+/// `notebook` must exist or be made first, see [`super::create::create_notebook`]; its project too. May be
 /// dropped at any await: the next call finishes what this one began.
 pub async fn ensure_kernel(
     project: &Project,
