@@ -10,7 +10,7 @@ use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
 use crate::ops::attach::AttachError;
 use crate::ops::interrupt::InterruptError;
-use crate::ops::open::OpenError;
+use crate::ops::open_error::OpenError;
 use crate::ops::run::RunError;
 use crate::ops::serve::ServeError;
 use crate::ops::share::ShareError;

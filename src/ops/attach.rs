@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 use super::life::{Life, life, refusal, sandboxed};
-use super::open::{How, OpenError};
+use super::open::How;
+use super::open_error::OpenError;
 use super::share;
 use super::start::{Held, empty_session};
 use crate::client::{Client, ClientError};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::open::OpenError;
+use super::open_error::OpenError;
 use super::restart::{self, Report};
 use crate::kernel::detach::{self, Plan};
 use crate::kernel::process::Process;

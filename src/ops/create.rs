@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::attach;
 use super::life::{sandboxed, unseen};
-use super::open::{OpenError, OpenOptions, neighbour};
+use super::open::{OpenOptions, neighbour};
+use super::open_error::OpenError;
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;

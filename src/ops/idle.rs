@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::company::whose;
 use super::everywhere::{Kernels, Left, side_by_side};
 use super::life::Life;
-use super::open::OpenError;
+use super::open_error::OpenError;
 use super::shutdown::shutdown;
 use super::status::SessionStatus;
 use crate::kernel::process::Signal;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::deed::journal;
 use super::life::{Life, life, unseen};
-use super::open::{OpenError, journal};
+use super::open_error::OpenError;
 use crate::client::{Client, ClientError};
 use crate::kernel::connection;
 use crate::kernel::process::{Signal, SignalError};

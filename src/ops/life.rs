@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::open::OpenError;
+use super::open_error::OpenError;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::attach::{self, Running};
 use super::background;
+use super::deed::journal;
 use super::life::{Life, life, unseen};
+use super::open_error::OpenError;
 use super::share;
 use super::start::{Held, refuse_in_a_sandbox};
 use super::status::note_death;
@@ -20,10 +22,7 @@ use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
 use crate::notebook::Named;
-use crate::project::journal::Entry;
 use crate::project::{Ended, Project, RealSpec, Session, StateError, Status, Transport};
-
-pub use super::open_error::OpenError;
 
 /// How a notebook is to be opened.
 #[derive(Clone, Debug)]
@@ -448,21 +447,6 @@ fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
         }
     }
     Ok(notes)
-}
-
-/// Notes in the journal what was done to a kernel. That it cannot be noted stops nothing.
-pub(super) fn journal(project: &Project, key: &str, session: &Session, event: &str, by: &str) {
-    let entry = Entry {
-        generation: Some(session.generation),
-        by: Some(by.to_owned()),
-        ..Entry::now(event, key)
-    };
-    if let Err(error) = project
-        .journal()
-        .and_then(|mut journal| journal.append(&entry))
-    {
-        tracing::warn!(%error, event, "cannot write the journal");
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::background::{self, Begun, Job};
+use super::deed::journal;
 use super::life::{Life, life, unseen};
-use super::open::{OpenError, journal};
+use super::open_error::OpenError;
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;

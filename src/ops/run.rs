@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::fold::{self, Folded};
 use super::life::{Life, life, unseen};
-use super::open::OpenError;
+use super::open_error::OpenError;
 use super::status::note_death;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};

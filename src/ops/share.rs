@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::life::{Life, life, unseen};
-use super::open::OpenError;
+use super::open_error::OpenError;
 use super::start::{Held, empty_session};
 use crate::kernel::connection::KernelFiles;
 use crate::kernel::python::quote;

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::deed::journal;
 use super::life::{Life, life, unseen};
-use super::open::{OpenError, journal};
+use super::open_error::OpenError;
 use super::restart::{PROMPT, end_cell};
 use super::start::Held;
 use super::{rename, share};

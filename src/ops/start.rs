@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::life::{refusal, sandboxed};
-use super::open::OpenError;
+use super::open_error::OpenError;
 use super::ready::{NotReady, ready};
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};

@@ -1,5 +1,7 @@
 //! What clients ask on control: interrupts, shutdowns and the rest.
 
+use std::collections::VecDeque;
+
 use serde::Deserialize;
 use serde_json::json;
 
@@ -69,28 +71,25 @@ impl Bridge {
 
     /// No shutdown followed: the interrupt is one, and what came after it follows.
     pub(super) fn carry_on(&mut self, now: Now, id: &ClientId) {
-        self.timers.stop(&Timer::Interrupt(id.clone()));
-        let waiting = self
-            .clients
-            .get_mut(id)
-            .map(|client| std::mem::take(&mut client.behind_interrupt))
-            .unwrap_or_default();
-        for message in waiting {
+        for message in self.held_control(id) {
             if let Ok(header) = message.header() {
                 self.control_in_turn(now, id, &message, &header);
             }
         }
     }
 
+    /// Takes the interrupt that is held, and what came after it.
+    fn held_control(&mut self, id: &ClientId) -> VecDeque<Verified> {
+        self.timers.stop(&Timer::Interrupt(id.clone()));
+        let client = self.clients.get_mut(id);
+        client
+            .map(|client| std::mem::take(&mut client.behind_interrupt))
+            .unwrap_or_default()
+    }
+
     /// A shutdown follows: the interrupts before it are answered and go no further.
     fn drop_interrupts(&mut self, now: Now, id: &ClientId) {
-        self.timers.stop(&Timer::Interrupt(id.clone()));
-        let waiting = self
-            .clients
-            .get_mut(id)
-            .map(|client| std::mem::take(&mut client.behind_interrupt))
-            .unwrap_or_default();
-        for message in waiting {
+        for message in self.held_control(id) {
             let Ok(header) = message.header() else {
                 continue;
             };

@@ -74,24 +74,24 @@ mod tests {
     fn a_cells_uri_names_its_notebook() {
         for (id, path) in [
             (
-                "vscode-notebook-cell:/work/n.ipynb#W0sZmlsZQ%3D%3D",
-                "/work/n.ipynb",
+                "vscode-notebook-cell:/home/ada/n.ipynb#W0sZmlsZQ%3D%3D",
+                "/home/ada/n.ipynb",
             ),
             (
                 "vscode-notebook-cell:/path%20x/%C3%B6%23%25.ipynb#X34sZmlsZQ%3D%3D",
                 "/path x/ö#%.ipynb",
             ),
             (
-                "vscode-notebook-cell:/work/n.ipynb#W0sZmlsZQ==",
-                "/work/n.ipynb",
+                "vscode-notebook-cell:/home/ada/n.ipynb#W0sZmlsZQ==",
+                "/home/ada/n.ipynb",
             ),
             (
-                "vscode-notebook-cell:/work/n.ipynb#ch0000001",
-                "/work/n.ipynb",
+                "vscode-notebook-cell:/home/ada/n.ipynb#ch0000001",
+                "/home/ada/n.ipynb",
             ),
             (
-                "vscode-notebook-cell:///work/n.ipynb#W0sZmlsZQ%3D%3D",
-                "/work/n.ipynb",
+                "vscode-notebook-cell:///home/ada/n.ipynb#W0sZmlsZQ%3D%3D",
+                "/home/ada/n.ipynb",
             ),
             (
                 "vscode-notebook-cell://ssh-remote%2Bbox/home/a/n.ipynb#W0sdnNjb2RlLXJlbW90ZQ%3D%3D",
@@ -113,19 +113,19 @@ mod tests {
             "3f2c19aa",
             "f3c61e1c-6f0c-4a7e-9d76-0f4f2ce4a7b1",
             "vscode-notebook-cell:",
-            "vscode-notebook-cell:/work/n.ipynb",
-            "file:///work/n.ipynb#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/n.ipynb",
+            "file:///home/ada/n.ipynb#W0sZmlsZQ%3D%3D",
             // Without a file: unsaved, from Git, a script's Interactive Window.
             "vscode-notebook-cell:Untitled-1.ipynb#W0sdW50aXRsZWQ%3D",
-            "vscode-notebook-cell:/work/n.ipynb#W0sZ2l0",
+            "vscode-notebook-cell:/home/ada/n.ipynb#W0sZ2l0",
             "vscode-notebook-cell:/Interactive-1.interactive#W0sdnNjb2RlLWludGVyYWN0aXZl",
             "vscode-notebook-cell://ssh-remote%2Bbox#W0sdnNjb2RlLXJlbW90ZQ%3D%3D",
             // Broken.
-            "vscode-notebook-cell:/work/%#W0sZmlsZQ%3D%3D",
-            "vscode-notebook-cell:/work/%2.ipynb#W0sZmlsZQ%3D%3D",
-            "vscode-notebook-cell:/work/%ZZ.ipynb#W0sZmlsZQ%3D%3D",
-            "vscode-notebook-cell:/work/%FF.ipynb#W0sZmlsZQ%3D%3D",
-            "vscode-notebook-cell:/work/%00.ipynb#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/%#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/%2.ipynb#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/%ZZ.ipynb#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/%FF.ipynb#W0sZmlsZQ%3D%3D",
+            "vscode-notebook-cell:/home/ada/%00.ipynb#W0sZmlsZQ%3D%3D",
         ] {
             assert_eq!(notebook_of_cell(id), None, "{id}");
         }
