@@ -160,12 +160,9 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
 
 #[test]
 fn every_print_of_a_flood_arrives() {
-    // Without optimisation the reader is no match for the kernel's mark of 1,000 messages.
-    let lines = if cfg!(debug_assertions) {
-        2_000
-    } else {
-        20_000
-    };
+    // ipykernel's PUB drops what is more than 1,000 messages ahead of its reader. Without
+    // optimisation, and beside other tests, a reader may be that late: there the flood stays below.
+    let lines = if cfg!(debug_assertions) { 900 } else { 20_000 };
     for transport in [Transport::Tcp, Transport::Ipc] {
         run(async {
             let kernel = Kernel::start(transport);
