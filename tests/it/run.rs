@@ -229,8 +229,11 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
     block_on(async {
         let world = World::new().await;
         for (code, at) in [
+            // Told by another thread: a signal in the middle of ipykernel's own flush may be lost.
             (
-                "print('asleep', flush=True)\nimport time; time.sleep(600)",
+                "import threading, time\n\
+                 threading.Timer(0.1, print, ['asleep']).start()\n\
+                 time.sleep(600)",
                 "asleep",
             ),
             ("input('waiting? ')", "waiting"),
