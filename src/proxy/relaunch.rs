@@ -6,6 +6,7 @@
 //! window, another kernel chosen, a second window: all of these come with a new session or from
 //! another process. So a proxy leaves a record of one use, and the next one compares.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -242,19 +243,21 @@ fn note(project: &Project, connection_file: &Path) -> PathBuf {
 }
 
 fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
     let read = |path: PathBuf| {
         let record = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
         Some((path, record))
     };
-    entries
+    // Twice: a record that is being replaced at this moment may be missing from one reading of the
+    // folder, and it is just the one that matters.
+    let names: BTreeSet<_> = [(); 2]
+        .into_iter()
+        .flat_map(|()| std::fs::read_dir(folder))
+        .flatten()
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-        .filter_map(read)
-        .collect()
+        .collect();
+    names.into_iter().filter_map(read).collect()
 }
 
 /// The folder of the records in the project's own.

@@ -62,9 +62,14 @@ impl Shell {
         }
         let launched = self.launched()?;
         let deadline = Instant::now() + relaunch::PATIENCE;
+        let mut waited = false;
         loop {
             match relaunch::look(project, &launched) {
                 relaunch::Found::Restart(record) => return Some(*record),
+                // Whose end was awaited has just written it: one more look finds it.
+                relaunch::Found::Nothing(_) if std::mem::take(&mut waited) => {
+                    tokio::time::sleep(relaunch::LOOK).await;
+                }
                 relaunch::Found::Nothing(rejected) => {
                     for (key, why) in rejected {
                         tracing::info!("no restart of the kernel of {key}: {why}");
@@ -75,7 +80,10 @@ impl Shell {
                     tracing::info!("no restart: the proxy before serves on");
                     return None;
                 }
-                relaunch::Found::Wait => tokio::time::sleep(relaunch::LOOK).await,
+                relaunch::Found::Wait => {
+                    waited = true;
+                    tokio::time::sleep(relaunch::LOOK).await;
+                }
             }
         }
     }
