@@ -173,10 +173,8 @@ impl Bridge {
         if kernel == self.kernel {
             return;
         }
-        if let Kernel::Live { info, .. } | Kernel::Unnamed { info } = &kernel
-            && connect::usable(info.as_ref())
-        {
-            self.info.clone_from(info);
+        if let Kernel::Live { info, .. } | Kernel::Unnamed { info } = &kernel {
+            self.set_info(info.clone());
         }
         if self.kernel.is_same_life(&kernel) {
             self.kernel = kernel;

@@ -78,10 +78,11 @@ impl Bridge {
             return false;
         }
         let Some(startup) = startup::recognise(code, &self.policies.startup_known) else {
-            if let Some(notebook) = startup::notebook_named(code) {
-                self.named(notebook);
-            }
+            // Without a mark it names none: a tool's code, of which there is much, is not read again.
             if startup::bears_the_marks(code) {
+                if let Some(notebook) = startup::notebook_named(code) {
+                    self.named(notebook);
+                }
                 let fingerprint = startup::fingerprint(code);
                 self.log(Note::StartupUnknown { fingerprint });
             }
