@@ -4,20 +4,35 @@
 //! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
 //! a `fault::Fault`: what was being done, why it failed, what mends it, and the exit code.
 
+mod apply;
+mod cell;
+mod cells;
+mod clear;
 mod consent;
 mod demo;
+mod diff;
+mod edit;
 mod fault;
+mod fmt;
+mod insert;
 mod interrupt;
 mod kernel_log;
+mod move_cell;
 mod open;
 mod outputs;
+mod page;
 mod print;
 mod restart;
+mod restore;
+mod rm;
 mod run;
+mod save;
+mod search;
 mod serve;
 mod shutdown;
 mod status;
 mod terminal;
+mod undo;
 
 use std::cell::OnceCell;
 use std::io::{self, IsTerminal};
@@ -73,6 +88,20 @@ enum Command {
     Serve(serve::Serve),
     Unserve(serve::Unserve),
     Log(kernel_log::Log),
+    Cells(cells::Cells),
+    Cell(cell::Cell),
+    Insert(insert::Insert),
+    Edit(edit::Edit),
+    Rm(rm::Rm),
+    Move(move_cell::MoveCell),
+    Clear(clear::Clear),
+    Search(search::Search),
+    Diff(diff::Diff),
+    Apply(apply::Apply),
+    Save(save::Save),
+    Undo(undo::Undo),
+    Restore(restore::Restore),
+    Fmt(fmt::Fmt),
     Demo(demo::Demo),
     /// Print a completion script for a shell
     ///
@@ -190,6 +219,20 @@ impl Command {
             Self::Serve(serve) => serve.run(context),
             Self::Unserve(unserve) => unserve.run(context),
             Self::Log(log) => log.run(context).await,
+            Self::Cells(it) => it.run(context).await,
+            Self::Cell(it) => it.run(context).await,
+            Self::Insert(it) => it.run(context).await,
+            Self::Edit(it) => it.run(context).await,
+            Self::Rm(it) => it.run(context).await,
+            Self::Move(it) => it.run(context).await,
+            Self::Clear(it) => it.run(context).await,
+            Self::Search(it) => it.run(context).await,
+            Self::Diff(it) => it.run(context).await,
+            Self::Apply(it) => it.run(context).await,
+            Self::Save(it) => it.run(context).await,
+            Self::Undo(it) => it.run(context).await,
+            Self::Restore(it) => it.run(context).await,
+            Self::Fmt(it) => it.run(context).await,
             Self::Demo(_) | Self::Completions { .. } => unreachable!("main has run them"),
         }
     }
@@ -206,6 +249,20 @@ impl Command {
             Self::Serve(serve) => serve.json,
             Self::Unserve(unserve) => unserve.json,
             Self::Log(log) => log.json,
+            Self::Cells(it) => it.json,
+            Self::Cell(it) => it.json,
+            Self::Insert(it) => it.json,
+            Self::Edit(it) => it.json,
+            Self::Rm(it) => it.json,
+            Self::Move(it) => it.json,
+            Self::Clear(it) => it.json,
+            Self::Search(it) => it.json,
+            Self::Diff(it) => it.json,
+            Self::Apply(it) => it.json,
+            Self::Save(it) => it.json,
+            Self::Undo(it) => it.json,
+            Self::Restore(it) => it.json,
+            Self::Fmt(it) => it.json,
             Self::Demo(_) | Self::Completions { .. } => false,
         }
     }

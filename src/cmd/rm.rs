@@ -1,0 +1,24 @@
+//! `nb rm`: cells removed.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Context;
+use super::fault::{Fault, Kind};
+
+/// Remove cells
+#[derive(Args, Debug)]
+pub(super) struct Rm {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Rm {
+    /// Runs the command.
+    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let _page = context.page(&mut Vec::new(), "nb rm").await?;
+        Err(Fault::new(Kind::Failed, "it is being written"))
+    }
+}
