@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
 use super::cell::{Cell, CellType};
 use super::document::Style;
 use super::json::{Json, Layout, Object, Span, decode, digest, lossy};
@@ -242,13 +246,66 @@ fn is_later(cell: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// Returns the last of the times that were written when a cell ran: ISO 8601, which sorts.
-fn last_time(cell: &Cell) -> Option<String> {
+/// Returns the last of the times that were written when a cell ran.
+fn last_time(cell: &Cell) -> Option<Timestamp> {
     let times = cell.metadata(&["execution"])?;
     let text = times.bytes();
     let fields = Object::read(text)?.fields;
-    let times = fields
-        .iter()
-        .map(|field| lossy(decode(field.value.of(text))).into_owned());
-    times.max()
+    let times = fields.iter();
+    times.filter_map(|field| moment(field.value.of(text))).max()
+}
+
+/// Reads a time in ISO 8601: front ends write the headers' dates, which are in the kernel's zone,
+/// in UTC, or (before jupyter_client 5) without one; those are taken for UTC.
+fn moment(raw: &[u8]) -> Option<Timestamp> {
+    let text = lossy(decode(Some(raw).filter(|raw| raw.starts_with(b"\""))?));
+    let without_zone = || {
+        let time: DateTime = text.parse().ok()?;
+        TimeZone::UTC.to_timestamp(time).ok()
+    };
+    text.parse().ok().or_else(without_zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_moments_whatever_their_zone() {
+        let cell = |times: &str| {
+            let text = format!("{{\"metadata\":{{\"execution\":{{{times}}}}}}}");
+            let object = Object::read(text.as_bytes()).unwrap();
+            Cell::new(bytes::Bytes::new(), text.into(), object)
+        };
+        for (times, last) in [
+            (
+                r#""a": "2026-01-01T10:00:00.5Z""#,
+                Some("2026-01-01T10:00:00.5Z"),
+            ),
+            (
+                r#""a": "2026-01-01T10:00:00+02:00""#,
+                Some("2026-01-01T08:00:00Z"),
+            ),
+            (
+                r#""a": "2026-01-01T10:00:00.123456""#,
+                Some("2026-01-01T10:00:00.123456Z"),
+            ),
+            (
+                // The later moment is the smaller text.
+                r#""iopub.status.busy": "2026-01-01T10:00:00+02:00", "shell.execute_reply": "2026-01-01T09:00:00Z""#,
+                Some("2026-01-01T09:00:00Z"),
+            ),
+            (
+                r#""a": 5, "b": "soon", "c": "", "d": "2026-01-01T10:00:00Z""#,
+                Some("2026-01-01T10:00:00Z"),
+            ),
+            (r#""a": null"#, None),
+        ] {
+            let last: Option<Timestamp> = last.map(|text| text.parse().unwrap());
+            assert_eq!(last_time(&cell(times)), last, "{times}");
+        }
+        let earlier = cell(r#""iopub.status.idle": "2026-03-29T03:30:00+02:00""#);
+        let later = cell(r#""iopub.status.idle": "2026-03-29T01:45:00.000000Z""#);
+        assert!(is_later(&later, &earlier) && !is_later(&earlier, &later));
+    }
 }
