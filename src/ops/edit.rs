@@ -1,5 +1,6 @@
 //! Edits of a notebook's cells by one name, each all or none.
 
+use super::manners;
 use super::page::{Page, PageError};
 use super::transaction::{self, WriteError};
 use crate::notebook::{Changed, Conflict, Document, NotApplied, Operation};
@@ -15,6 +16,8 @@ pub struct Editor {
     pub now: bool,
     /// Whether a cell must have been seen before it is changed: not for a human at a terminal.
     pub must_have_seen: bool,
+    /// Is told what is waited for, as it happens.
+    pub tell: fn(&str),
 }
 
 /// What came of an edit.
@@ -57,6 +60,7 @@ pub enum EditError {
 /// # Errors
 /// One cannot be done, cells are not what their writer saw, or the file cannot be written.
 pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<Done, EditError> {
+    manners::wait_for_front_end(page, editor.now, &editor.tell);
     let mut changes = Vec::new();
     let written = transaction::write(page, editor.force, |document| {
         let (after, changed) = document.applied(operations, &mut fresh_id)?;

@@ -15,6 +15,7 @@ pub mod fold;
 pub mod idle;
 pub mod interrupt;
 pub mod life;
+pub mod manners;
 pub mod open;
 pub mod open_error;
 pub mod page;
