@@ -8,6 +8,7 @@ mod apply;
 mod cell;
 mod cells;
 mod clear;
+mod columns;
 mod consent;
 mod demo;
 mod diff;
@@ -33,6 +34,7 @@ mod shutdown;
 mod status;
 mod terminal;
 mod undo;
+mod which;
 
 use std::cell::OnceCell;
 use std::io::{self, IsTerminal};

@@ -23,6 +23,7 @@ mod reshape;
 mod revision;
 mod search;
 mod select;
+mod short;
 mod source;
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ pub use merge::{Conflict, Merged, merge};
 pub use metadata::Named;
 pub use new::new_notebook;
 pub use operation::{NotApplied, NotOperations, Operation, OperationError};
-pub use output::{MimeData, Output, OutputKind, shortened};
+pub use output::{Glance, MimeData, Output, OutputKind, shortened};
 pub use revision::{NotARevision, Revision};
 pub use search::Hit;
 pub use select::{Near, SelectError, Selector};

@@ -167,22 +167,45 @@ impl Cell {
 
     /// Returns its outputs on one line of at most `limit` characters; an error comes first.
     pub fn outputs_in_short(&self, limit: usize) -> String {
-        let outputs: Vec<_> = self.read_outputs().collect();
-        let error = outputs
-            .iter()
-            .find(|output| matches!(output.kind, OutputKind::Error { .. }));
-        let Some(shown) = error.or(outputs.last()) else {
-            return String::new();
-        };
-        let text = match outputs.len() {
-            1 => shown.in_short(limit),
-            count => format!(
-                "{} (of {count} outputs)",
-                shown.in_short(limit.saturating_sub(20))
-            ),
-        };
-        one_line(&text, limit)
+        self.glance(limit).text
     }
+
+    /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
+    pub fn glance(&self, limit: usize) -> Glance {
+        let outputs = self.raw_outputs();
+        let error = outputs.iter().find(|raw| is_error(raw));
+        let count = outputs.len();
+        let text = match (error.or(outputs.last()), count) {
+            (None, _) => String::new(),
+            (Some(shown), 1) => Output::of(shown).in_short(limit),
+            (Some(shown), _) => {
+                let shown = Output::of(shown).in_short(limit.saturating_sub(20));
+                one_line(&format!("{shown} (of {count} outputs)"), limit)
+            }
+        };
+        Glance {
+            count,
+            text,
+            failed: error.is_some(),
+        }
+    }
+}
+
+/// What a list of cells says of a cell's outputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Glance {
+    /// How many there are.
+    pub count: usize,
+    /// One of them on one line: the error, else the last.
+    pub text: String,
+    /// Whether there is an error among them.
+    pub failed: bool,
+}
+
+fn is_error(raw: &[u8]) -> bool {
+    let fields = Object::read(raw).unwrap_or_default();
+    let word = fields.get(raw, "output_type").map(|span| span.of(raw));
+    word.is_some_and(|word| super::json::is(word, "error") || super::json::is(word, "pyerr"))
 }
 
 /// Returns text of at most about `limit` characters: its beginning and its end, and between them how

@@ -183,6 +183,12 @@ impl Project {
         self.dir.join("journal.jsonl")
     }
 
+    /// Returns the name of the folder of a notebook's outputs that were written out, for
+    /// [`Project::make_folder`].
+    pub fn outputs_folder(&self, key: &str) -> String {
+        format!("outputs/{}", short_name(key))
+    }
+
     /// Returns the name by which `state.json` knows a notebook's session.
     ///
     /// It is the path relative to the root, so that it survives a moved project and is the same

@@ -1,0 +1,80 @@
+//! Short names for a notebook's cells: as much of each id as is needed.
+
+use super::document::Document;
+use super::select::Selector;
+
+/// Fewer characters are nobody's habit, and soon begin another id too.
+const FEWEST: usize = 4;
+
+impl Document {
+    /// Returns for each cell the shortest beginning of its id that names it, of 4 characters or more.
+    pub fn short_ids(&self) -> Vec<&str> {
+        let mut sorted: Vec<_> = self
+            .cells
+            .iter()
+            .map(|cell| cell.id())
+            .enumerate()
+            .collect();
+        sorted.sort_unstable_by_key(|(_, id)| *id);
+        let mut short: Vec<&str> = self.cells.iter().map(|cell| cell.id()).collect();
+        for (at, (index, id)) in sorted.iter().enumerate() {
+            let before = at.checked_sub(1).and_then(|at| sorted.get(at));
+            let neighbours = [before, sorted.get(at + 1)];
+            let shared = neighbours
+                .iter()
+                .flatten()
+                .map(|(_, other)| common(id, other));
+            let fewest = shared.max().map_or(FEWEST, |shared| FEWEST.max(shared + 1));
+            let ends = id.char_indices().map(|(at, _)| at).skip(fewest);
+            // A beginning that reads as an index, like 1234, names another cell.
+            let named = ends
+                .filter_map(|end| id.get(..end))
+                .find(|part| part.parse() == Ok(Selector::id(*part)));
+            if let (Some(named), Some(short)) = (named, short.get_mut(*index)) {
+                *short = named;
+            }
+        }
+        short
+    }
+}
+
+/// How many characters two ids begin with alike.
+fn common(one: &str, other: &str) -> usize {
+    let pairs = one.chars().zip(other.chars());
+    pairs.take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_id_names_its_cell() {
+        let ids = [
+            "3f2c9a1e",
+            "3f2c9b00",
+            "77de0000",
+            "12345678",
+            "1234",
+            "ab",
+            "abcd",
+            "abcde",
+            "é1é2é3",
+        ];
+        let cells =
+            ids.map(|id| format!("{{\"cell_type\":\"raw\",\"id\":\"{id}\",\"source\":\"\"}}"));
+        let text = format!("{{\"cells\":[{}]}}", cells.join(","));
+        let document = Document::parse(text).unwrap();
+        let short = document.short_ids();
+        assert_eq!(
+            short,
+            [
+                "3f2c9a", "3f2c9b", "77de", "12345", "1234", "ab", "abcd", "abcde", "é1é2"
+            ]
+        );
+        for (index, short) in short.iter().enumerate() {
+            // An id that is an index as a whole needs `-c`.
+            assert_eq!(document.find(&Selector::id(*short)), Ok(index), "{short}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Outputs written out as files for reading: images, and text that is too long to print.
+//!
+//! A file is named for its notebook, its cell and its place among the cell's outputs, so that a
+//! later look at the same cell writes over it. All of them together are bounded: the oldest go.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::page::Page;
+use crate::project::save;
+
+/// How much all the files of a project may have: half of what `.nb/` may.
+const MOST_BYTES: u64 = 500_000_000;
+
+/// The outputs of one cell, as files.
+#[derive(Debug)]
+pub struct Export<'a> {
+    page: &'a Page,
+    cell: &'a str,
+    has_written: bool,
+}
+
+impl<'a> Export<'a> {
+    /// Begins with a cell's outputs; nothing is written yet.
+    pub fn of(page: &'a Page, cell: &'a str) -> Self {
+        Self {
+            page,
+            cell,
+            has_written: false,
+        }
+    }
+
+    /// Writes one form of an output, and returns the file's path. A file that says so already stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// It is more than all files may have together, or cannot be written.
+    pub fn write(&mut self, output: usize, ending: &str, content: &[u8]) -> io::Result<PathBuf> {
+        if content.len() as u64 > MOST_BYTES {
+            let words = "it has more bytes than all outputs in .nb/outputs may have";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        }
+        let (project, key) = (&self.page.project, &self.page.key);
+        let folder = project.make_folder(&project.outputs_folder(key))?;
+        let path = folder.join(format!("{}-{output}.{ending}", file_name(self.cell)));
+        if is_there(&path, content) {
+            // It is in use: others go before it.
+            let file = std::fs::File::options().append(true).open(&path)?;
+            file.set_modified(SystemTime::now())?;
+            return Ok(path);
+        }
+        save::replace_unsynced(&path, content)?;
+        self.has_written = true;
+        Ok(path)
+    }
+}
+
+impl Drop for Export<'_> {
+    fn drop(&mut self) {
+        if self.has_written {
+            // What cannot be removed stays: a look at a cell does not fail for that.
+            let _ = remove_oldest(&self.page.project.dir().join("outputs"), MOST_BYTES);
+        }
+    }
+}
+
+/// Whether the file holds just this.
+fn is_there(path: &Path, content: &[u8]) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.len() == content.len() as u64)
+        && std::fs::read(path).is_ok_and(|found| found == content)
+}
+
+/// An id may be any string in a file, and a path must not be.
+fn file_name(id: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !id.is_empty() && id.len() <= 64 && id.chars().all(is_plain) {
+        return id.to_owned();
+    }
+    let hash = hex::encode(Sha256::digest(id));
+    format!("id-{}", hash.get(..16).unwrap_or_default())
+}
+
+/// Removes files, the oldest first, until all have at most `most` bytes.
+fn remove_oldest(outputs: &Path, most: u64) -> io::Result<()> {
+    let mut files = Vec::new();
+    for notebook in std::fs::read_dir(outputs)?.flatten() {
+        for file in std::fs::read_dir(notebook.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if let Ok(found) = file.metadata()
+                && found.is_file()
+            {
+                files.push((found.modified()?, found.len(), file.path()));
+            }
+        }
+    }
+    let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+    files.sort();
+    for (_, of_file, path) in files {
+        if bytes <= most {
+            break;
+        }
+        std::fs::remove_file(path)?;
+        bytes -= of_file;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::notebook::new_notebook;
+
+    fn page(folder: &Path) -> Page {
+        let notebook = folder.join("a.ipynb");
+        std::fs::write(&notebook, new_notebook("p", "P", "python")).unwrap();
+        Page::of(&notebook).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_private_and_named_for_its_output() {
+        let temp = tempfile::tempdir().unwrap();
+        let page = page(temp.path());
+        let written = Export::of(&page, "3f2c").write(1, "png", b"image").unwrap();
+        assert_eq!(std::fs::read(&written).unwrap(), b"image");
+        assert!(written.ends_with("3f2c-1.png") && written.starts_with(page.project.dir()));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&written), 0o600);
+        assert_eq!(mode(written.parent().unwrap()), 0o700);
+        let again = Export::of(&page, "3f2c").write(1, "png", b"other").unwrap();
+        assert_eq!(again, written);
+        assert_eq!(std::fs::read(&written).unwrap(), b"other");
+    }
+
+    #[test]
+    fn no_id_leads_out_of_the_folder() {
+        let temp = tempfile::tempdir().unwrap();
+        let page = page(temp.path());
+        for id in ["../../evil", "a/b", "", ".", "\0", &"x".repeat(300)] {
+            let written = Export::of(&page, id).write(0, "txt", b"").unwrap();
+            let folder = page.project.dir().join("outputs");
+            assert_eq!(
+                written.parent().unwrap().parent(),
+                Some(folder.as_path()),
+                "{id:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_what_is_used_is_young() {
+        let temp = tempfile::tempdir().unwrap();
+        let page = page(temp.path());
+        let paths: Vec<_> = (0..4)
+            .map(|cell| {
+                let path = Export::of(&page, &format!("{cell}"))
+                    .write(0, "txt", b"12345")
+                    .unwrap();
+                let file = std::fs::File::options().append(true).open(&path).unwrap();
+                let age = Duration::from_secs(100 - cell);
+                file.set_modified(SystemTime::now() - age).unwrap();
+                path
+            })
+            .collect();
+        Export::of(&page, "0").write(0, "txt", b"12345").unwrap();
+        remove_oldest(&page.project.dir().join("outputs"), 12).unwrap();
+        let left: Vec<_> = paths.iter().map(|path| path.exists()).collect();
+        assert_eq!(left, [true, false, false, true]);
+    }
+}
