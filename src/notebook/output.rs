@@ -134,7 +134,7 @@ impl Output {
                 }
             }
         };
-        one_line(&line, limit)
+        one_line(line.trim(), limit)
     }
 }
 
