@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::attach;
 use super::life::{sandboxed, unseen};
@@ -86,7 +87,7 @@ pub fn create_notebook(
     };
     let text = notebook::new_notebook(&name, &display, &language);
     // Where the lock cannot be had, not replacing an existing file is protection enough.
-    let _lock: Option<Lock> = lock_notebook(notebook).ok();
+    let _lock: Option<Lock> = lock_notebook(notebook, Duration::from_secs(30)).ok();
     let mut file = tempfile::Builder::new()
         .prefix(".nb-")
         // As any new file of this user: the umask decides.

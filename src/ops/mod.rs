@@ -30,6 +30,7 @@ pub mod serve;
 pub mod share;
 pub mod shutdown;
 pub mod since;
+mod stamp;
 mod start;
 pub mod status;
 pub mod target;

@@ -1,14 +1,16 @@
 //! A notebook's file, as every command on its cells finds and reads it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::stamp::Stamp;
 use crate::notebook::{Document, NotANotebook};
 use crate::project::{Project, ProjectError, real_path};
 
 /// How long a file that ends too early is read again: a program writes it in place.
-const HALF_WRITTEN: Duration = Duration::from_secs(2);
+pub(super) const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
 /// How often it is read meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
@@ -35,6 +37,22 @@ pub enum PageError {
         /// The notebook.
         path: PathBuf,
     },
+    /// It is a link that leads to no file.
+    #[error("{} is a link to {}, which does not exist", path.display(), to.display())]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// What it names.
+        to: PathBuf,
+    },
+    /// It is no file.
+    #[error("{} is {what}, not a notebook", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+        /// What it is, as "a folder".
+        what: &'static str,
+    },
     /// The file could not be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -42,6 +60,12 @@ pub enum PageError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Nothing is in it, and stays so.
+    #[error("{} is empty: it is no notebook, or the program that saved it was stopped halfway", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
     },
     /// It is something else.
     #[error("cannot read {}", path.display())]
@@ -62,20 +86,31 @@ impl Page {
     /// # Errors
     /// There is no such file, or no place for a project's folder.
     pub fn of(path: &Path) -> Result<Self, PageError> {
-        let missing = || PageError::Missing {
+        check(path)?;
+        let missing = |_| PageError::Missing {
             path: path.to_owned(),
         };
-        let real = real_path(path).map_err(|_| missing())?;
-        if !real.is_file() {
-            return Err(missing());
-        }
+        let real = real_path(path).map_err(missing)?;
         let project = Project::for_notebook(&real)?;
-        Ok(Self {
+        Ok(Self::within(project, path, real))
+    }
+
+    /// Returns the page of a notebook that belongs to a project.
+    pub(super) fn in_project(project: &Project, path: &Path) -> Result<Self, PageError> {
+        check(path)?;
+        let real = real_path(path).map_err(|_| PageError::Missing {
+            path: path.to_owned(),
+        })?;
+        Ok(Self::within(project.clone(), path, real))
+    }
+
+    fn within(project: Project, path: &Path, real: PathBuf) -> Self {
+        Self {
             key: project.key(&real),
             project,
             path: path.to_owned(),
             real,
-        })
+        }
     }
 
     /// Reads the notebook. One that is half written by a program that writes in place is waited for.
@@ -83,22 +118,131 @@ impl Page {
     /// # Errors
     /// The file cannot be read, or is no notebook.
     pub fn read(&self) -> Result<Document, PageError> {
+        Ok(self.read_stamped()?.0)
+    }
+
+    /// Reads the notebook, and what tells later whether it is still that.
+    pub(super) fn read_stamped(&self) -> Result<(Document, Stamp), PageError> {
         let begun = Instant::now();
         loop {
-            let text = std::fs::read(&self.real).map_err(|source| PageError::Read {
-                path: self.path.clone(),
-                source,
-            })?;
-            match Document::parse(text) {
-                Ok(document) => return Ok(document),
-                Err(fault) if fault.cut_off && begun.elapsed() < HALF_WRITTEN => {
-                    std::thread::sleep(LOOK);
-                }
+            let error = match read(&self.real) {
+                Ok(Some((text, stamp))) if !text.is_empty() => match Document::parse(text) {
+                    Ok(document) => return Ok((document, stamp)),
+                    Err(source) => {
+                        let waits = source.cut_off;
+                        let path = self.path.clone();
+                        let error = PageError::NotANotebook { path, source };
+                        if !waits {
+                            return Err(error);
+                        }
+                        error
+                    }
+                },
+                // Written while it was read.
+                Ok(None) => PageError::Read {
+                    path: self.path.clone(),
+                    source: io::Error::other("a program writes it all the time"),
+                },
+                Ok(Some(_)) => PageError::Empty {
+                    path: self.path.clone(),
+                },
+                // Some programs save by moving the old file away first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => PageError::Missing {
+                    path: self.path.clone(),
+                },
                 Err(source) => {
                     let path = self.path.clone();
-                    return Err(PageError::NotANotebook { path, source });
+                    return Err(PageError::Read { path, source });
                 }
+            };
+            if begun.elapsed() >= HALF_WRITTEN {
+                return Err(error);
             }
+            std::thread::sleep(LOOK);
         }
+    }
+}
+
+/// Reads a file's bytes and stamp; nothing if it was written meanwhile.
+pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+    let mut file = File::open(path)?;
+    let before = Stamp::of(&file.metadata()?);
+    let size = usize::try_from(before.content().0).unwrap_or_default();
+    let mut text = Vec::with_capacity(size.saturating_add(1));
+    file.read_to_end(&mut text)?;
+    let after = Stamp::of(&file.metadata()?);
+    Ok(before.agrees(&after).then_some((text, before)))
+}
+
+/// Refuses what is no file, in words of its own.
+fn check(path: &Path) -> Result<(), PageError> {
+    let path_ = || path.to_owned();
+    let found = match path.metadata() {
+        Ok(found) if found.is_file() => return Ok(()),
+        Ok(found) if found.is_dir() => "a folder",
+        // A pipe would never end, a device perhaps neither.
+        Ok(_) => "no regular file",
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            "a link that leads back to itself"
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(match std::fs::read_link(path) {
+                Ok(to) => PageError::Dangling { path: path_(), to },
+                Err(_) => PageError::Missing { path: path_() },
+            });
+        }
+        Err(source) => {
+            let path = path_();
+            return Err(PageError::Read { path, source });
+        }
+    };
+    Err(PageError::NotAFile {
+        path: path_(),
+        what: found,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_said_in_words() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let said = |name: &str| Page::of(&at(name)).unwrap_err().to_string();
+        std::fs::create_dir(at("folder.ipynb")).unwrap();
+        symlink("nowhere.ipynb", at("dangling.ipynb")).unwrap();
+        symlink("loop.ipynb", at("loop.ipynb")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        assert!(said("none.ipynb").contains("there is no notebook"));
+        assert!(said("folder.ipynb").contains("is a folder"));
+        assert!(said("dangling.ipynb").contains("a link to nowhere.ipynb, which does not exist"));
+        assert!(said("loop.ipynb").contains("leads back to itself"));
+        assert!(said("file/x.ipynb").contains("cannot read"));
+        // Nothing was made for what is not there.
+        assert!(!at(".nb").exists());
+    }
+
+    #[test]
+    fn an_empty_file_and_half_a_notebook_are_waited_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("t.ipynb");
+        std::fs::write(&path, "").unwrap();
+        let page = Page::of(&path).unwrap();
+        let text = crate::notebook::new_notebook("python3", "Python 3", "python");
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| page.read());
+            std::fs::write(&path, &text[..20]).unwrap();
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(reads.join().unwrap().unwrap().to_bytes(), text.as_bytes());
+        });
+        std::fs::write(&path, "").unwrap();
+        assert!(matches!(page.read(), Err(PageError::Empty { .. })));
+        std::fs::write(&path, &text[..20]).unwrap();
+        let error = page.read().unwrap_err();
+        assert!(matches!(error, PageError::NotANotebook { source, .. } if source.cut_off));
     }
 }

@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use super::status::joined;
 use crate::kernel::spec;
@@ -129,7 +130,7 @@ fn rewrite(
     change: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, NotANotebook>,
 ) -> Result<bool, RenameError> {
     // Where the lock cannot be had, as in a sandbox, the look before the exchange must do.
-    let _lock: Option<Lock> = lock_notebook(notebook).ok();
+    let _lock: Option<Lock> = lock_notebook(notebook, Duration::from_secs(30)).ok();
     let real = real_path(notebook)?;
     let folder = real
         .parent()

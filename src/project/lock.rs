@@ -2,8 +2,11 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
@@ -33,11 +36,53 @@ impl Lock {
     }
 }
 
-/// Waits for the lock that every writer of a notebook takes.
+/// Why a notebook's lock was not had.
+#[derive(Debug, thiserror::Error)]
+pub enum NotLocked {
+    /// Somebody has held it all the time.
+    #[error("another nb{} has been writing it for {} s", holder.as_ref().map(|who| format!(" ({who})")).unwrap_or_default(), waited.as_secs())]
+    Held {
+        /// The process that holds it, where that can be known.
+        holder: Option<String>,
+        /// How long was waited for it.
+        waited: Duration,
+    },
+    /// There is no such lock here, as in a sandbox or on a network's home folder.
+    #[error("the lock cannot be had")]
+    Unusable(#[source] io::Error),
+}
+
+/// Waits for the lock that every writer of a notebook takes, `within` at most.
 ///
 /// It lies in the user's state folder, named by the notebook's real path: the notebook itself is
 /// replaced by each write, and a lock on it would be on a file that nobody reads any more.
-pub fn lock_notebook(notebook: &Path) -> io::Result<Lock> {
+pub fn lock_notebook(notebook: &Path, within: Duration) -> Result<Lock, NotLocked> {
+    let path = notebook_lock(notebook).map_err(NotLocked::Unusable)?;
+    if let Some(lock) = Lock::attempt(&path).map_err(NotLocked::Unusable)? {
+        return Ok(lock);
+    }
+    // The system gives the lock to those who wait for it in turn, but has no end for the waiting:
+    // a thread waits, and drops what it gets when nobody asks for it any more.
+    let (give, get) = std::sync::mpsc::sync_channel(1);
+    let wanted = path.clone();
+    std::thread::spawn(move || {
+        let _ = give.send(Lock::wait(&wanted));
+    });
+    match get.recv_timeout(within) {
+        Ok(lock) => lock.map_err(NotLocked::Unusable),
+        Err(_) => Err(NotLocked::Held {
+            holder: holder(&path),
+            waited: within,
+        }),
+    }
+}
+
+/// Takes the lock of a notebook's writers if it is free.
+pub fn try_lock_notebook(notebook: &Path) -> io::Result<Option<Lock>> {
+    Lock::attempt(&notebook_lock(notebook)?)
+}
+
+fn notebook_lock(notebook: &Path) -> io::Result<PathBuf> {
     let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
     let folder = base
         .state_dir()
@@ -49,7 +94,31 @@ pub fn lock_notebook(notebook: &Path) -> io::Result<Lock> {
         .create(&folder)?;
     let real = super::real_path(notebook)?;
     let name = hex::encode(Sha256::digest(real.as_os_str().as_encoded_bytes()));
-    Lock::wait(&folder.join(format!("{}.lock", &name[..16])))
+    let name = name.get(..16).unwrap_or(&name);
+    Ok(folder.join(format!("{name}.lock")))
+}
+
+/// Returns who holds a lock, as the system tells: a process and its command.
+#[cfg(target_os = "linux")]
+fn holder(path: &Path) -> Option<String> {
+    let inode = std::fs::metadata(path).ok()?.ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 4121 fd:01:131 0 EOF`; who waits has an arrow before the kind.
+    let pid = locks.lines().find_map(|line| {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);
+        (*kind == "FLOCK" && file.rsplit(':').next() == Some(&inode)).then(|| (*pid).to_owned())
+    })?;
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).replace('\0', " ");
+    let shown: String = words.trim().chars().take(60).collect();
+    Some(format!("process {pid}: {shown}"))
+}
+
+/// Returns nothing: this platform does not tell.
+#[cfg(not(target_os = "linux"))]
+fn holder(_: &Path) -> Option<String> {
+    None
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -59,4 +128,32 @@ fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_keeps_it_is_named_and_one_that_frees_it_is_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let notebook = temp.path().join("t.ipynb");
+        let held = lock_notebook(&notebook, Duration::ZERO).unwrap();
+        assert!(try_lock_notebook(&notebook).unwrap().is_none());
+        let error = lock_notebook(&notebook, Duration::from_millis(50)).unwrap_err();
+        let said = error.to_string();
+        if cfg!(target_os = "linux") {
+            assert!(
+                said.contains(&format!("process {}", std::process::id())),
+                "{said}"
+            );
+        }
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| lock_notebook(&notebook, Duration::from_secs(20)));
+            drop(held);
+            drop(waits.join().unwrap().unwrap());
+        });
+        // What the thread that gave up was still waiting for is free again, too.
+        drop(lock_notebook(&notebook, Duration::from_secs(20)).unwrap());
+    }
 }

@@ -24,7 +24,7 @@ mod state;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
-pub use lock::{Lock, lock_notebook};
+pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use root::real_path;
 pub use session::{Ended, InterruptMode, RealSpec, Session, Status, Transport};

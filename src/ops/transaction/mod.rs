@@ -2,10 +2,14 @@
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use super::page::{Page, PageError};
 use crate::notebook::{Conflict, Document, merge};
-use crate::project::{Lock, lock_notebook};
+use crate::project::{Lock, NotLocked, lock_notebook};
+
+/// How long another `nb` is waited for; its own waits within a transaction are seconds.
+const LOCKED: Duration = Duration::from_secs(30);
 
 /// How often a notebook that somebody saves at the same moments is merged anew.
 const TRIES: usize = 20;
@@ -23,6 +27,8 @@ pub struct Written {
     pub wrote: bool,
     /// What of the change did not go into the file.
     pub conflicts: Vec<Conflict>,
+    /// What the user should know besides, one line each.
+    pub notes: Vec<String>,
 }
 
 /// Why a notebook was not written; it is as it was.
@@ -34,6 +40,32 @@ pub enum WriteError<E: std::error::Error + 'static> {
     /// The change cannot be made.
     #[error(transparent)]
     Change(E),
+    /// Nobody may write it.
+    #[error("{} is read-only", page.path.display())]
+    ReadOnly {
+        /// The notebook.
+        page: Box<Page>,
+    },
+    /// Another `nb` keeps it for itself.
+    #[error("cannot write {}", page.path.display())]
+    Locked {
+        /// The notebook.
+        page: Box<Page>,
+        /// Who, and how long was waited.
+        source: NotLocked,
+    },
+    /// The disk is full, or the user's share of it.
+    #[error("cannot write {}: {} are needed beside it and {} are free on its file system", page.path.display(), bytes(*needed), free.map_or_else(|| "too few".to_owned(), bytes))]
+    Full {
+        /// The notebook.
+        page: Box<Page>,
+        /// How many bytes the new text has.
+        needed: u64,
+        /// How many this user may still write there.
+        free: Option<u64>,
+        /// What the system said.
+        source: io::Error,
+    },
     /// It could not be written.
     #[error("cannot write {}", page.path.display())]
     Write {
@@ -60,8 +92,7 @@ pub fn write<E: std::error::Error + 'static>(
     force: bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
-    // Where the lock cannot be had, as in a sandbox, the look before the exchange must do.
-    let _lock: Option<Lock> = lock_notebook(&page.real).ok();
+    let _lock = lock(page)?;
     let mut before = page.read()?;
     let mut after = change(&before).map_err(WriteError::Change)?;
     let (mut theirs, mut conflicts) = (None, Vec::new());
@@ -74,6 +105,7 @@ pub fn write<E: std::error::Error + 'static>(
                 after,
                 wrote: false,
                 conflicts,
+                notes: Vec::new(),
             });
         }
         let failed = |source| WriteError::Write {
@@ -87,6 +119,7 @@ pub fn write<E: std::error::Error + 'static>(
                 after,
                 wrote: true,
                 conflicts,
+                notes: Vec::new(),
             });
         }
         let now = page.read()?;
@@ -103,6 +136,31 @@ pub fn write<E: std::error::Error + 'static>(
     Err(WriteError::Contended {
         page: Box::new(page.clone()),
     })
+}
+
+/// Takes the notebook's lock; nothing where there is none, as in a sandbox: then the look at what
+/// was swapped out must do.
+fn lock<E: std::error::Error>(page: &Page) -> Result<Option<Lock>, WriteError<E>> {
+    match lock_notebook(&page.real, LOCKED) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(NotLocked::Unusable(_)) => Ok(None),
+        Err(source) => Err(WriteError::Locked {
+            page: Box::new(page.clone()),
+            source,
+        }),
+    }
+}
+
+/// Returns a number of bytes as a person reads it.
+fn bytes(count: u64) -> String {
+    let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
+    match units.iter().find(|(size, _)| count >= *size) {
+        Some((size, unit)) => {
+            let tenths = count * 10 / size;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{count} bytes"),
+    }
 }
 
 /// Writes the notebook unless it is another one than was read; says whether it did.

@@ -1,0 +1,100 @@
+//! What tells without reading it again that a file is still what was read.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A file's identity, size and time of change, and whether they can prove anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    /// Nanoseconds since 1970.
+    modified: i128,
+    settled: bool,
+}
+
+impl Stamp {
+    /// Takes the stamp of a file that is read now.
+    pub(super) fn of(found: &Metadata) -> Self {
+        let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_nanos());
+        let age = i128::try_from(now).unwrap_or(i128::MAX) - modified;
+        // A save in the same tick of the file system's clock leaves the time as it is: git's
+        // "racily clean". Whole seconds are the mark of file systems that keep no more (FAT two).
+        let tick = match found.mtime_nsec() {
+            0 => Duration::from_secs(3),
+            _ => Duration::from_millis(100),
+        };
+        Self {
+            dev: found.dev(),
+            ino: found.ino(),
+            size: found.size(),
+            modified,
+            settled: age > i128::try_from(tick.as_nanos()).unwrap_or(i128::MAX),
+        }
+    }
+
+    /// Returns the inode's number.
+    pub(super) fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    /// Returns the size and the time of change, which stay when the file is moved.
+    pub(super) fn content(&self) -> (u64, i128) {
+        (self.size, self.modified)
+    }
+
+    /// Whether a file with the stamp `later` is certainly this one, unchanged.
+    ///
+    /// If not, its bytes must be looked at. The time of the inode's change does not count: moving
+    /// a file changes it.
+    pub(super) fn proves(&self, later: &Self) -> bool {
+        self.settled
+            && (self.dev, self.ino) == (later.dev, later.ino)
+            && self.content() == later.content()
+    }
+
+    /// Whether nothing was written between two stamps of one open file, as far as they tell.
+    pub(super) fn agrees(&self, later: &Self) -> bool {
+        self.content() == later.content()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn only_an_old_file_proves_that_it_is_unchanged() {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        let stamp = || Stamp::of(&temp.as_file().metadata().unwrap());
+        let at = |ago| {
+            let time = SystemTime::now() - Duration::from_millis(ago);
+            temp.as_file().set_modified(time).unwrap();
+            stamp()
+        };
+        let young = at(10);
+        assert!(!young.proves(&stamp()));
+        let old = at(10_000);
+        assert!(old.proves(&stamp()));
+        temp.as_file().set_len(1).unwrap();
+        assert!(!old.proves(&stamp()));
+
+        // Whole seconds say little.
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let whole = UNIX_EPOCH + Duration::from_secs(second.as_secs() - 1);
+        temp.as_file().set_modified(whole).unwrap();
+        assert!(!stamp().proves(&stamp()));
+
+        let moved = temp.path().with_extension("moved");
+        let old = at(10_000);
+        std::fs::rename(temp.path(), &moved).unwrap();
+        assert!(old.proves(&Stamp::of(&File::open(&moved).unwrap().metadata().unwrap())));
+        std::fs::rename(moved, temp.path()).unwrap();
+    }
+}
