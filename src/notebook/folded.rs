@@ -97,7 +97,7 @@ impl Folded {
                     .map_or_else(|| "[]".to_owned(), |lines| lines.text().into_owned());
                 let [name, value] =
                     ["ename", "evalue"].map(|key| Json::string(&string(content, key)));
-                self.add(Folding::Error(json(format!(
+                self.add(Folding::Error(json(&format!(
                     "{{\"output_type\":\"error\",\"ename\":{},\"evalue\":{},\"traceback\":{traceback}}}",
                     name.text(),
                     value.text(),
@@ -172,7 +172,7 @@ impl Folded {
         let object = |key: &str| {
             let value = metadata::at(content, &[key]);
             let value = value.filter(|value| value.bytes().starts_with(b"{"));
-            value.unwrap_or_else(|| json("{}".to_owned()))
+            value.unwrap_or_else(|| json("{}"))
         };
         let shown = Bundle {
             data: object("data"),
@@ -218,12 +218,12 @@ impl Folded {
 impl Folding {
     fn to_json(&self) -> Json {
         match self {
-            Self::Stream { name, screen } => json(format!(
+            Self::Stream { name, screen } => json(&format!(
                 "{{\"output_type\":\"stream\",\"name\":{},\"text\":{}}}",
                 Json::string(name).text(),
                 Json::string(&screen.text()).text(),
             )),
-            Self::Bundle { head, shown, .. } => json(format!(
+            Self::Bundle { head, shown, .. } => json(&format!(
                 "{{{head}\"data\":{},\"metadata\":{}}}",
                 shown.data.text(),
                 shown.metadata.text(),
@@ -233,7 +233,7 @@ impl Folding {
     }
 }
 
-fn json(text: String) -> Json {
+fn json(text: &str) -> Json {
     Json::of_valid(text.as_bytes())
 }
 
