@@ -22,6 +22,7 @@ mod move_cell;
 mod open;
 mod outputs;
 mod page;
+mod preview;
 mod print;
 mod restart;
 mod restore;

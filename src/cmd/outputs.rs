@@ -36,8 +36,8 @@ pub(super) fn text(outputs: &[Output], limit: Option<usize>) -> Text {
     let (out, err) = match limit {
         None => (out, err),
         Some(limit) => (
-            cut(&out, limit).into_owned(),
-            cut(&err, limit / 3).into_owned(),
+            cut(&out, limit, MORE).into_owned(),
+            cut(&err, limit / 3, MORE).into_owned(),
         ),
     };
     raised.push_str(&err);
@@ -86,7 +86,7 @@ pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>) {
             }
             Output::Stream(stream) => {
                 if let Some(limit) = limit {
-                    stream.text = cut(&stream.text, limit).into_owned();
+                    stream.text = cut(&stream.text, limit, MORE).into_owned();
                 }
             }
             Output::Display(it) | Output::Update(it) | Output::Result(it) => {
@@ -94,7 +94,7 @@ pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>) {
                 for (mime, value) in &mut it.data {
                     let text = text_of(value);
                     if mime.starts_with("text/") {
-                        *value = Value::String(cut(&text, limit).into_owned());
+                        *value = Value::String(cut(&text, limit, MORE).into_owned());
                     } else if text.len() > limit {
                         *value = Value::String(format!("[{}]", size(bytes(mime, value))));
                     }
@@ -109,8 +109,12 @@ pub(super) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// Keeps head and tail of a text of more than `limit` characters, whole lines where it can.
-fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+/// What keeps the rest of what `nb run` prints.
+const MORE: &str = "--limit N keeps more, --stream shows all";
+
+/// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
+/// them it says how much is left out, and `more`.
+pub(super) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
     let count = text.chars().count();
     if count <= limit {
         return Cow::Borrowed(text);
@@ -139,7 +143,7 @@ fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     };
     let mut shown = kept.to_owned();
     let note = format!(
-        "[… {} characters, {} lines left out; --limit N keeps more, --stream shows all …]",
+        "[… {} characters, {} lines left out; {more} …]",
         left_out.chars().count(),
         left_out.lines().count()
     );
@@ -250,7 +254,7 @@ mod tests {
     #[test]
     fn a_long_text_keeps_head_and_tail_and_says_so() {
         let lines: String = (0..1000).map(|i| format!("line {i}\n")).collect();
-        let shown = cut(&lines, 300);
+        let shown = cut(&lines, 300, MORE);
         assert!(shown.starts_with("line 0\nline 1\n"), "{shown}");
         assert!(shown.ends_with("line 998\nline 999\n"), "{shown}");
         let note = shown
@@ -267,10 +271,10 @@ mod tests {
 
         // No line to break at, and characters of several bytes.
         let long = "é".repeat(1000);
-        let shown = cut(&long, 10);
+        let shown = cut(&long, 10, MORE);
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
-        assert_eq!(cut("short", 5), "short");
-        assert!(cut("short", 0).contains("5 characters"));
+        assert_eq!(cut("short", 5, MORE), "short");
+        assert!(cut("short", 0, MORE).contains("5 characters"));
     }
 
     #[test]

@@ -22,9 +22,17 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
-/// Prints bytes as they are.
+/// Prints bytes; where no terminal shows them, without colours.
 pub(super) fn raw(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = anstream::stdout().lock();
+    written(anstream::stdout().lock(), bytes)
+}
+
+/// Prints bytes as they are, escapes and all: a source, an image.
+pub(super) fn exact(bytes: &[u8]) -> io::Result<()> {
+    written(io::stdout().lock(), bytes)
+}
+
+fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
     let done = stdout.write_all(bytes).and_then(|()| stdout.flush());
     if done
         .as_ref()

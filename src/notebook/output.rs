@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::cell::{Cell, joined};
 use super::json::{Json, Object, decode, lossy};
+use super::mime::is_binary;
 
 /// One output of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,8 +292,20 @@ fn bundle(raw: &[u8], mime: impl Fn(&str) -> String) -> (String, Vec<MimeData>) 
     (text, data)
 }
 
+/// Returns one form of an output's data as it is written.
+pub(super) fn form<'a>(output: &'a [u8], mime: &str) -> Option<&'a [u8]> {
+    let fields = Object::read(output)?;
+    if let Some(data) = fields.get(output, "data") {
+        let data = data.of(output);
+        return Some(Object::read(data)?.get(data, mime)?.of(data));
+    }
+    let mut from_end = fields.fields.iter().rev();
+    let found = from_end.find(|field| old_mime(&lossy(decode(field.key.of(output)))) == mime)?;
+    Some(found.value.of(output))
+}
+
 fn measured(mime: String, value: &[u8]) -> MimeData {
-    let binary = mime.starts_with("image/") && mime != "image/svg+xml" && value.starts_with(b"\"");
+    let binary = is_binary(&mime) && matches!(value.first(), Some(b'"' | b'['));
     if !binary {
         let bytes = match value.first() {
             Some(b'"' | b'[') if !mime.contains("json") => joined(value).len(),

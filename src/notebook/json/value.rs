@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Scanner, decode, encode, lossy};
+use super::{Object, Scanner, decode, encode, lossy};
 
 /// A JSON value, kept as it was written: big integers, `1e-05` and the order of keys stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,24 @@ impl Json {
     /// Returns whether it is `null`.
     pub fn is_null(&self) -> bool {
         self.0 == b"null"
+    }
+
+    /// Returns a field of an object; none where there is none, or the value is something else.
+    pub fn get(&self, name: &str) -> Option<Self> {
+        let field = Object::read(&self.0)?.get(&self.0, name)?;
+        Some(Self::of_valid(field.of(&self.0)))
+    }
+
+    /// Returns the names of an object's fields, in the order of the text, each once.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        for field in Object::read(&self.0).unwrap_or_default().fields {
+            let key = lossy(decode(field.key.of(&self.0))).into_owned();
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
     }
 
     /// Makes one of a part of a text that was scanned.
