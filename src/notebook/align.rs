@@ -3,6 +3,15 @@
 use std::collections::HashMap;
 
 use super::cell::Cell;
+use super::document::Document;
+
+impl Document {
+    /// Returns for each cell its place in another version of the notebook, whoever wrote that, if
+    /// it is there: by the ids, and where there are none by what the cells say and where they stand.
+    pub fn counterparts(&self, other: &Self) -> Vec<Option<usize>> {
+        align(&self.cells, &other.cells, |_| false)
+    }
+}
 
 /// Returns for each cell of `base` its place in a version that was made of it by edits, which keep
 /// the ids, stand-ins among them.

@@ -3,6 +3,7 @@
 use super::manners;
 use super::page::{Page, PageError};
 use super::transaction::{self, WriteError};
+use super::unsaved;
 use crate::notebook::{Changed, Conflict, Document, NotApplied, Operation};
 
 /// Who edits, and how.
@@ -50,6 +51,12 @@ pub enum EditError {
         /// What they are now.
         conflicts: Vec<Conflict>,
     },
+    /// A person has typed in these cells, in VS Code, and not saved.
+    #[error("VS Code has unsaved text of {}", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
+    Unsaved {
+        /// What is unsaved, as `theirs`.
+        conflicts: Vec<Conflict>,
+    },
     /// The notebook could not be written.
     #[error(transparent)]
     Write(Box<WriteError<EditError>>),
@@ -61,9 +68,14 @@ pub enum EditError {
 /// One cannot be done, cells are not what their writer saw, or the file cannot be written.
 pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<Done, EditError> {
     manners::wait_for_front_end(page, editor.now, &editor.tell);
+    let unsaved = unsaved::look(page);
     let mut changes = Vec::new();
     let written = transaction::write(page, editor.force, |document| {
         let (after, changed) = document.applied(operations, &mut fresh_id)?;
+        let conflicts = unsaved.conflicts(page, document, &after);
+        if !conflicts.is_empty() && !editor.force {
+            return Err(EditError::Unsaved { conflicts });
+        }
         changes = changed;
         Ok(after)
     });
@@ -72,12 +84,16 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
         WriteError::Page(error) => error.into(),
         error => EditError::Write(Box::new(error)),
     })?;
+    let notes = match written.wrote {
+        true => unsaved.note(page, &written.before, &editor.by),
+        false => None,
+    };
     Ok(Done {
         changes,
         conflicts: written.conflicts,
         document: written.after,
         op: None,
-        notes: Vec::new(),
+        notes: notes.into_iter().collect(),
     })
 }
 

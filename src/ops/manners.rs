@@ -104,10 +104,13 @@ fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
 }
 
 fn may_save(joined: &[Joined], ended: &Entry) -> bool {
-    let mut vscode = joined
-        .iter()
-        .filter(|joined| joined.front_end.starts_with("VS Code"));
-    vscode.any(|joined| ended.by == Some(joined.by()))
+    let mut vs_code = joined.iter().filter(|joined| is_vs_code(joined));
+    vs_code.any(|joined| ended.by == Some(joined.by()))
+}
+
+/// Whether this front end is VS Code, or made of it.
+pub(super) fn is_vs_code(joined: &Joined) -> bool {
+    joined.front_end == "VS Code"
 }
 
 /// Whether the file was saved after a moment.

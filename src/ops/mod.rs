@@ -35,3 +35,4 @@ mod start;
 pub mod status;
 pub mod target;
 pub mod transaction;
+pub mod unsaved;

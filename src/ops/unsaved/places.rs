@@ -1,0 +1,148 @@
+//! Where VS Code and what is made of it keep their users' data.
+
+use std::path::{Path, PathBuf};
+
+use crate::kernel::paths::Variables;
+
+/// How many folders of one folder are looked at.
+const MANY: usize = 1_000;
+
+/// A folder of backups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// It has a folder for each workspace.
+    pub folder: PathBuf,
+    /// The scheme of the addresses of this machine's files in it.
+    pub scheme: &'static str,
+}
+
+/// Returns the folders of backups that there are.
+///
+/// The desktop's VS Code, its Insiders' version, VSCodium, Cursor, Windsurf and so on each have a
+/// folder of their product's name in the folder for settings: whichever has a `Backups` is one.
+pub(super) fn places(variables: &dyn Variables) -> Vec<Place> {
+    let home = variables.path("HOME");
+    let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
+    let mut settings: Vec<PathBuf> = Vec::new();
+    settings.extend(variables.path("VSCODE_APPDATA"));
+    if cfg!(target_os = "macos") {
+        settings.extend(in_home("Library/Application Support"));
+    } else {
+        // An editor that was started from a dock does not know a shell's variables.
+        settings.extend(variables.path("XDG_CONFIG_HOME"));
+        settings.extend(in_home(".config"));
+        let packages = in_home(".var/app").map(|apps| folders(&apps));
+        let packages = packages.into_iter().flatten();
+        settings.extend(packages.map(|package| package.join("config")));
+    }
+    settings.dedup();
+    let portable = variables
+        .path("VSCODE_PORTABLE")
+        .map(|folder| folder.join("user-data"));
+    let products = settings.iter().flat_map(|folder| folders(folder));
+    let desktop = portable.into_iter().chain(products).map(|data| Place {
+        folder: data.join("Backups"),
+        scheme: "file",
+    });
+    // Of the servers for browsers, this one keeps backups on the server; others in the browser.
+    let data = variables
+        .path("XDG_DATA_HOME")
+        .or_else(|| in_home(".local/share"));
+    let server = data.map(|data| Place {
+        folder: data.join("code-server/User/Backups"),
+        scheme: "vscode-remote",
+    });
+    let all = desktop.chain(server);
+    all.filter(|place| place.folder.is_dir()).collect()
+}
+
+/// Returns the folders in a folder.
+pub(super) fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.take(MANY).map(|entry| entry.path());
+    paths.filter(|path| path.is_dir()).collect()
+}
+
+/// Returns why a VS Code whose kernels run here may keep its backups elsewhere.
+pub(super) fn elsewhere(
+    variables: &dyn Variables,
+    is_file: &dyn Fn(&str) -> bool,
+) -> Option<&'static str> {
+    let has = |names: &[&str]| names.iter().any(|name| variables.get(name).is_some());
+    if has(&["REMOTE_CONTAINERS", "CODESPACES", "container"])
+        || is_file("/.dockerenv")
+        || is_file("/run/.containerenv")
+    {
+        Some("this is a container")
+    } else if has(&["WSL_DISTRO_NAME"]) {
+        Some("this is WSL")
+    } else if has(&["SSH_CONNECTION", "SSH_CLIENT"]) {
+        Some("this is an SSH session")
+    } else if has(&["VSCODE_IPC_HOOK_CLI"]) {
+        // Only terminals of its server have this.
+        Some("VS Code runs elsewhere")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn every_product_with_backups_is_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let settings = match cfg!(target_os = "macos") {
+            true => "Library/Application Support",
+            false => ".config",
+        };
+        for product in ["Code", "Cursor"] {
+            let backups = home.join(settings).join(product).join("Backups");
+            std::fs::create_dir_all(backups).unwrap();
+        }
+        for other in ["portable/user-data/Backups", ".config/git"] {
+            std::fs::create_dir_all(home.join(other)).unwrap();
+        }
+        let server = home.join(".local/share/code-server/User/Backups");
+        std::fs::create_dir_all(server).unwrap();
+        let (text, portable) = (home.to_str().unwrap(), home.join("portable"));
+        let variables = HashMap::from([
+            ("HOME", text),
+            ("VSCODE_PORTABLE", portable.to_str().unwrap()),
+        ]);
+        let found = places(&variables);
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|place| {
+                let folder = place.folder.strip_prefix(home).unwrap();
+                (folder.to_str().unwrap(), place.scheme)
+            })
+            .collect();
+        found.sort_unstable();
+        let code = format!("{settings}/Code/Backups");
+        let cursor = format!("{settings}/Cursor/Backups");
+        let mut expected = [
+            (code.as_str(), "file"),
+            (cursor.as_str(), "file"),
+            ("portable/user-data/Backups", "file"),
+            (".local/share/code-server/User/Backups", "vscode-remote"),
+        ];
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_shell_on_another_machine_is_known() {
+        let of = |name| elsewhere(&HashMap::from([(name, "x")]), &|_| false);
+        assert_eq!(of("TERM"), None);
+        assert_eq!(of("SSH_CONNECTION"), Some("this is an SSH session"));
+        assert_eq!(of("CODESPACES"), Some("this is a container"));
+        assert_eq!(of("VSCODE_IPC_HOOK_CLI"), Some("VS Code runs elsewhere"));
+        let in_docker = elsewhere(&HashMap::new(), &|path| path == "/.dockerenv");
+        assert_eq!(in_docker, Some("this is a container"));
+    }
+}
