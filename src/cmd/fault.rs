@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::print;
+use super::{conflict, print};
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
+use crate::notebook::Conflict;
 use crate::ops::attach::AttachError;
 use crate::ops::interrupt::InterruptError;
 use crate::ops::open_error::OpenError;
@@ -25,6 +26,10 @@ pub(super) struct Fault {
     /// What the kernel or another program wrote about it.
     lines: Vec<String>,
     hints: Vec<String>,
+    /// What of an edit stands against what is there.
+    conflicts: Vec<Conflict>,
+    /// Whether that is text which nobody has saved yet.
+    unsaved: bool,
 }
 
 /// Whose fault it was; it picks the exit code.
@@ -34,6 +39,7 @@ pub(super) enum Kind {
     Usage,
     StillRunning,
     Refused,
+    Conflict,
     NoKernel,
 }
 
@@ -43,7 +49,7 @@ impl Kind {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::StillRunning => 4,
-            Self::Refused => 5,
+            Self::Refused | Self::Conflict => 5,
             Self::NoKernel => 6,
         }
     }
@@ -54,6 +60,7 @@ impl Kind {
             Self::Usage => "usage",
             Self::StillRunning => "still-running",
             Self::Refused => "refused",
+            Self::Conflict => "conflict",
             Self::NoKernel => "no-kernel",
         }
     }
@@ -67,6 +74,8 @@ impl Fault {
             message: message.into(),
             lines: Vec::new(),
             hints: Vec::new(),
+            conflicts: Vec::new(),
+            unsaved: false,
         }
     }
 
@@ -87,6 +96,23 @@ impl Fault {
         self
     }
 
+    /// Adds what stands against what; `unsaved` says that theirs is in no file yet.
+    pub(super) fn with_conflicts(mut self, conflicts: &[Conflict], unsaved: bool) -> Self {
+        self.conflicts = conflicts.to_vec();
+        self.unsaved = unsaved;
+        self
+    }
+
+    /// Returns what stands against what.
+    pub(super) fn conflicts(&self) -> &[Conflict] {
+        &self.conflicts
+    }
+
+    /// Returns whether that is text which nobody has saved yet.
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.unsaved
+    }
+
     /// Makes a fault of a command that means no notebook; `command` is what was typed.
     pub(super) fn of_target(error: &TargetError, command: &str) -> Self {
         let kind = match error {
@@ -101,9 +127,16 @@ impl Fault {
 
     /// Returns it as a program reads it.
     pub(super) fn object(&self) -> Value {
-        json!({
-            "error": { "kind": self.kind.name(), "message": self.message, "lines": self.lines, "hints": self.hints }
-        })
+        let mut error = json!({
+            "kind": self.kind.name(), "message": self.message, "lines": self.lines, "hints": self.hints
+        });
+        if !self.conflicts.is_empty() {
+            let conflicts = self.conflicts.iter();
+            error["conflicts"] = conflicts
+                .map(|it| conflict::object(it, self.unsaved))
+                .collect();
+        }
+        json!({ "error": error })
     }
 
     /// Returns the exit code.
@@ -120,6 +153,10 @@ impl Fault {
             self.lines
                 .iter()
                 .for_each(|line| print::note(&format!("  | {line}")));
+            self.conflicts
+                .iter()
+                .flat_map(|it| conflict::blocks(it, self.unsaved))
+                .for_each(|line| print::note(&line));
             self.hints
                 .iter()
                 .for_each(|hint| print::note(&format!("hint: {hint}")));

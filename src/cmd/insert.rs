@@ -5,20 +5,129 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::Context;
+use super::change::Manner;
 use super::fault::{Fault, Kind};
+use super::metadata::Metadata;
+use super::source::Source;
+use crate::notebook::{CellType, Operation, SelectError, Selector};
 
-/// Insert a cell
+/// Insert a cell: at the end, or where you say
+///
+/// The first word is the notebook if it ends in .ipynb, the last one the text, and one before it
+/// the index that the cell takes. The text is taken as it is; `-` reads it from stdin.
 #[derive(Args, Debug)]
+#[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(super) struct Insert {
-    /// Print one JSON object
+    /// [NOTEBOOK] [INDEX] SOURCE
+    #[arg(num_args = 0..=3, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    source: Source,
+    /// Put it after this cell
+    #[arg(
+        short,
+        long,
+        value_name = "CELL",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    after: Option<String>,
+    /// Put it before this cell
+    #[arg(
+        short,
+        long,
+        value_name = "CELL",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    before: Option<String>,
+    /// Put it at this index, from 0; -1 is before the last cell
+    #[arg(
+        short = 'i',
+        long = "at",
+        aliases = ["index", "insert-at"],
+        value_name = "INDEX",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    at: Option<i64>,
+    /// What it is
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "code", value_parser = cell_type)]
+    cell_type: CellType,
+    /// Its id; without it, eight random digits as Jupyter makes them
     #[arg(long)]
-    pub(super) json: bool,
+    id: Option<String>,
+    #[command(flatten)]
+    metadata: Metadata,
+    #[command(flatten)]
+    pub(super) manner: Manner,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  nb insert analysis.ipynb 'x = 1'               at the end
+  nb insert analysis.ipynb 0 '# Title' -t markdown
+  nb insert -a 3f2c - <<'EOF'                    after cell 3f2c, the text from stdin
+  for x in data:
+      print(x)
+  EOF
+  nb insert --before 3f2c --file cell.py
+  nb insert -s '-x'                              a text that begins with -";
 
 impl Insert {
     /// Runs the command.
-    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let _page = context.page(&mut Vec::new(), "nb insert").await?;
-        Err(Fault::new(Kind::Failed, "it is being written"))
+    pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
+        let page = context.page(&mut self.words, "nb insert").await?;
+        let operation = self.meant()?;
+        context.edit(&page, &[operation], &self.manner, "insert")
+    }
+
+    /// Reads what the words mean, without the notebook.
+    fn meant(&self) -> Result<Operation, Fault> {
+        let usage = |text: &str| Err(Fault::new(Kind::Usage, text));
+        let (place, word) = match (self.words.as_slice(), self.source.is_given()) {
+            ([], _) => (None, None),
+            ([place], true) => (Some(place), None),
+            ([source], false) => (None, Some(source)),
+            ([place, source], false) => (Some(place), Some(source)),
+            _ => return usage("one text is wanted; put it in quotes"),
+        };
+        let placed = self.after.is_some() || self.before.is_some() || self.at.is_some();
+        let at = match place {
+            Some(_) if placed => return usage("one place is wanted"),
+            Some(place) => Some(place.parse().map_err(|_| {
+                let message = format!("{place:?} is no index: a number, or -1 from the end");
+                Fault::new(Kind::Usage, message).hint("after a cell: -a CELL; before it: -b CELL")
+            })?),
+            None => self.at,
+        };
+        let word = word.map(String::as_str);
+        let Some(source) = self.source.read(word)? else {
+            return Err(Fault::new(Kind::Usage, "there is no text for the cell")
+                .hint("nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH")
+                .hint("an empty cell: nb insert -s ''"));
+        };
+        let cell = |word: &Option<String>| -> Result<Option<Selector>, SelectError> {
+            word.as_deref().map(str::parse).transpose()
+        };
+        Ok(Operation::Insert {
+            after: cell(&self.after)?,
+            before: cell(&self.before)?,
+            at,
+            id: self.id.clone(),
+            cell_type: Some(self.cell_type),
+            source,
+            metadata: self.metadata.object()?,
+        })
+    }
+}
+
+/// Reads a type of cells.
+pub(super) fn cell_type(word: &str) -> Result<CellType, String> {
+    match word {
+        "md" => Ok(CellType::Markdown),
+        word => word
+            .parse()
+            .map_err(|_| "a cell is code, markdown or raw".to_owned()),
     }
 }

@@ -7,8 +7,10 @@
 mod apply;
 mod cell;
 mod cells;
+mod change;
 mod clear;
 mod columns;
+mod conflict;
 mod consent;
 mod demo;
 mod diff;
@@ -18,6 +20,7 @@ mod fmt;
 mod insert;
 mod interrupt;
 mod kernel_log;
+mod metadata;
 mod move_cell;
 mod open;
 mod outputs;
@@ -32,6 +35,7 @@ mod save;
 mod search;
 mod serve;
 mod shutdown;
+mod source;
 mod status;
 mod terminal;
 mod undo;
@@ -254,14 +258,14 @@ impl Command {
             Self::Log(log) => log.json,
             Self::Cells(it) => it.json,
             Self::Cell(it) => it.json,
-            Self::Insert(it) => it.json,
-            Self::Edit(it) => it.json,
-            Self::Rm(it) => it.json,
+            Self::Insert(it) => it.manner.json,
+            Self::Edit(it) => it.manner.json,
+            Self::Rm(it) => it.manner.json,
             Self::Move(it) => it.json,
             Self::Clear(it) => it.json,
             Self::Search(it) => it.json,
             Self::Diff(it) => it.json,
-            Self::Apply(it) => it.json,
+            Self::Apply(it) => it.manner.json,
             Self::Save(it) => it.json,
             Self::Undo(it) => it.json,
             Self::Restore(it) => it.json,

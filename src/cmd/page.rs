@@ -4,21 +4,39 @@ use std::path::Path;
 
 use super::Context;
 use super::fault::{Fault, Kind, causes};
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::quote;
 use crate::ops::page::{Page, PageError};
+use crate::ops::target::{self, TargetError};
+
+/// How many notebooks of the working directory are suggested.
+const MOST_NEAR: usize = 5;
 
 impl Context {
     /// Returns the notebook that a command means: the first of its words where that ends in
-    /// `.ipynb`, which is taken from them, else what `-n` or the settings name, else the only open
-    /// one. `command` is what was typed, without a notebook.
+    /// `.ipynb`, which is taken from them, else what `-n`, `NB_NOTEBOOK` or the settings name, else
+    /// the only open one. `command` is what was typed, without a notebook.
+    ///
+    /// It needs no kernel: that no notebook is meant is the fault of the words.
     pub(super) async fn page(&self, words: &mut Vec<String>, command: &str) -> Result<Page, Fault> {
         let first = words.first().filter(|word| word.ends_with(".ipynb"));
         let named = match first {
             Some(_) => Some(words.remove(0).into()),
-            None => self.notebook.clone(),
+            None => target::named(self.notebook.as_deref(), &ProcessVariables),
         };
         let path = match named {
             Some(path) => path,
-            None => self.target(None, command).await?.session.notebook,
+            None => match target::resolve(None, &self.here, &ProcessVariables).await {
+                Ok(target) => target.session.notebook,
+                Err(error @ TargetError::NoneOpen { .. }) => {
+                    let message = format!("no notebook is named, and {}", causes(&error));
+                    let fault = Fault::new(Kind::Usage, message);
+                    return Err(near(&self.here, command)
+                        .into_iter()
+                        .fold(fault, Fault::hint));
+                }
+                Err(error) => return Err(Fault::of_target(&error, command)),
+            },
         };
         let page = page_of(&path)?;
         self.concerns(&page.project, &page.key);
@@ -30,13 +48,29 @@ fn page_of(path: &Path) -> Result<Page, Fault> {
     Ok(Page::of(path)?)
 }
 
+/// Returns the command with each of the folder's notebooks, or with none in particular.
+fn near(folder: &Path, command: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    let mut notebooks: Vec<_> = names
+        .filter(|name| Path::new(name).extension().is_some_and(|it| it == "ipynb"))
+        .map(|name| format!("{command} -n {}", quote(Path::new(&name))))
+        .collect();
+    notebooks.sort();
+    notebooks.truncate(MOST_NEAR);
+    if notebooks.is_empty() {
+        notebooks.push(format!("{command} -n NOTEBOOK.ipynb"));
+    }
+    notebooks
+}
+
 impl From<PageError> for Fault {
     fn from(error: PageError) -> Self {
         let fault = Self::new(Kind::Failed, causes(&error));
         match &error {
             PageError::Missing { path } => fault.hint(format!(
                 "nb open {} makes it, and starts a kernel",
-                crate::kernel::python::quote(path)
+                quote(path)
             )),
             _ => fault,
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::fault::{Fault, Kind};
-use crate::notebook::{Document, SelectError, Selector};
+use crate::notebook::{Document, Near, SelectError, Selector};
 
 /// Names of cells that say themselves what they are.
 #[derive(Args, Clone, Debug, Default)]
@@ -15,6 +15,7 @@ pub(super) struct Which {
     #[arg(
         short = 'i',
         long = "index",
+        alias = "cell-index",
         value_name = "INDEX",
         allow_negative_numbers = true
     )]
@@ -29,7 +30,28 @@ impl Which {
         let indexes = self.indexes.iter().map(|index| Ok(Selector::index(*index)));
         words.chain(ids).chain(indexes).collect()
     }
+
+    /// Returns the one cell that is named: by an option, else by the first of the words, which is
+    /// taken from them.
+    pub(super) fn one(&self, words: &mut Vec<String>) -> Result<Selector, Fault> {
+        let mut named = self.selectors(&[])?;
+        match (named.len(), words.is_empty()) {
+            (0, true) => Err(missing("a cell is wanted")),
+            (0, false) => Ok(words.remove(0).parse()?),
+            (1, _) => Ok(named.remove(0)),
+            _ => Err(Fault::new(Kind::Usage, "one cell is meant here")),
+        }
+    }
 }
+
+/// Says that no cell is named.
+pub(super) fn missing(what: &str) -> Fault {
+    let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
+    Fault::new(Kind::Usage, format!("{what}: {forms}")).hint(LIST)
+}
+
+/// What helps to name a cell.
+const LIST: &str = "nb cells lists the cells";
 
 /// Returns the places of the cells that are named, each once, in the order of their naming.
 pub(super) fn places(document: &Document, selectors: &[Selector]) -> Result<Vec<usize>, Fault> {
@@ -46,19 +68,34 @@ pub(super) fn places(document: &Document, selectors: &[Selector]) -> Result<Vec<
 
 impl From<SelectError> for Fault {
     fn from(error: SelectError) -> Self {
-        let kind = match &error {
-            SelectError::Malformed(_) | SelectError::Many(_) | SelectError::TooShort { .. } => {
-                Kind::Usage
-            }
-            _ => Kind::Failed,
-        };
-        let fault = Self::new(kind, error.to_string());
-        match error {
-            SelectError::Malformed(_) | SelectError::Many(_) => fault,
-            SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
-                fault.hint("give more of the id, or its index")
-            }
-            _ => fault.hint("nb cells lists them"),
+        of_selection(&error, &error.to_string())
+    }
+}
+
+/// Makes a fault of cells that were not found; the message may say more than the error itself.
+pub(super) fn of_selection(error: &SelectError, message: &str) -> Fault {
+    let kind = match error {
+        SelectError::Malformed(_) | SelectError::Many(_) | SelectError::TooShort { .. } => {
+            Kind::Usage
         }
+        _ => Kind::Failed,
+    };
+    let near: &[Near] = match error {
+        SelectError::NoSuchId { near, .. }
+        | SelectError::TooShort { near, .. }
+        | SelectError::NoSuchCount { near, .. } => near,
+        SelectError::Ambiguous { candidates, .. } => candidates,
+        _ => &[],
+    };
+    // In lines of their own they are easier to read than after each other.
+    let message = message.split("; there is ").next().unwrap_or(message);
+    let near: Vec<_> = near.iter().map(Near::to_string).collect();
+    let fault = Fault::new(kind, message).lines(&near);
+    match error {
+        SelectError::Malformed(_) | SelectError::Many(_) => fault,
+        SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
+            fault.hint("give more of the id, or its index")
+        }
+        _ => fault.hint(LIST),
     }
 }

@@ -1,9 +1,14 @@
 //! Several edits as one: a list of operations, of which all are done or none.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize as _;
+
 use super::cell::CellType;
 use super::document::Document;
-use super::edit::{Changed, EditError, NewCell};
+use super::edit::{Change, Changed, EditError, NewCell};
 use super::json::{Json, NotJson, Object, items};
+use super::merge::Conflict;
 use super::revision::Revision;
 use super::select::{SelectError, Selector};
 
@@ -17,8 +22,9 @@ pub enum Operation {
         after: Option<Selector>,
         /// The cell that it comes before.
         before: Option<Selector>,
-        /// Its place, from 0.
-        at: Option<usize>,
+        /// The place that it takes, from 0; a negative one counts from the end, -1 is before the
+        /// last cell.
+        at: Option<i64>,
         /// Its id; one is made where there is none.
         id: Option<String>,
         /// What it is; code unless said.
@@ -41,9 +47,10 @@ pub enum Operation {
         /// What it is from now on.
         #[serde(rename = "type")]
         cell_type: Option<CellType>,
-        /// Values to set, by their keys; null removes.
-        #[serde(default)]
-        metadata: std::collections::BTreeMap<String, Json>,
+        /// Values to set, by their keys from the outside in; null removes. In JSON an object of
+        /// keys and values.
+        #[serde(default, deserialize_with = "values")]
+        metadata: Vec<(Vec<String>, Json)>,
     },
     /// Another text for a part of the source.
     Replace {
@@ -62,9 +69,10 @@ pub enum Operation {
     /// No cell any more.
     #[serde(alias = "rm")]
     Remove {
-        /// Which cell, or a range.
-        cell: Selector,
-        /// Its revision, if it must be that.
+        /// Which cells or ranges, all named as they stand before any is removed.
+        #[serde(rename = "cell", alias = "cells", deserialize_with = "one_or_several")]
+        cells: Vec<Selector>,
+        /// Its revision, if it is one cell and must be that.
         if_rev: Option<Revision>,
     },
     /// Another place: after or before another cell, or at a place.
@@ -75,13 +83,19 @@ pub enum Operation {
         after: Option<Selector>,
         /// The cell that it comes before.
         before: Option<Selector>,
-        /// Its place in the end, from 0.
-        to: Option<usize>,
+        /// Its place in the end, from 0; a negative one counts from the end, -1 is the last.
+        to: Option<i64>,
     },
     /// No outputs any more.
     Clear {
-        /// Which cell, or a range; none is all of them.
-        cell: Option<Selector>,
+        /// Which cells or ranges; none is all of them.
+        #[serde(
+            rename = "cell",
+            alias = "cells",
+            default,
+            deserialize_with = "one_or_several"
+        )]
+        cells: Vec<Selector>,
     },
     /// Two cells of one.
     Split {
@@ -100,6 +114,34 @@ pub enum Operation {
         /// The range of cells.
         cells: Selector,
     },
+}
+
+/// Reads what names cells: one selector or a list of them, which is not empty.
+fn one_or_several<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Selector>, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Named {
+        Several(Vec<Selector>),
+        One(serde_json::Value),
+    }
+    let cells = match Named::deserialize(deserializer)? {
+        Named::Several(cells) => cells,
+        // Its own error is better than that none of the variants fits.
+        Named::One(cell) => vec![Selector::deserialize(cell).map_err(serde::de::Error::custom)?],
+    };
+    match cells.is_empty() {
+        true => Err(serde::de::Error::custom("an empty list of cells")),
+        false => Ok(cells),
+    }
+}
+
+fn values<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(Vec<String>, Json)>, D::Error> {
+    let values = BTreeMap::<String, Json>::deserialize(deserializer)?.into_iter();
+    Ok(values.map(|(key, value)| (vec![key], value)).collect())
 }
 
 /// Says that a text is no list of operations.
@@ -184,7 +226,12 @@ pub enum OperationError {
         expected: Revision,
         /// The revision that it has.
         actual: Revision,
+        /// What the writer wanted, and what the cell says.
+        conflict: Box<Conflict>,
     },
+    /// A revision is of one cell.
+    #[error("a revision is that of one cell, and several are meant")]
+    OneRevision,
     /// No place, or more than one.
     #[error("say one place: `after` or `before` a cell, or a number")]
     Place,
@@ -226,7 +273,11 @@ impl Document {
                 metadata,
             } => {
                 let cells = self.cells.len();
-                let at = self.place(after.as_ref(), before.as_ref(), *at, Some(cells))?;
+                let at = match at {
+                    Some(at) => Some(from_end(*at, cells, cells + 1)?),
+                    None => None,
+                };
+                let at = self.place(after.as_ref(), before.as_ref(), at, Some(cells))?;
                 let cell = NewCell {
                     id: id.clone().unwrap_or_else(&mut *fresh_id),
                     cell_type: cell_type.unwrap_or(CellType::Code),
@@ -242,7 +293,7 @@ impl Document {
                 cell_type,
                 metadata,
             } => {
-                let at = self.expected(cell, *if_rev)?;
+                let at = self.expected(cell, *if_rev, source.as_deref())?;
                 let mut changes = Vec::new();
                 if let Some(cell_type) = cell_type {
                     changes.push(self.set_type(at, *cell_type)?);
@@ -250,13 +301,14 @@ impl Document {
                 if let Some(source) = source {
                     changes.push(self.set_source(at, source)?);
                 }
-                for (key, value) in metadata {
+                for (path, value) in metadata {
+                    let path: Vec<_> = path.iter().map(String::as_str).collect();
                     changes.push(match value.is_null() {
-                        true => self.remove_metadata(at, &[key])?,
-                        false => self.set_metadata(at, &[key], value)?,
+                        true => self.remove_metadata(at, &path)?,
+                        false => self.set_metadata(at, &path, value)?,
                     });
                 }
-                Ok(changes)
+                Ok(as_one(changes))
             }
             Operation::Replace {
                 cell,
@@ -265,16 +317,21 @@ impl Document {
                 new,
                 all,
             } => {
-                let at = self.expected(cell, *if_rev)?;
+                let at = self.expected(cell, *if_rev, None)?;
                 Ok(vec![self.replace(at, old, new, *all)?])
             }
-            Operation::Remove { cell, if_rev } => {
-                if if_rev.is_some() {
-                    self.expected(cell, *if_rev)?;
+            Operation::Remove { cells, if_rev } => {
+                match (cells.as_slice(), if_rev) {
+                    ([cell], Some(_)) => drop(self.expected(cell, *if_rev, None)?),
+                    (_, Some(_)) => return Err(OperationError::OneRevision),
+                    (_, None) => {}
                 }
-                let range = self.select(cell)?;
-                let removed = range.clone().map(|_| self.remove(range.start));
-                Ok(removed.collect::<Result<_, _>>()?)
+                let places = self.places(cells)?;
+                // From the end, so that each goes from where it was named.
+                let removed = places.into_iter().rev().map(|at| self.remove(at));
+                let mut removed: Vec<_> = removed.collect::<Result<_, _>>()?;
+                removed.reverse();
+                Ok(removed)
             }
             Operation::Move {
                 cell,
@@ -283,21 +340,27 @@ impl Document {
                 to,
             } => {
                 let from = self.find(cell)?;
-                let place = self.place(after.as_ref(), before.as_ref(), *to, None)?;
+                let cells = self.cells.len();
+                let to = match to {
+                    Some(to) => Some(from_end(*to, cells, cells)?),
+                    None => None,
+                };
+                let place = self.place(after.as_ref(), before.as_ref(), to, None)?;
                 // Beside a cell that comes later it is one place less, as its own falls away.
                 let beside = to.is_none() && place > from;
                 Ok(vec![self.move_cell(from, place - usize::from(beside))?])
             }
-            Operation::Clear { cell } => {
-                let range = match cell {
-                    Some(cell) => self.select(cell)?,
-                    None => 0..self.cells.len(),
+            Operation::Clear { cells } => {
+                let places = match cells.is_empty() {
+                    true => (0..self.cells.len()).collect(),
+                    false => self.places(cells)?,
                 };
-                let one = range.len() == 1;
+                // Whoever names a cell without outputs is told; in a range there may be some.
+                let named = places.len() == 1 && !cells.is_empty();
                 let mut changes = Vec::new();
-                for at in range {
+                for at in places {
                     let code = self.check(at)?.cell_type() == CellType::Code;
-                    if code || (one && cell.is_some()) {
+                    if code || named {
                         changes.push(self.clear_outputs(at)?);
                     }
                 }
@@ -309,7 +372,7 @@ impl Document {
                 line,
                 id,
             } => {
-                let at = self.expected(cell, *if_rev)?;
+                let at = self.expected(cell, *if_rev, None)?;
                 let id = id.clone().unwrap_or_else(&mut *fresh_id);
                 Ok(self.split(at, *line, &id)?.to_vec())
             }
@@ -320,11 +383,13 @@ impl Document {
         }
     }
 
-    /// Finds a cell that must have a revision, if one is given.
+    /// Finds a cell that must have a revision, if one is given; `yours` is the text that its writer
+    /// wants it to have.
     fn expected(
         &self,
         cell: &Selector,
         revision: Option<Revision>,
+        yours: Option<&str>,
     ) -> Result<usize, OperationError> {
         let at = self.find(cell)?;
         let cell = self.check(at)?;
@@ -334,9 +399,26 @@ impl Document {
                 cell: cell.id().to_owned(),
                 expected,
                 actual,
+                conflict: Box::new(Conflict {
+                    cell: Some(cell.id().to_owned()),
+                    field: "source".to_owned(),
+                    base: None,
+                    yours: yours.map(str::to_owned),
+                    theirs: Some(cell.source().into_owned()),
+                    revision: Some(actual),
+                }),
             }),
             _ => Ok(at),
         }
+    }
+
+    /// Returns the places of all that is named, each once, in their order.
+    fn places(&self, cells: &[Selector]) -> Result<BTreeSet<usize>, SelectError> {
+        let mut places = BTreeSet::new();
+        for cell in cells {
+            places.extend(self.select(cell)?);
+        }
+        Ok(places)
     }
 
     fn place(
@@ -354,6 +436,36 @@ impl Document {
             _ => Err(OperationError::Place),
         }
     }
+}
+
+/// Returns a place that is counted from the end where it is negative.
+fn from_end(place: i64, cells: usize, limit: usize) -> Result<usize, OperationError> {
+    let found = match usize::try_from(place) {
+        Ok(place) => Some(place),
+        Err(_) => usize::try_from(place.unsigned_abs())
+            .ok()
+            .and_then(|back| cells.checked_sub(back)),
+    };
+    let index = place;
+    found
+        .filter(|place| *place < limit)
+        .ok_or(OperationError::Select(SelectError::OutOfRange {
+            index,
+            cells,
+        }))
+}
+
+/// Returns several changes of one cell as one.
+fn as_one(changes: Vec<Changed>) -> Vec<Changed> {
+    let before = changes.first().and_then(|change| change.before);
+    let edited = changes.iter().any(|change| change.what == Change::Edited);
+    let last = changes.into_iter().next_back();
+    let one = last.map(|last| Changed {
+        before,
+        what: if edited { Change::Edited } else { last.what },
+        ..last
+    });
+    one.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -408,6 +520,10 @@ mod tests {
                 r#"[{"op":"move","cell":"cccc","before":"aaaa"},{"op":"move","cell":"aaaa","to":2},{"op":"split","cell":-1,"line":1},{"op":"join","cells":"0..2"}]"#,
                 "cccc:cccc 1|cccc 2|bbbb 1|bbbb 2 aaaa:aaaa 1 new1:aaaa 2",
             ),
+            (
+                r#"[{"op":"rm","cell":[0,"2..","cccc"]},{"op":"insert","at":-1,"source":"x"},{"op":"insert","at":2,"source":"y"},{"op":"move","cell":0,"to":-1}]"#,
+                "bbbb:bbbb 1|bbbb 2 new2:y new1:x",
+            ),
         ] {
             assert_eq!(said(operations), Ok(want.into()), "{operations}");
         }
@@ -437,6 +553,14 @@ mod tests {
                 r#"[{"op":"insert","after":"aaaa","before":"bbbb"}]"#.to_owned(),
                 "operation 0: say one place: `after` or `before` a cell, or a number".to_owned(),
             ),
+            (
+                r#"[{"op":"insert","at":4}]"#.to_owned(),
+                "operation 0: there is no cell 4: the notebook has 3, from 0".to_owned(),
+            ),
+            (
+                format!(r#"[{{"op":"rm","cell":[0,1],"if_rev":"{revision}"}}]"#),
+                "operation 0: a revision is that of one cell, and several are meant".to_owned(),
+            ),
         ] {
             assert_eq!(said(&operations), Err(want), "{operations}");
         }
@@ -450,6 +574,14 @@ mod tests {
                 "operation 0: unknown field `hard`",
             ),
             (r#"[{"op":"rm"}]"#, "operation 0: missing field `cell`"),
+            (
+                r#"[{"op":"clear","cell":[]}]"#,
+                "operation 0: an empty list of cells",
+            ),
+            (
+                r#"[{"op":"rm","cell":"a b"}]"#,
+                "operation 0: \"a b\" names no cell",
+            ),
             (r#"[{"cell":0}]"#, "operation 0: it has no \"op\""),
             ("[3]", "operation 0: an object with \"op\" is meant"),
             ("{}", "a list of operations is meant"),
@@ -467,6 +599,11 @@ mod tests {
         let (document, changes) = notebook().applied(&operations, &mut String::new).unwrap();
         let metadata = document.cells()[0].metadata(&[]).unwrap();
         assert_eq!(metadata.text(), "{\"big\":12345678901234567890123}");
-        assert_eq!(changes.len(), 3);
+        let [change] = changes.as_slice() else {
+            panic!("one change of one cell: {changes:?}");
+        };
+        assert_eq!(change.what, Change::Edited);
+        assert_eq!(change.before, Some(notebook().cells()[0].revision()));
+        assert_eq!(change.after, Some(document.cells()[0].revision()));
     }
 }

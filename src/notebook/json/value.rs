@@ -75,6 +75,15 @@ impl Json {
         keys
     }
 
+    /// Sets a value within an object by its keys from the outside in; objects that are missing on
+    /// the way are made. What is no object stays as it is.
+    pub fn set(&mut self, path: &[&str], value: &Self) {
+        let layout = super::Layout::default();
+        if let Some(new) = crate::notebook::metadata::set(&self.0, path, value, &layout) {
+            self.0 = new;
+        }
+    }
+
     /// Makes one of a part of a text that was scanned.
     pub(in crate::notebook) fn of_valid(text: &[u8]) -> Self {
         Self(text.to_vec())
