@@ -109,6 +109,9 @@ pub enum EditError {
         /// How many there are.
         lines: usize,
     },
+    /// A value that is no cell.
+    #[error("that is no cell: an object is meant")]
+    NotACell,
     /// Fewer than two cells to join.
     #[error("joining takes two cells or more")]
     NothingToJoin,

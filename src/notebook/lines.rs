@@ -96,6 +96,28 @@ fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
     }
 }
 
+/// Returns which lines of one text became which of another: places in both, in their order.
+pub(super) fn differences<T: Eq + std::hash::Hash>(
+    before: &[T],
+    after: &[T],
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut numbers = HashMap::new();
+    let [old, new] = [before, after].map(|lines| {
+        let number = |line| {
+            let next = numbers.len();
+            *numbers.entry(line).or_insert(next)
+        };
+        lines.iter().map(number).collect::<Vec<_>>()
+    });
+    match changes(&old, &new, 0) {
+        Some(hunks) => hunks
+            .into_iter()
+            .map(|hunk| (hunk.base, hunk.new))
+            .collect(),
+        None => vec![(0..old.len(), 0..new.len())],
+    }
+}
+
 fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Hunk>> {
     let head = base.iter().zip(other).take_while(|(a, b)| a == b).count();
     let most = base.len().min(other.len()) - head;

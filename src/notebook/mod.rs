@@ -2,6 +2,7 @@
 
 mod align;
 mod cell;
+mod diff;
 mod document;
 mod edit;
 mod execution;
@@ -21,6 +22,7 @@ mod new;
 mod operation;
 mod output;
 mod place;
+mod put_back;
 mod reshape;
 mod revision;
 mod screen;
@@ -28,11 +30,15 @@ mod search;
 mod select;
 mod short;
 mod source;
+mod take_back;
 
 #[cfg(test)]
 mod laws;
 
 pub use cell::{Cell, CellType, NoCellType};
+pub use diff::{
+    CellDiff, CellSide, FieldDiff, Hunk, Line, OutputsDiff, changes, diff, diff_metadata,
+};
 pub use document::Document;
 pub use edit::{Change, Changed, EditError, NewCell};
 pub use execution::Execution;
@@ -49,3 +55,4 @@ pub use output::{Glance, MimeData, Output, OutputKind, shortened};
 pub use revision::{NotARevision, Revision};
 pub use search::Hit;
 pub use select::{Near, SelectError, Selector};
+pub use take_back::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
