@@ -1,9 +1,11 @@
 //! Which cells of two versions of a notebook are the same cell.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use super::cell::Cell;
 use super::document::Document;
+use super::json::digest;
 
 impl Document {
     /// Returns for each cell its place in another version of the notebook, whoever wrote that, if
@@ -63,20 +65,18 @@ pub(super) fn align(
             written |= pairs.join(index, at) && !cell.has_own_id();
         }
     }
-    // The first of equal cells is the first of them there, and so on.
-    let mut places: HashMap<_, Vec<usize>> = HashMap::new();
-    for (index, content) in other_content.iter().enumerate().rev() {
-        if pairs.taken.get(index) == Some(&false) {
-            places.entry(content).or_default().push(index);
-        }
-    }
-    for (index, content) in base_content.iter().enumerate() {
-        if let Some(places) = places.get_mut(content)
-            && pairs.join(index, places.last().copied())
-        {
-            places.pop();
-        }
-    }
+    // What nobody touched is found by all that it holds, then what was run since by its content.
+    let all = |cells: &[Cell], content: &[[u8; 32]]| {
+        let cells = cells.iter().zip(content);
+        let all = cells.map(|(cell, content)| {
+            let field = |name| digest(cell.raw(name).unwrap_or(b"null"));
+            let fields = ["outputs", "execution_count", "metadata"].map(field);
+            (*content, fields)
+        });
+        all.collect::<Vec<_>>()
+    };
+    pairs.join_equal(&all(base, &base_content), &all(other, &other_content));
+    pairs.join_equal(&base_content, &other_content);
     for (index, cell) in base.iter().enumerate() {
         pairs.join(index, at_id(cell));
     }
@@ -111,6 +111,23 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
+    /// Takes equal cells for the same: the first of them for the first of them there, and so on.
+    fn join_equal<T: Eq + Hash>(&mut self, base: &[T], other: &[T]) {
+        let mut places: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, key) in other.iter().enumerate().rev() {
+            if self.taken.get(index) == Some(&false) {
+                places.entry(key).or_default().push(index);
+            }
+        }
+        for (index, key) in base.iter().enumerate() {
+            if let Some(places) = places.get_mut(key)
+                && self.join(index, places.last().copied())
+            {
+                places.pop();
+            }
+        }
+    }
+
     /// Takes two cells for the same, if they can be and neither has been found before: with ids of
     /// their own they are equal, and they are of one type unless their ids are the same.
     fn join(&mut self, index: usize, at: Option<usize>) -> bool {
@@ -204,6 +221,13 @@ mod tests {
         assert_eq!(aligned("x y z", "y q x"), [Some(2), Some(0), Some(1)]);
         assert_eq!(aligned("x y z", "new x Y z"), [Some(1), Some(2), Some(3)]);
         assert_eq!(aligned("x x y", "x y"), [Some(0), None, Some(1)]);
+        // Of cells with one source, outputs tell which is which.
+        let ran =
+            |count: &str| format!(r#"{{"cell_type":"code","source":"","outputs":[{count}]}}"#);
+        let [first, second] = ["1", "2"].map(ran);
+        let open = |text: &str| Document::parse(format!("{{\"cells\":[{text}]}}")).unwrap();
+        let (both, one) = (open(&format!("{first},{second}")), open(&second));
+        assert_eq!(align(both.cells(), one.cells(), |_| false), [None, Some(0)]);
         // An editor that knows no ids dropped them.
         assert_eq!(aligned("a:x b:y", "x Y"), [Some(0), Some(1)]);
         assert_eq!(aligned("a:x", "b:x"), [None]);

@@ -7,13 +7,19 @@ use super::json::Layout;
 use super::*;
 
 /// A notebook's meaning, and a style to write it in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Written {
     pub value: Value,
     pub text: Vec<u8>,
 }
 
-fn text() -> impl Strategy<Value = String> {
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.text))
+    }
+}
+
+pub(super) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-c \n]{0,12}",
         1 => "[aé😀\u{2028}\"\\\\\n\r\t\u{1}/]{0,8}",
@@ -87,7 +93,7 @@ pub(super) fn notebook(ids: bool) -> impl Strategy<Value = Written> {
         })
 }
 
-fn style() -> impl Strategy<Value = (Layout, &'static str, bool)> {
+pub(super) fn style() -> impl Strategy<Value = (Layout, &'static str, bool)> {
     let indent = prop_oneof![Just(""), Just(" "), Just("  "), Just("\t"), Just("    ")];
     let newline = prop_oneof![Just(""), Just("\n"), Just("\n"), Just("\r\n")];
     let colon = prop_oneof![Just(": "), Just(":"), Just(" : ")];
@@ -111,7 +117,7 @@ fn style() -> impl Strategy<Value = (Layout, &'static str, bool)> {
         })
 }
 
-fn written(value: Value, layout: &Layout, trailing: &str, bom: bool) -> Written {
+pub(super) fn written(value: Value, layout: &Layout, trailing: &str, bom: bool) -> Written {
     let mut text = if bom {
         b"\xef\xbb\xbf".to_vec()
     } else {
@@ -142,7 +148,7 @@ fn source_of(cell: &Value) -> String {
 }
 
 /// Makes sources one string, so that how they are written does not count.
-fn plain(mut notebook: Value) -> Value {
+pub(super) fn plain(mut notebook: Value) -> Value {
     for cell in notebook["cells"].as_array_mut().unwrap() {
         cell["source"] = json!(source_of(cell));
     }
@@ -378,167 +384,5 @@ proptest! {
             edited.set_notebook_metadata(&["new"], &Json::from(1)).unwrap();
             assert_whole(&edited);
         }
-    }
-}
-
-/// Edits by one side, each of a kind that the other may make too.
-type Steps = Vec<(u8, usize, usize, String)>;
-
-fn steps() -> impl Strategy<Value = Steps> {
-    proptest::collection::vec((0..6_u8, 0..7_usize, 0..7_usize, text()), 0..6)
-}
-
-fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
-    let mut new = document.clone();
-    for (number, (kind, at, to, text)) in steps.iter().enumerate() {
-        // What does not fit the notebook is no edit.
-        let _ = match kind {
-            0 => {
-                let id = format!("{side}-{number}");
-                let source = format!("{side} {number} {text}");
-                let cell = NewCell {
-                    id,
-                    cell_type: CellType::Code,
-                    source,
-                    metadata: None,
-                };
-                new.insert((*at).min(new.cells().len()), &cell)
-            }
-            1 => new.remove(*at),
-            2 => new.move_cell(*at, *to),
-            3 => {
-                let line = format!("{side} {number}\n{text}");
-                match new.cells().get(*at).map(|cell| cell.source().into_owned()) {
-                    Some(source) => new.set_source(*at, &format!("{line}\n{source}")),
-                    None => continue,
-                }
-            }
-            4 => new.set_metadata(*at, &[side, text], &Json::from(1)),
-            _ => new.set_execution(
-                *at,
-                &Execution {
-                    outputs: vec![Json::from(
-                        &json!({"output_type": "stream", "name": side, "text": text}),
-                    )],
-                    execution_count: Some(100 + number as u64),
-                    times: None,
-                },
-            ),
-        };
-    }
-    new
-}
-
-/// What a notebook says, however it is written.
-fn said(document: &Document) -> Value {
-    plain(meaning(document))
-}
-
-fn by_id(document: &Document) -> Vec<String> {
-    let said = said(document);
-    let mut cells: Vec<_> = said["cells"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(Value::to_string)
-        .collect();
-    cells.sort();
-    cells
-}
-
-fn nobody(_: &str) -> bool {
-    false
-}
-
-/// Merges without the short way for a side that changed nothing.
-fn merged(base: &Document, file: &Document, writer: &Document) -> Merged {
-    merge::Merge::of(base, file, writer).run(&nobody)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    #[test]
-    fn merging_with_nothing_is_nothing(written in any::<bool>().prop_flat_map(notebook), steps in steps()) {
-        let base = open(&written.text);
-        let new = edited(&base, &steps, "x");
-        prop_assert_eq!(merge(&base, &base, &new, &nobody).document.to_bytes(), new.to_bytes());
-        prop_assert_eq!(merge(&base, &new, &base, &nobody).document.to_bytes(), new.to_bytes());
-        prop_assert_eq!(merge(&base, &new, &new, &nobody).document.to_bytes(), new.to_bytes());
-        for (file, writer) in [(&base, &new), (&new, &base), (&new, &new)] {
-            let merged = merged(&base, file, writer);
-            prop_assert_eq!(&merged.conflicts, &[]);
-            prop_assert_eq!(said(&merged.document), said(&new));
-            assert_whole(&merged.document);
-        }
-        // The file's bytes stay where the writer did nothing.
-        prop_assert_eq!(merged(&base, &new, &base).document.to_bytes(), new.to_bytes());
-    }
-
-    #[test]
-    fn nothing_that_either_wrote_is_lost_without_a_word(
-        written in any::<bool>().prop_flat_map(notebook), human in steps(), agent in steps(),
-    ) {
-        let base = open(&written.text);
-        let (file, writer) = (edited(&base, &human, "human"), edited(&base, &agent, "agent"));
-        let result = merged(&base, &file, &writer);
-        assert_whole(&result.document);
-        let find = |id: &str| result.document.cells().iter().find(|cell| cell.id() == id);
-        let in_base = |id: &str| base.cells().iter().find(|cell| cell.id() == id);
-        // Every cell that the human changed or made is there, with every line that the human wrote.
-        for cell in file.cells() {
-            let old = in_base(cell.id());
-            if old.is_some_and(|old| old.revision() == cell.revision()) {
-                continue;
-            }
-            let new = find(cell.id()).expect("a cell of the human's stays");
-            let (source, now) = (cell.source(), new.source());
-            for line in source.split('\n').filter(|line| line.starts_with("human")) {
-                prop_assert!(now.split('\n').any(|other| other == line), "{line:?} of {} in {now:?}", cell.id());
-            }
-            if let Some(metadata) = cell.metadata(&["human"]) {
-                prop_assert_eq!(new.metadata(&["human"]), Some(metadata));
-            }
-        }
-        // So is every cell of the agent's, or a conflict says what was not taken.
-        for cell in writer.cells() {
-            let old = in_base(cell.id());
-            if old.is_some_and(|old| old.revision() == cell.revision()) {
-                continue;
-            }
-            // Where cells had no ids, another cell may be taken for it.
-            let reported = result.conflicts.iter().any(|conflict| {
-                let same = conflict.cell.as_deref() == Some(cell.id());
-                (same || written.value["nbformat_minor"] == 4) && conflict.yours.as_deref() == Some(&*cell.source())
-            });
-            let taken = result.document.cells().iter().filter(|new| {
-                new.id() == cell.id() || written.value["nbformat_minor"] == 4
-            });
-            let taken: Vec<_> = taken.map(|new| new.source().into_owned()).collect();
-            prop_assert!(reported || !taken.is_empty(), "{} is neither there nor reported", cell.id());
-            for line in cell.source().split('\n').filter(|line| line.starts_with("agent")) {
-                let there = taken.iter().any(|source| source.split('\n').any(|other| other == line));
-                prop_assert!(reported || there, "{line:?} in {taken:?}");
-            }
-        }
-        // What neither touched keeps its bytes.
-        for cell in file.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
-            let (old, theirs) = (in_base(cell.id()), writer.cells().iter().find(|other| other.id() == cell.id()));
-            if old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text) {
-                prop_assert_eq!(&find(cell.id()).unwrap().text, &cell.text);
-            }
-        }
-        // A deletion that is not overridden by an edit holds.
-        for old in base.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
-            let gone = |side: &Document| side.cells().iter().all(|cell| cell.id() != old.id());
-            let changed = |side: &Document| side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision());
-            if gone(&file) || gone(&writer) {
-                prop_assert_eq!(find(old.id()).is_some(), changed(&file) || changed(&writer), "{}", old.id());
-            }
-        }
-        // Once more with the same writer changes nothing but perhaps the order: which of two cells
-        // that changed places has moved is anybody's guess.
-        let again = merge(&base, &result.document, &writer, &nobody);
-        prop_assert_eq!(by_id(&again.document), by_id(&result.document));
     }
 }

@@ -2,9 +2,9 @@
 //! made of it meanwhile.
 //!
 //! The file is the human's: its bytes are the ground that the writer's changes go onto. Both
-//! sides' insertions stay, the file's first; an edit beats a deletion; moves are kept, the file's
-//! where both moved a cell; lines of a source go together where they can. Where they cannot, the
-//! file's stays and the writer is told.
+//! sides' insertions stay, the file's first; an edit beats a deletion, and so do the file's new
+//! outputs; moves are kept, the file's where both moved a cell; lines of a source go together where
+//! they can. Where they cannot, the file's stays and the writer is told.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::align::{align, align_edited, inverse, moved};
 use super::cell::Cell;
 use super::document::Document;
 use super::ids;
-use super::merge_cell::merge_cell;
+use super::merge_cell::{has_new_outputs, merge_cell, outputs_lost};
 use super::merge_fields::merge_objects;
 use super::revision::Revision;
 
@@ -270,7 +270,9 @@ impl<'a> Merge<'a> {
                 }
                 if writer.is_none() {
                     let old = self.base.cells.get(base);
-                    if old.is_some_and(|old| old.revision() == file.revision()) {
+                    if old.is_some_and(|old| {
+                        old.revision() == file.revision() && !has_new_outputs(old, file)
+                    }) {
                         continue;
                     }
                     conflicts.push(Conflict {
@@ -353,19 +355,6 @@ impl<'a> Merge<'a> {
         document.set_frame_metadata(new.as_deref());
         conflicts.extend(lost);
     }
-}
-
-/// Says that a cell was run, but is not there any more to show it.
-fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
-    let text = |cell: &Cell| Some(cell.outputs_in_short(200));
-    (old.raw("outputs") != cell.raw("outputs")).then(|| Conflict {
-        cell: Some(cell.id().to_owned()),
-        field: "outputs".into(),
-        base: text(old),
-        yours: text(cell),
-        theirs: None,
-        revision: None,
-    })
 }
 
 #[cfg(test)]
@@ -563,18 +552,68 @@ mod tests {
                 1,
             ),
         ] {
+            let writer_count = writer.cells()[0].execution_count().unwrap_or(count);
             // With a source of the human's, so that the cells merge field by field.
             let mut file = file;
             file.set_source(0, "human").unwrap();
             let merged = merge(&base, &file, &writer, &|id| runs && id == "a");
-            assert_eq!(merged.conflicts, []);
             let cell = &merged.document.cells()[0];
             assert_eq!(
                 (cell.execution_count(), &*cell.source()),
                 (Some(count), "human")
             );
+            let fields = merged.conflicts.iter().map(|conflict| &*conflict.field);
+            let lost = (writer_count != count).then_some("outputs");
+            assert_eq!(fields.collect::<Vec<_>>(), Vec::from_iter(lost));
             let output = cell.read_outputs().next().unwrap();
             assert!(output.text.ends_with(&count.to_string()));
+        }
+    }
+
+    #[test]
+    fn what_a_human_ran_meanwhile_stays() {
+        let base = notebook("a:1 b:2");
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
+        let execution = Execution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        let mut ran = base.clone();
+        ran.set_execution(1, &execution).unwrap();
+        let fields = |merged: Merged| -> Vec<_> {
+            let conflicts = merged.conflicts.into_iter();
+            conflicts.map(|conflict| conflict.field).collect()
+        };
+        let [mut removed, mut joined, mut text] = [(); 3].map(|()| base.clone());
+        removed.remove(1).unwrap();
+        joined.join(0, 2).unwrap();
+        text.set_type(1, CellType::Markdown).unwrap();
+        for (writer, want) in [
+            (&removed, "deleted"),
+            (&joined, "deleted"),
+            (&text, "cell_type"),
+        ] {
+            let merged = merge(&base, &ran, writer, &|_| false);
+            let cell = &merged.document.cells()[1];
+            assert_eq!(cell.outputs_in_short(80), "stdout: human");
+            assert_eq!(fields(merged), [want]);
+        }
+        // The other way round, what a human made of the cell holds, and the writer is told.
+        for file in [&removed, &text] {
+            let merged = merge(&base, file, &ran, &|_| true);
+            assert_eq!(said(&merged.document), said(file));
+            assert_eq!(fields(merged), ["outputs"]);
+        }
+        // Outputs that were there before are no reason to keep a cell.
+        let mut cleared = ran.clone();
+        cleared.clear_outputs(1).unwrap();
+        let mut removed = ran.clone();
+        removed.remove(1).unwrap();
+        for file in [&ran, &cleared] {
+            let merged = merge(&ran, file, &removed, &|_| false);
+            assert_eq!(said(&merged.document), "a:1");
+            assert_eq!(fields(merged), [""; 0]);
         }
     }
 

@@ -88,7 +88,12 @@ impl MergeCell<'_> {
         if writer == file || base == Some(writer) {
             return;
         }
-        if base == Some(file) && writer != CellType::Unknown {
+        // Only code has outputs, and all but code has attachments.
+        let would_lose = self.base.is_some_and(|base| match writer {
+            CellType::Code => is_new(base, self.file, "attachments", b"{}"),
+            _ => has_new_outputs(base, self.file),
+        });
+        if base == Some(file) && writer != CellType::Unknown && !would_lose {
             self.new.rewrite(self.new.as_type(writer, &self.layout));
             return;
         }
@@ -191,7 +196,8 @@ impl MergeCell<'_> {
         }
     }
 
-    /// Takes the writer's outputs, count and times where they are the later ones.
+    /// Takes the writer's outputs, count and times where they are the later ones, and reports new
+    /// outputs that are not.
     fn execution(&mut self, runs: bool) {
         let unit = |cell: &Cell| {
             let field = |name| digest(cell.raw(name).unwrap_or(b"null"));
@@ -201,11 +207,21 @@ impl MergeCell<'_> {
         };
         let (file, writer) = (unit(self.file), unit(self.writer));
         let base = self.base.map(unit);
+        if writer == file || base.as_ref() == Some(&writer) {
+            return;
+        }
         let code = [self.writer, &self.new].map(|cell| cell.cell_type() == CellType::Code);
-        if code != [true; 2] || writer == file || base.as_ref() == Some(&writer) {
+        if code != [true; 2] {
+            self.lost
+                .extend(self.base.and_then(|base| outputs_lost(base, self.writer)));
             return;
         }
         if base.as_ref() != Some(&file) && !runs && !is_later(self.writer, self.file) {
+            let lost = self.base.and_then(|base| outputs_lost(base, self.writer));
+            self.lost.extend(lost.map(|conflict| Conflict {
+                theirs: Some(self.file.outputs_in_short(200)),
+                ..conflict
+            }));
             return;
         }
         for name in ["outputs", "execution_count"] {
@@ -235,6 +251,31 @@ impl MergeCell<'_> {
             revision: None,
         });
     }
+}
+
+/// Returns whether a cell has outputs that it did not have.
+pub(super) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
+    is_new(old, cell, "outputs", b"[]")
+}
+
+/// Says that a cell was run, but is not there any more to show it.
+pub(super) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
+    let text = |cell: &Cell| Some(cell.outputs_in_short(200));
+    has_new_outputs(old, cell).then(|| Conflict {
+        cell: Some(cell.id().to_owned()),
+        field: "outputs".into(),
+        base: text(old),
+        yours: text(cell),
+        theirs: None,
+        revision: None,
+    })
+}
+
+/// Returns whether a cell has a value that is not empty, and is another one than it was.
+fn is_new(old: &Cell, cell: &Cell, name: &str, empty: &[u8]) -> bool {
+    let meaning = |cell: &Cell| digest(cell.raw(name).unwrap_or(empty));
+    let now = meaning(cell);
+    now != digest(empty) && now != meaning(old)
 }
 
 /// Returns whether a cell's execution is later than the other's: by the times that front ends

@@ -34,6 +34,8 @@ mod take_back;
 
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod merge_laws;
 
 pub use cell::{Cell, CellType, NoCellType};
 pub use diff::{

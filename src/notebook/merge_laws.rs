@@ -1,0 +1,360 @@
+//! What holds for every merge, tried on generated notebooks and on edits of both sides.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::json::Layout;
+use super::laws::{assert_whole, meaning, notebook, open, plain, text, written};
+use super::*;
+
+/// Edits by one side, each of a kind that the other may make too.
+type Steps = Vec<(u8, usize, usize, String)>;
+
+fn steps() -> impl Strategy<Value = Steps> {
+    proptest::collection::vec((0..6_u8, 0..7_usize, 0..7_usize, text()), 0..6)
+}
+
+fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
+    let mut new = document.clone();
+    for (number, (kind, at, to, text)) in steps.iter().enumerate() {
+        // What does not fit the notebook is no edit.
+        let _ = match kind {
+            0 => {
+                let id = format!("{side}-{number}");
+                let source = format!("{side} {number} {text}");
+                let cell = NewCell {
+                    id,
+                    cell_type: CellType::Code,
+                    source,
+                    metadata: None,
+                };
+                new.insert((*at).min(new.cells().len()), &cell)
+            }
+            1 => new.remove(*at),
+            2 => new.move_cell(*at, *to),
+            3 => {
+                let line = format!("{side} {number}\n{text}");
+                match new.cells().get(*at).map(|cell| cell.source().into_owned()) {
+                    Some(source) => new.set_source(*at, &format!("{line}\n{source}")),
+                    None => continue,
+                }
+            }
+            4 => new.set_metadata(*at, &[side, text], &Json::from(1)),
+            _ => new.set_execution(
+                *at,
+                &Execution {
+                    outputs: vec![Json::from(
+                        &json!({"output_type": "stream", "name": side, "text": text}),
+                    )],
+                    execution_count: Some(100 + number as u64),
+                    times: None,
+                },
+            ),
+        };
+    }
+    new
+}
+
+/// What a notebook says, however it is written.
+fn said(document: &Document) -> Value {
+    plain(meaning(document))
+}
+
+fn by_id(document: &Document) -> Vec<String> {
+    let said = said(document);
+    let mut cells: Vec<_> = said["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    cells.sort();
+    cells
+}
+
+fn nobody(_: &str) -> bool {
+    false
+}
+
+/// Merges without the short way for a side that changed nothing.
+fn merged(base: &Document, file: &Document, writer: &Document) -> Merged {
+    merge::Merge::of(base, file, writer).run(&nobody)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn merging_with_nothing_is_nothing(written in any::<bool>().prop_flat_map(notebook), steps in steps()) {
+        let base = open(&written.text);
+        let new = edited(&base, &steps, "x");
+        prop_assert_eq!(merge(&base, &base, &new, &nobody).document.to_bytes(), new.to_bytes());
+        prop_assert_eq!(merge(&base, &new, &base, &nobody).document.to_bytes(), new.to_bytes());
+        prop_assert_eq!(merge(&base, &new, &new, &nobody).document.to_bytes(), new.to_bytes());
+        for (file, writer) in [(&base, &new), (&new, &base), (&new, &new)] {
+            let merged = merged(&base, file, writer);
+            prop_assert_eq!(&merged.conflicts, &[]);
+            prop_assert_eq!(said(&merged.document), said(&new));
+            assert_whole(&merged.document);
+        }
+        // The file's bytes stay where the writer did nothing.
+        prop_assert_eq!(merged(&base, &new, &base).document.to_bytes(), new.to_bytes());
+    }
+
+    #[test]
+    fn nothing_that_either_wrote_is_lost_without_a_word(
+        written in any::<bool>().prop_flat_map(notebook), human in steps(), agent in steps(),
+    ) {
+        let base = open(&written.text);
+        let (file, writer) = (edited(&base, &human, "human"), edited(&base, &agent, "agent"));
+        let result = merged(&base, &file, &writer);
+        assert_whole(&result.document);
+        let find = |id: &str| result.document.cells().iter().find(|cell| cell.id() == id);
+        let in_base = |id: &str| base.cells().iter().find(|cell| cell.id() == id);
+        // Every cell that the human changed or made is there, with every line that the human wrote.
+        for cell in file.cells() {
+            let old = in_base(cell.id());
+            if old.is_some_and(|old| old.revision() == cell.revision()) {
+                continue;
+            }
+            let new = find(cell.id()).expect("a cell of the human's stays");
+            let (source, now) = (cell.source(), new.source());
+            for line in source.split('\n').filter(|line| line.starts_with("human")) {
+                prop_assert!(now.split('\n').any(|other| other == line), "{line:?} of {} in {now:?}", cell.id());
+            }
+            if let Some(metadata) = cell.metadata(&["human"]) {
+                prop_assert_eq!(new.metadata(&["human"]), Some(metadata));
+            }
+        }
+        // So is every cell of the agent's, or a conflict says what was not taken.
+        for cell in writer.cells() {
+            let old = in_base(cell.id());
+            if old.is_some_and(|old| old.revision() == cell.revision()) {
+                continue;
+            }
+            // Where cells had no ids, another cell may be taken for it.
+            let reported = result.conflicts.iter().any(|conflict| {
+                let same = conflict.cell.as_deref() == Some(cell.id());
+                (same || written.value["nbformat_minor"] == 4) && conflict.yours.as_deref() == Some(&*cell.source())
+            });
+            let taken = result.document.cells().iter().filter(|new| {
+                new.id() == cell.id() || written.value["nbformat_minor"] == 4
+            });
+            let taken: Vec<_> = taken.map(|new| new.source().into_owned()).collect();
+            prop_assert!(reported || !taken.is_empty(), "{} is neither there nor reported", cell.id());
+            for line in cell.source().split('\n').filter(|line| line.starts_with("agent")) {
+                let there = taken.iter().any(|source| source.split('\n').any(|other| other == line));
+                prop_assert!(reported || there, "{line:?} in {taken:?}");
+            }
+        }
+        // What neither touched keeps its bytes.
+        for cell in file.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+            let (old, theirs) = (in_base(cell.id()), writer.cells().iter().find(|other| other.id() == cell.id()));
+            if old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text) {
+                prop_assert_eq!(&find(cell.id()).unwrap().text, &cell.text);
+            }
+        }
+        // A deletion that is not overridden by an edit holds.
+        for old in base.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+            let gone = |side: &Document| side.cells().iter().all(|cell| cell.id() != old.id());
+            let changed = |side: &Document| side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision());
+            if gone(&file) || gone(&writer) {
+                prop_assert_eq!(find(old.id()).is_some(), changed(&file) || changed(&writer), "{}", old.id());
+            }
+        }
+        // Once more with the same writer changes nothing but perhaps the order: which of two cells
+        // that changed places has moved is anybody's guess.
+        let again = merge(&base, &result.document, &writer, &nobody);
+        prop_assert_eq!(by_id(&again.document), by_id(&result.document));
+    }
+}
+
+/// How a human's editor wrote the notebook when it saved.
+#[derive(Clone, Copy, Debug)]
+enum Saved {
+    /// What was not edited kept its bytes.
+    AsItWas,
+    /// All of it in a style of its own.
+    Anew,
+    /// And without ids, as before format 4.5.
+    WithoutIds,
+    /// And with ids of its own where there were none.
+    WithIds,
+    /// And with ids of its own for every cell.
+    WithOtherIds,
+}
+
+fn saved() -> impl Strategy<Value = Saved> {
+    prop_oneof![
+        Just(Saved::AsItWas),
+        Just(Saved::Anew),
+        Just(Saved::WithoutIds),
+        Just(Saved::WithIds),
+        Just(Saved::WithOtherIds),
+    ]
+}
+
+fn save(document: &Document, base: &Document, how: Saved) -> Document {
+    if matches!(how, Saved::AsItWas) {
+        return document.clone();
+    }
+    let mut value = meaning(document);
+    let had = |id: &Value| {
+        base.cells()
+            .iter()
+            .any(|cell| cell.has_own_id() && cell.id() == id)
+    };
+    let minor = if matches!(how, Saved::WithoutIds) {
+        4
+    } else {
+        5
+    };
+    for (number, cell) in value["cells"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .enumerate()
+    {
+        match how {
+            Saved::WithoutIds => drop(cell.as_object_mut().unwrap().shift_remove("id")),
+            Saved::WithIds if had(&cell["id"]) => {}
+            Saved::WithIds | Saved::WithOtherIds => cell["id"] = json!(format!("theirs{number}")),
+            Saved::AsItWas | Saved::Anew => {}
+        }
+    }
+    value["nbformat_minor"] = json!(minor);
+    let layout = Layout {
+        lead: "\n".into(),
+        unit: " ".into(),
+        ..Layout::default()
+    };
+    open(&written(value, &layout, "\n", false).text)
+}
+
+/// Does work that leaves a word of its own wherever it leaves anything: `human-3`, and `human-out-3`
+/// in outputs.
+fn worked(document: &Document, steps: &[(u8, usize, usize)], side: &str) -> Document {
+    let mut new = document.clone();
+    for (number, (kind, at, to)) in steps.iter().enumerate() {
+        let cells = new.cells().len();
+        let at = *at % cells.max(1);
+        let word = format!("{side}-{number}");
+        let insert = |source: &str| NewCell {
+            id: format!("{side}{number}"),
+            cell_type: CellType::Code,
+            source: source.to_owned(),
+            metadata: None,
+        };
+        let source = new.cells().get(at).map(|cell| cell.source().into_owned());
+        let source = source.unwrap_or_default();
+        let mut lines: Vec<_> = source.split('\n').collect();
+        let line = to % lines.len();
+        // What does not fit the notebook is no edit.
+        let _ = match kind {
+            0 | 1 => new.insert(*to % (cells + 1), &insert(&word)).map(drop),
+            2 => new.remove(at).map(drop),
+            3 => new.move_cell(at, to % cells.max(1)).map(drop),
+            4 => {
+                lines.insert(line, &word);
+                new.set_source(at, &lines.join("\n")).map(drop)
+            }
+            5 => {
+                lines[line] = &word;
+                new.set_source(at, &lines.join("\n")).map(drop)
+            }
+            6 => {
+                lines.push(&word);
+                new.set_source(at, &lines.join("\n")).map(drop)
+            }
+            7 => {
+                lines.remove(line);
+                new.set_source(at, &lines.join("\n")).map(drop)
+            }
+            8 => new.set_source(at, &word).map(drop),
+            9 => new
+                .set_metadata(at, &["z", &word], &Json::from(1))
+                .map(drop),
+            10 => new
+                .set_metadata(at, &["tags"], &Json::string(&word))
+                .map(drop),
+            11 => {
+                let output = json!({"output_type": "stream", "name": "stdout", "text": format!("{side}-out-{number}")});
+                let times = json!({"iopub.status.idle": format!("2026-01-01T{to:02}:00:00Z")});
+                let execution = Execution {
+                    outputs: vec![Json::from(&output)],
+                    execution_count: Some(*to as u64),
+                    times: (to % 2 == 0).then(|| Json::from(&times)),
+                };
+                new.set_execution(at, &execution).map(drop)
+            }
+            12 => new.clear_outputs(at).map(drop),
+            13 => {
+                let kind = [CellType::Code, CellType::Markdown, CellType::Raw][to % 3];
+                new.set_type(at, kind).map(drop)
+            }
+            14 => new.split(at, line, &format!("{side}{number}")).map(drop),
+            15 => new.join(at, 2).map(drop),
+            16 => {
+                // Cut, and pasted elsewhere.
+                let cut = new.remove(at).map(drop);
+                cut.and_then(|()| new.insert(to % cells, &insert(&source)).map(drop))
+            }
+            _ => new
+                .set_notebook_metadata(&["m", &word], &Json::from(1))
+                .map(drop),
+        };
+    }
+    new
+}
+
+fn work() -> impl Strategy<Value = Vec<(u8, usize, usize)>> {
+    proptest::collection::vec((0..18_u8, 0..7_usize, 0..7_usize), 0..7)
+}
+
+/// The words of one side that a text has.
+fn words(text: &[u8], side: &str) -> BTreeSet<String> {
+    let pattern = Regex::new(&format!(r"{side}-(out-)?\d+")).unwrap();
+    let text = String::from_utf8_lossy(text);
+    let found = pattern.find_iter(&text);
+    found.map(|word| word.as_str().to_owned()).collect()
+}
+
+proptest! {
+    #[test]
+    fn every_word_of_the_humans_stays_and_every_word_of_the_writers_is_there_or_reported(
+        written in any::<bool>().prop_flat_map(notebook), human in work(), agent in work(), saved in saved(),
+    ) {
+        let base = open(&written.text);
+        let file = save(&worked(&base, &human, "human"), &base, saved);
+        let writer = worked(&base, &agent, "agent");
+        let result = merge(&base, &file, &writer, &nobody);
+        assert_whole(&result.document);
+        let now = result.document.to_bytes();
+        let is_output = |word: &String| word.contains("-out-");
+        let (kept, taken) = (words(&now, "human"), words(&now, "agent"));
+        let said = result.conflicts.iter().map(|conflict| {
+            format!("{} {}", conflict.field, conflict.yours.as_deref().unwrap_or_default())
+        });
+        let reported = words(said.collect::<Vec<_>>().join(" ").as_bytes(), "agent");
+        for word in words(&file.to_bytes(), "human") {
+            // Of two executions the later one's outputs stay.
+            let later = is_output(&word) && taken.iter().any(is_output);
+            prop_assert!(kept.contains(&word) || later, "{word} is lost");
+        }
+        for word in words(&writer.to_bytes(), "agent") {
+            let known = taken.contains(&word) || reported.contains(&word);
+            prop_assert!(known, "{word} is neither there nor reported");
+        }
+        for conflict in &result.conflicts {
+            let id = conflict.cell.as_deref();
+            let cell = result.document.cells().iter().find(|cell| Some(cell.id()) == id);
+            prop_assert_eq!(conflict.revision, cell.map(Cell::revision));
+            if let ("source", Some(cell)) = (conflict.field.as_str(), cell) {
+                prop_assert_eq!(conflict.theirs.as_deref(), Some(&*cell.source()));
+            }
+        }
+    }
+}
