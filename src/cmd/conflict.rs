@@ -112,6 +112,7 @@ impl From<EditError> for Fault {
             EditError::Unsaved { ref conflicts } => {
                 Self::new(Kind::Conflict, error.to_string()).with_conflicts(conflicts, true)
             }
+            EditError::Other(error) => Self::new(Kind::Failed, error.to_string()),
             EditError::Write(ref error) => of_write(error),
         }
     }

@@ -157,7 +157,7 @@ fn places_by_id(cells: &[Cell], which: impl Fn(&Cell) -> bool) -> HashMap<&str, 
 }
 
 /// Returns which of the places are out of order: those that are not in a longest rising sequence.
-pub(super) fn moved(places: &[Option<usize>]) -> Vec<bool> {
+pub fn moved(places: &[Option<usize>]) -> Vec<bool> {
     // For each length of a rising sequence, the item that ends one lowest.
     let mut ends: Vec<(usize, usize)> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; places.len()];

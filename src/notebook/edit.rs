@@ -24,7 +24,7 @@ pub struct Changed {
 }
 
 /// The kinds of change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
     /// The cell had it already: no byte changed.

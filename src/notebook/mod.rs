@@ -31,12 +31,14 @@ mod select;
 mod short;
 mod source;
 mod take_back;
+mod version;
 
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod merge_laws;
 
+pub use align::moved;
 pub use cell::{Cell, CellType, NoCellType};
 pub use diff::{
     CellDiff, CellSide, FieldDiff, Hunk, Line, OutputsDiff, changes, diff, diff_metadata,

@@ -43,17 +43,23 @@ impl Cell {
 impl Document {
     /// Returns the notebook's revision: a hash of its cells' ids and revisions, in their order.
     pub fn revision(&self) -> Revision {
-        let mut hash = Sha256::new_with_prefix(b"notebook");
-        for cell in self.cells() {
-            hash.update(cell.id());
-            hash.update(b"\0");
-            hash.update(cell.revision().0);
-        }
-        Revision::of(hash)
+        let cells = self.cells().iter();
+        Revision::of_cells(cells.map(|cell| (cell.id(), cell.revision())))
     }
 }
 
 impl Revision {
+    /// Returns the revision of a notebook of these cells.
+    pub fn of_cells<'a>(cells: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
+        let mut hash = Sha256::new_with_prefix(b"notebook");
+        for (id, revision) in cells {
+            hash.update(id);
+            hash.update(b"\0");
+            hash.update(revision.0);
+        }
+        Self::of(hash)
+    }
+
     fn of(hash: Sha256) -> Self {
         let whole: [u8; 32] = hash.finalize().into();
         let [a, b, c, d, e, ..] = whole;

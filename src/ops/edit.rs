@@ -1,10 +1,14 @@
 //! Edits of a notebook's cells by one name, each all or none.
 
+use super::history::{self, Deed, Recording};
 use super::manners;
 use super::page::{Page, PageError};
-use super::transaction::{self, WriteError};
+use super::seen::Seen;
+use super::transaction::{self, WriteError, Written};
 use super::unsaved;
-use crate::notebook::{Changed, Conflict, Document, NotApplied, Operation};
+use crate::notebook::{
+    Cell, Change, Changed, Conflict, Document, NotApplied, Operation, OperationError, Revision,
+};
 
 /// Who edits, and how.
 #[derive(Clone, Debug)]
@@ -57,6 +61,9 @@ pub enum EditError {
         /// What is unsaved, as `theirs`.
         conflicts: Vec<Conflict>,
     },
+    /// What was to be done cannot be done, for a reason of its own.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// The notebook could not be written.
     #[error(transparent)]
     Write(Box<WriteError<EditError>>),
@@ -67,16 +74,49 @@ pub enum EditError {
 /// # Errors
 /// One cannot be done, cells are not what their writer saw, or the file cannot be written.
 pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<Done, EditError> {
+    let deed = Deed {
+        op: name(operations).to_owned(),
+        forced: editor.force,
+        undoes: None,
+    };
+    let said: Vec<_> = operations.iter().filter_map(if_rev).collect();
+    change(page, editor, &deed, &said, |document| {
+        Ok(document.applied(operations, &mut fresh_id)?)
+    })
+}
+
+/// Changes a notebook by `make`, all or nothing, and writes down what was done. `make` may be called
+/// again, with what somebody saved in between. Cells of the revisions in `said` count as seen: the
+/// writer has named them.
+///
+/// # Errors
+/// `make` says so, cells are not what their writer saw, or the file cannot be written.
+pub fn change(
+    page: &Page,
+    editor: &Editor,
+    deed: &Deed,
+    said: &[Revision],
+    mut make: impl FnMut(&Document) -> Result<(Document, Vec<Changed>), EditError>,
+) -> Result<Done, EditError> {
     manners::wait_for_front_end(page, editor.now, &editor.tell);
     let unsaved = unsaved::look(page);
-    let mut changes = Vec::new();
+    let mut seen = Seen::of(page, &editor.by);
+    let mut recording = Recording::begin(page, &editor.by);
+    let (mut changes, mut meant) = (Vec::new(), None);
     let written = transaction::write(page, editor.force, |document| {
-        let (after, changed) = document.applied(operations, &mut fresh_id)?;
+        recording.touch(document);
+        let (after, changed) =
+            make(document).inspect_err(|error| see_stale(error, document, &mut seen))?;
+        if editor.must_have_seen && !editor.force {
+            check_seen(page, document, &after, &changed, said, &mut seen)?;
+        }
         let conflicts = unsaved.conflicts(page, document, &after);
         if !conflicts.is_empty() && !editor.force {
             return Err(EditError::Unsaved { conflicts });
         }
+        recording.intend(document, &after, &changed, deed);
         changes = changed;
+        meant = Some(after.clone());
         Ok(after)
     });
     let written = written.map_err(|error| match error {
@@ -88,13 +128,133 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
         true => unsaved.note(page, &written.before, &editor.by),
         false => None,
     };
+    let op = recording.done(&written, &changes, deed);
+    if let Some(meant) = meant {
+        see_own(&mut seen, &changes, &meant, &written);
+    }
     Ok(Done {
         changes,
         conflicts: written.conflicts,
         document: written.after,
-        op: None,
+        op,
         notes: notes.into_iter().collect(),
     })
+}
+
+/// Refuses to change or delete cells that are not what the writer saw last; that shows them.
+fn check_seen(
+    page: &Page,
+    document: &Document,
+    after: &Document,
+    changes: &[Changed],
+    said: &[Revision],
+    seen: &mut Seen,
+) -> Result<(), EditError> {
+    let mut conflicts: Vec<Conflict> = Vec::new();
+    for change in changes {
+        let is_text = matches!(change.what, Change::Edited | Change::Removed);
+        // A cell that the operations inserted themselves is not in it.
+        let Some(cell) = find(document, &change.cell).filter(|_| is_text) else {
+            continue;
+        };
+        let revision = cell.revision();
+        let known = conflicts
+            .iter()
+            .any(|it| it.cell.as_ref() == Some(&change.cell));
+        if known || seen.has(&change.cell, revision) || said.contains(&revision) {
+            continue;
+        }
+        let last = seen.last(&change.cell);
+        let yours = find(after, &change.cell).map(|cell| cell.source().into_owned());
+        conflicts.push(Conflict {
+            cell: Some(change.cell.clone()),
+            field: if yours.is_some() { "source" } else { "deleted" }.to_owned(),
+            base: last.and_then(|last| history::version_source(page, last)),
+            yours,
+            theirs: Some(cell.source().into_owned()),
+            revision: Some(revision),
+        });
+    }
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    for conflict in &conflicts {
+        if let (Some(cell), Some(revision)) = (&conflict.cell, conflict.revision) {
+            seen.show(cell, revision);
+        }
+    }
+    seen.remember(document);
+    Err(EditError::Unseen { conflicts })
+}
+
+/// A revision that does not hold is answered with the cell's text.
+fn see_stale(error: &EditError, document: &Document, seen: &mut Seen) {
+    let EditError::Operation(NotApplied {
+        source: OperationError::Stale { cell, actual, .. },
+        ..
+    }) = error
+    else {
+        return;
+    };
+    seen.show(cell, *actual);
+    seen.remember(document);
+}
+
+/// Takes what the writer wrote for seen, and what conflicts show; not a cell into which a merge
+/// brought somebody else's text.
+fn see_own(seen: &mut Seen, changes: &[Changed], meant: &Document, written: &Written) {
+    for change in changes {
+        let now = find(&written.after, &change.cell).map(Cell::revision);
+        let then = find(meant, &change.cell).map(Cell::revision);
+        if let Some(revision) = now.filter(|_| now == then) {
+            seen.show(&change.cell, revision);
+        }
+    }
+    for conflict in &written.conflicts {
+        let cell = conflict
+            .cell
+            .as_deref()
+            .and_then(|id| find(&written.after, id));
+        if let Some(cell) = cell
+            && conflict.theirs.as_deref() == Some(&*cell.source())
+        {
+            seen.show(cell.id(), cell.revision());
+        }
+    }
+    seen.remember(&written.after);
+}
+
+fn find<'a>(document: &'a Document, id: &str) -> Option<&'a Cell> {
+    document.cells().iter().find(|cell| cell.id() == id)
+}
+
+/// Returns the name of a list of operations in the journal.
+fn name(operations: &[Operation]) -> &'static str {
+    let mut names = operations.iter().map(|operation| match operation {
+        Operation::Insert { .. } => "insert",
+        Operation::Edit { .. } | Operation::Replace { .. } => "edit",
+        Operation::Remove { .. } => "rm",
+        Operation::Move { .. } => "move",
+        Operation::Clear { .. } => "clear",
+        Operation::Split { .. } => "split",
+        Operation::Join { .. } => "join",
+    });
+    let first = names.next().unwrap_or("apply");
+    if names.all(|name| name == first) {
+        first
+    } else {
+        "apply"
+    }
+}
+
+fn if_rev(operation: &Operation) -> Option<Revision> {
+    match operation {
+        Operation::Edit { if_rev, .. }
+        | Operation::Replace { if_rev, .. }
+        | Operation::Remove { if_rev, .. }
+        | Operation::Split { if_rev, .. } => *if_rev,
+        _ => None,
+    }
 }
 
 /// Returns an id as Jupyter makes them: eight random hexadecimal digits.

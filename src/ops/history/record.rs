@@ -1,0 +1,353 @@
+//! Writing down what becomes of a notebook: by `nb`'s own commands, and by others between them.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use jiff::Timestamp;
+
+use super::keep::Versions;
+use super::known::{Intent, Known};
+use super::recorded::{Deed, Recorded};
+use super::steps::{self, Manifest, Step};
+use super::{overwritten, untold};
+use crate::notebook::{Cell, Change, Changed, Document, Revision};
+use crate::ops::page::Page;
+use crate::ops::status;
+use crate::ops::transaction::Written;
+use crate::project::ledger::Ledger;
+
+/// So many of the journal's last entries are looked through for an edit whose process was killed
+/// before it could say that it was done.
+const LAST: usize = 20;
+
+/// One command's look at a notebook, or its change of it. The ledger is locked as long as it lives,
+/// so that the ledger learns of changes in the order in which they reach the file.
+///
+/// That something cannot be written down keeps nobody from reading and editing: it is logged.
+#[derive(Debug)]
+pub struct Recording<'a> {
+    page: &'a Page,
+    by: &'a str,
+    /// None where it cannot be had.
+    ledger: Option<Ledger>,
+    known: Option<Known>,
+    /// What this command itself means to write.
+    own: Option<String>,
+}
+
+impl<'a> Recording<'a> {
+    /// Waits for the ledger, and reads it.
+    pub fn begin(page: &'a Page, by: &'a str) -> Self {
+        let ledger = page.project.ledger(&page.key);
+        let ledger = ledger.inspect_err(|error| warn(page, error)).ok();
+        let known = ledger.as_ref().and_then(Ledger::read);
+        Self {
+            page,
+            by,
+            ledger,
+            known,
+            own: None,
+        }
+    }
+
+    /// Whether nothing has happened to the cells since the ledger was written.
+    pub fn knows(&self, document: &Document) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.intent.is_none() && is_same(&known.cells, document))
+    }
+
+    /// Compares a notebook that was read after [`Recording::begin`] with the ledger, and writes
+    /// down what others saved since.
+    pub fn touch(&mut self, document: &Document) {
+        if self.ledger.is_some() && !self.knows(document) {
+            let done = self.catch_up(document);
+            let _ = done.inspect_err(|error| warn(self.page, error));
+        }
+    }
+
+    fn catch_up(&mut self, document: &Document) -> io::Result<()> {
+        let there = steps::manifest(document);
+        let Some(mut known) = self.known.take() else {
+            let mut versions = Versions::default();
+            for (cell, (_, revision)) in document.cells().iter().zip(&there) {
+                versions.bare(cell, *revision);
+            }
+            versions.keep(&self.page.project);
+            return self.write(Known::new(&self.page.key, there));
+        };
+        if let Some(intent) = known.intent.take()
+            && self.own.as_ref() != Some(&intent.op)
+            && intent.has_landed(&known.cells, &there)
+        {
+            self.finish(&mut known, intent)?;
+        }
+        let steps = steps::between(&known.cells, &there);
+        if !steps.is_empty() {
+            self.saved(&mut known, document, there, steps)?;
+        }
+        self.write(known)
+    }
+
+    /// Writes down the edit of a process that was killed before it could do so itself.
+    fn finish(&self, known: &mut Known, intent: Intent) -> io::Result<()> {
+        let after = steps::forth(&known.cells, &intent.steps);
+        let mut last = self.page.project.past(&self.page.key).take(LAST);
+        let is_told = last.any(|placed| {
+            let op = placed.entry.other.get("op");
+            op.and_then(|op| op.as_str()) == Some(&intent.op)
+        });
+        if !is_told {
+            let recorded = Recorded {
+                op: Some(intent.op.clone()),
+                deed: Some(intent.deed.op),
+                before: known.revision,
+                after: steps::revision(&after),
+                changes: intent.steps.clone(),
+                forced: intent.deed.forced,
+                undoes: intent.deed.undoes,
+                conflicts: 0,
+                overwritten: Vec::new(),
+            };
+            self.journal(&recorded, Some(intent.by.clone()))?;
+        }
+        known.watch(&intent.op, &intent.by, &intent.steps);
+        known.advance(after);
+        Ok(())
+    }
+
+    /// Writes down what somebody else saved.
+    fn saved(
+        &self,
+        known: &mut Known,
+        document: &Document,
+        there: Manifest,
+        steps: Vec<Step>,
+    ) -> io::Result<()> {
+        let cells = by_id(document);
+        let mut versions = Versions::default();
+        for step in &steps {
+            let cell = cells.get(&*step.cell).zip(step.after);
+            if let Some((cell, after)) = cell.filter(|_| step.before != step.after) {
+                versions.bare(cell, after);
+            }
+        }
+        versions.keep(&self.page.project);
+        let by = self.front_end();
+        let text = |revision: Revision| super::version_source(self.page, revision);
+        let lost = overwritten::judge(&mut known.watched, &known.cells, &there, &text);
+        let recorded = Recorded {
+            op: None,
+            deed: None,
+            before: known.revision,
+            after: steps::revision(&there),
+            changes: steps,
+            forced: false,
+            undoes: None,
+            conflicts: 0,
+            overwritten: lost,
+        };
+        self.journal(&recorded, by.clone())?;
+        known.advance(there);
+        untold::add(self.page, by.as_deref(), recorded.overwritten)
+    }
+
+    /// Returns the name of whoever can have saved: the one whose front end is joined, if it is one.
+    fn front_end(&self) -> Option<String> {
+        let state = self.page.project.state().ok()?;
+        let keys = [self.page.key.clone(), state.owner_key(&self.page.key)];
+        let here = |key: &Option<String>| key.as_ref().is_some_and(|key| keys.contains(key));
+        let joined = status::joined(&self.page.project).into_iter();
+        let names: HashSet<_> = joined
+            .filter(|joined| here(&joined.session))
+            .map(|joined| joined.by())
+            .collect();
+        let mut names = names.into_iter();
+        names.next().filter(|_| names.next().is_none())
+    }
+
+    /// Notes what is about to be written: a process that is killed before it can say that it was
+    /// done shall not have its edit taken for a human's. `before` is what was touched last.
+    pub fn intend(
+        &mut self,
+        before: &Document,
+        after: &Document,
+        changes: &[Changed],
+        deed: &Deed,
+    ) {
+        if self.ledger.is_some()
+            && let Some(mut known) = self.known.take()
+        {
+            let steps = self.steps(&known, before, after, changes);
+            known.intent = (!steps.is_empty()).then(|| Intent {
+                op: fresh_op(),
+                by: self.by.to_owned(),
+                at: Timestamp::now(),
+                deed: deed.clone(),
+                steps,
+            });
+            if let Some(intent) = &known.intent {
+                self.own = Some(intent.op.clone());
+                let done = self.write(known);
+                let _ = done.inspect_err(|error| warn(self.page, error));
+            } else {
+                self.known = Some(known);
+            }
+        }
+    }
+
+    /// Returns what a command does to the cells, and keeps the versions that are needed to undo it.
+    fn steps(
+        &self,
+        known: &Known,
+        before: &Document,
+        after: &Document,
+        changes: &[Changed],
+    ) -> Vec<Step> {
+        let mut steps = steps::between(&known.cells, &steps::manifest(after));
+        let (old, new) = (by_id(before), by_id(after));
+        let mut versions = Versions::default();
+        for step in &steps {
+            let (old, new) = (old.get(&*step.cell), new.get(&*step.cell));
+            if step.before != step.after {
+                if let Some((cell, revision)) = old.zip(step.before) {
+                    versions.bare(cell, revision);
+                }
+                if let Some((cell, revision)) = new.zip(step.after) {
+                    versions.bare(cell, revision);
+                }
+            }
+        }
+        // What a cell's run had left is kept where the command has taken it away.
+        let mut looked = HashSet::new();
+        for change in changes {
+            let Some(cell) = old.get(&*change.cell) else {
+                continue;
+            };
+            let now = new.get(&*change.cell).copied();
+            if change.what == Change::Nothing
+                || !looked.insert(&*change.cell)
+                || !cell.ran_unlike(now)
+            {
+                continue;
+            }
+            let revision = cell.revision();
+            let kept = versions.whole(cell, revision);
+            let lasting = [Change::Removed, Change::Edited];
+            let step = steps
+                .iter_mut()
+                .find(|step| step.cell == change.cell && lasting.contains(&step.what));
+            match step {
+                Some(step) => step.kept = kept,
+                None => steps.push(Step {
+                    cell: change.cell.clone(),
+                    what: Change::Outputs,
+                    index: change.index,
+                    from: None,
+                    before: Some(revision),
+                    after: Some(revision),
+                    kept,
+                }),
+            }
+        }
+        versions.keep(&self.page.project);
+        steps
+    }
+
+    /// Writes down what a command has done, and returns the name by which it can be undone; none
+    /// where it changed nothing, or nothing can be written down.
+    pub fn done(mut self, written: &Written, changes: &[Changed], deed: &Deed) -> Option<String> {
+        self.ledger.as_ref()?;
+        let done = self.write_down(written, changes, deed);
+        done.inspect_err(|error| warn(self.page, error)).ok()?
+    }
+
+    fn write_down(
+        &mut self,
+        written: &Written,
+        changes: &[Changed],
+        deed: &Deed,
+    ) -> io::Result<Option<String>> {
+        let Some(mut known) = self.known.take() else {
+            return Ok(None);
+        };
+        let intent = known.intent.take();
+        let (op, steps) = match (&written.theirs, intent) {
+            (None, Some(intent)) if written.wrote => (intent.op, intent.steps),
+            (None, None) => {
+                // It was never written: what was meant was there already.
+                self.known = Some(known);
+                return Ok(None);
+            }
+            (theirs, intent) => {
+                let base = theirs.as_ref().unwrap_or(&written.before);
+                // Only what others saved in between is new to the ledger.
+                let there = steps::manifest(base);
+                let saved = steps::between(&known.cells, &there);
+                if !saved.is_empty() {
+                    self.saved(&mut known, base, there, saved)?;
+                }
+                let steps = self.steps(&known, base, &written.after, changes);
+                (intent.map_or_else(fresh_op, |intent| intent.op), steps)
+            }
+        };
+        if steps.is_empty() && written.conflicts.is_empty() {
+            self.write(known)?;
+            return Ok(None);
+        }
+        let after = steps::forth(&known.cells, &steps);
+        let recorded = Recorded {
+            op: Some(op.clone()),
+            deed: Some(deed.op.clone()),
+            before: known.revision,
+            after: steps::revision(&after),
+            forced: deed.forced,
+            undoes: deed.undoes.clone(),
+            conflicts: written.conflicts.len(),
+            overwritten: Vec::new(),
+            changes: steps,
+        };
+        self.journal(&recorded, Some(self.by.to_owned()))?;
+        let changed = !recorded.changes.is_empty();
+        known.watch(&op, self.by, &recorded.changes);
+        known.advance(after);
+        self.write(known)?;
+        Ok(changed.then_some(op))
+    }
+
+    fn journal(&self, recorded: &Recorded, by: Option<String>) -> io::Result<()> {
+        let entry = recorded.entry(&self.page.key, by)?;
+        self.page.project.journal()?.append(&entry)
+    }
+
+    fn write(&mut self, known: Known) -> io::Result<()> {
+        let known = self.known.insert(known);
+        match &self.ledger {
+            Some(ledger) => ledger.write(known),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_same(known: &Manifest, document: &Document) -> bool {
+    let cells = document.cells();
+    known.len() == cells.len()
+        && known
+            .iter()
+            .zip(cells)
+            .all(|((id, revision), cell)| id == cell.id() && *revision == cell.revision())
+}
+
+fn by_id(document: &Document) -> HashMap<&str, &Cell> {
+    let cells = document.cells().iter();
+    cells.map(|cell| (cell.id(), cell)).collect()
+}
+
+fn fresh_op() -> String {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    id.chars().take(8).collect()
+}
+
+fn warn(page: &Page, error: &io::Error) {
+    let notebook = page.path.display();
+    tracing::warn!(%error, %notebook, "what becomes of the notebook cannot be written down");
+}

@@ -1,0 +1,249 @@
+//! What became of a list of cells, as steps that lead back as well as forth.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::notebook::{Change, Document, Revision, moved};
+
+/// The cells of a notebook in their order: id and revision.
+pub type Manifest = Vec<(String, Revision)>;
+
+/// What was done to one cell; a cell that was edited and moved has two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its id.
+    pub cell: String,
+    /// What was done to it.
+    pub what: Change,
+    /// Where it stands after all steps; a removed cell: where it stood before them.
+    pub index: usize,
+    /// Where a moved cell stood before all steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<usize>,
+    /// Its revision before; none for a new cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Revision>,
+    /// Its revision after; none for a removed cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Revision>,
+    /// The name of the kept version with the outputs that went with the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+/// Returns the list of a document's cells.
+pub fn manifest(document: &Document) -> Manifest {
+    let cells = document.cells().iter();
+    cells
+        .map(|cell| (cell.id().to_owned(), cell.revision()))
+        .collect()
+}
+
+/// Returns the revision of a notebook of these cells.
+pub fn revision(cells: &Manifest) -> Revision {
+    Revision::of_cells(cells.iter().map(|(id, revision)| (&**id, *revision)))
+}
+
+/// Returns the steps that lead from one list to another.
+pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
+    let places = |cells: &Manifest| -> HashMap<String, usize> {
+        let cells = cells.iter().enumerate();
+        cells.map(|(index, (id, _))| (id.clone(), index)).collect()
+    };
+    if before == after {
+        return Vec::new();
+    }
+    let (old, new) = (places(before), places(after));
+    let there: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
+    let moved = moved(&there);
+    let mut steps = Vec::new();
+    for (from, (((cell, revision), to), moved)) in before.iter().zip(&there).zip(moved).enumerate()
+    {
+        let after = to
+            .and_then(|to| after.get(to))
+            .map(|(_, revision)| *revision);
+        if after == Some(*revision) && !moved {
+            continue;
+        }
+        let step = Step {
+            cell: cell.clone(),
+            what: Change::Removed,
+            index: from,
+            from: None,
+            before: Some(*revision),
+            after: None,
+            kept: None,
+        };
+        let Some(to) = *to else {
+            steps.push(step);
+            continue;
+        };
+        if moved {
+            steps.push(Step {
+                what: Change::Moved,
+                index: to,
+                from: Some(from),
+                before: after,
+                after,
+                ..step.clone()
+            });
+        }
+        if after != step.before {
+            steps.push(Step {
+                what: Change::Edited,
+                index: to,
+                after,
+                ..step
+            });
+        }
+    }
+    let inserted = after.iter().enumerate();
+    let inserted = inserted.filter(|(_, (id, _))| !old.contains_key(id));
+    steps.extend(inserted.map(|(index, (id, revision))| Step {
+        cell: id.clone(),
+        what: Change::Inserted,
+        index,
+        from: None,
+        before: None,
+        after: Some(*revision),
+        kept: None,
+    }));
+    steps
+}
+
+/// Returns the list that the steps led from, given the one that they led to.
+pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
+    let gone = ids(steps, &[Change::Inserted, Change::Moved]);
+    let revisions = steps.iter().filter(|step| step.what == Change::Edited);
+    let revisions: HashMap<_, _> = revisions
+        .filter_map(|step| Some((&*step.cell, step.before?)))
+        .collect();
+    let now: HashMap<_, _> = after.iter().map(|(id, its)| (&**id, *its)).collect();
+    let of = |id: &str| revisions.get(id).or_else(|| now.get(id)).copied();
+    let stay = after.iter().filter(|(id, _)| !gone.contains(&**id));
+    let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
+    let come = steps.iter().filter_map(|step| match step.what {
+        Change::Removed => Some((step.index, (step.cell.clone(), step.before?))),
+        Change::Moved => Some((step.from?, (step.cell.clone(), of(&step.cell)?))),
+        _ => None,
+    });
+    placed(stay.collect(), come.collect())
+}
+
+/// Returns the list that the steps lead to.
+pub fn forth(before: &Manifest, steps: &[Step]) -> Manifest {
+    let gone = ids(steps, &[Change::Removed, Change::Moved]);
+    let revisions = steps.iter().filter(|step| step.what == Change::Edited);
+    let revisions: HashMap<_, _> = revisions
+        .filter_map(|step| Some((&*step.cell, step.after?)))
+        .collect();
+    let then: HashMap<_, _> = before.iter().map(|(id, its)| (&**id, *its)).collect();
+    let of = |id: &str| revisions.get(id).or_else(|| then.get(id)).copied();
+    let stay = before.iter().filter(|(id, _)| !gone.contains(&**id));
+    let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
+    let come = steps.iter().filter_map(|step| match step.what {
+        Change::Inserted => Some((step.index, (step.cell.clone(), step.after?))),
+        Change::Moved => Some((step.index, (step.cell.clone(), of(&step.cell)?))),
+        _ => None,
+    });
+    placed(stay.collect(), come.collect())
+}
+
+fn ids<'a>(steps: &'a [Step], what: &[Change]) -> HashSet<&'a str> {
+    let steps = steps.iter().filter(|step| what.contains(&step.what));
+    steps.map(|step| &*step.cell).collect()
+}
+
+/// Puts cells at their places of the whole list; the others fill the rest in their order.
+fn placed(stay: Manifest, mut come: Vec<(usize, (String, Revision))>) -> Manifest {
+    come.sort_by_key(|(index, _)| *index);
+    let mut cells = Vec::with_capacity(stay.len() + come.len());
+    let mut stay = stay.into_iter();
+    for (index, cell) in come {
+        let missing = index.saturating_sub(cells.len());
+        cells.extend(stay.by_ref().take(missing));
+        cells.push(cell);
+    }
+    cells.extend(stay);
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rev(number: u8) -> Revision {
+        format!("{number:010x}").parse().unwrap()
+    }
+
+    fn list(words: &str) -> Manifest {
+        let words = words.split_whitespace();
+        let cell = |word: &str| {
+            let (id, revision) = word.split_at(1);
+            (id.to_owned(), rev(revision.parse().unwrap()))
+        };
+        words.map(cell).collect()
+    }
+
+    #[test]
+    fn few_steps_tell_what_became_of_it() {
+        let steps = between(&list("a1 b1 c1 d1"), &list("d1 a1 x1 c2"));
+        let said: Vec<_> = steps
+            .iter()
+            .map(|step| (&*step.cell, step.what, step.index, step.from))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("b", Change::Removed, 1, None),
+                ("c", Change::Edited, 3, None),
+                ("d", Change::Moved, 0, Some(3)),
+                ("x", Change::Inserted, 2, None),
+            ]
+        );
+        assert_eq!(between(&list("a1 b1"), &list("a1 b1")), []);
+    }
+
+    /// What happens to a list: (what, which, where).
+    fn changed(cells: &mut Manifest, (what, which, to): (u8, usize, usize), fresh: &mut u8) {
+        *fresh += 1;
+        let at = which % cells.len().max(1);
+        match what % 4 {
+            0 => cells.insert(to % (cells.len() + 1), (format!("n{fresh}"), rev(*fresh))),
+            _ if cells.is_empty() => {}
+            1 => drop(cells.remove(at)),
+            2 => cells[at].1 = rev(*fresh),
+            _ => {
+                let cell = cells.remove(at);
+                cells.insert(to % (cells.len() + 1), cell);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn steps_lead_back_and_forth(
+            writes in prop::collection::vec(
+                prop::collection::vec((any::<u8>(), any::<usize>(), any::<usize>()), 1..6), 1..12),
+        ) {
+            let mut cells = list("a1 b1 c1 d1 e1");
+            let (mut lists, mut journal, mut fresh) = (vec![cells.clone()], Vec::new(), 1);
+            for write in writes {
+                for change in write {
+                    changed(&mut cells, change, &mut fresh);
+                }
+                let steps = between(lists.last().unwrap(), &cells);
+                prop_assert_eq!(&forth(lists.last().unwrap(), &steps), &cells);
+                journal.push(steps);
+                lists.push(cells.clone());
+            }
+            for (steps, earlier) in journal.iter().zip(&lists).rev() {
+                cells = back(&cells, steps);
+                prop_assert_eq!(&cells, earlier);
+            }
+        }
+    }
+}

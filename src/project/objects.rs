@@ -1,0 +1,265 @@
+//! `objects/`: earlier versions of cells, each under a name that tells its content.
+//!
+//! A version is a file of its own; many that come at once, as when `nb` meets a notebook first,
+//! are one file with a list of them at its head. They are never changed. Nothing waits for the
+//! disk: after a power cut one may be missing, never half there under its name.
+//!
+//! **The rule of size**: together they stay under half a gigabyte, and what is kept longest goes
+//! first. As walking through them takes time, that is looked after once for every 16 MB.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::folder::Project;
+use super::save;
+
+/// How much is kept.
+const LIMIT: u64 = 512 << 20;
+
+/// After how much more it is looked whether that is exceeded.
+const SWEEP: u64 = 16 << 20;
+
+/// What a file takes of the disk at least; one byte of the tally stands for as much.
+const BLOCK: u64 = 4 << 10;
+
+/// From how many on they are put into one file.
+const MANY: usize = 16;
+
+/// The kept versions of a project.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    folder: PathBuf,
+    limit: u64,
+    sweep: u64,
+}
+
+impl Project {
+    /// Returns the kept versions; none where the user wants no code kept, or the settings cannot be
+    /// read.
+    pub fn objects(&self) -> Option<Objects> {
+        let keeps = self.config().is_ok_and(|config| config.journal.code);
+        keeps.then(|| Objects::of(&self.dir().join("objects")))
+    }
+}
+
+impl Objects {
+    fn of(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            limit: LIMIT,
+            sweep: SWEEP,
+        }
+    }
+
+    /// Keeps versions under names of letters, digits and dashes; those that are kept already stay.
+    pub fn keep(&self, versions: &[(String, impl AsRef<[u8]>)]) -> io::Result<()> {
+        let mut new = versions
+            .iter()
+            .filter(|(name, _)| !self.file(name).exists());
+        if versions.len() >= MANY {
+            return self.keep_together(versions);
+        }
+        new.try_for_each(|(name, bytes)| self.write(&self.file(name), bytes.as_ref()))
+    }
+
+    /// Returns a version by its name, if it is still kept.
+    pub fn get(&self, name: &str) -> Option<Vec<u8>> {
+        if let Ok(bytes) = std::fs::read(self.file(name)) {
+            return Some(bytes);
+        }
+        let lists = std::fs::read_dir(self.folder.join("lists")).ok()?;
+        lists
+            .flatten()
+            .find_map(|list| in_list(&list.path(), name).ok()?)
+    }
+
+    /// Folders of a hundred thousand files are slow to walk: the name's beginning is a folder.
+    fn file(&self, name: &str) -> PathBuf {
+        let folder = name.get(..2).unwrap_or("__");
+        self.folder.join(folder).join(name)
+    }
+
+    /// The head has a line `NAME LENGTH` for each, and ends with an empty one.
+    fn keep_together(&self, versions: &[(String, impl AsRef<[u8]>)]) -> io::Result<()> {
+        let mut text = Vec::new();
+        for (name, bytes) in versions {
+            writeln!(text, "{name} {}", bytes.as_ref().len())?;
+        }
+        let hash = hex::encode(Sha256::digest(&text));
+        let path = self.folder.join("lists").join(&hash[..16]);
+        if path.exists() {
+            return Ok(());
+        }
+        text.push(b'\n');
+        for (_, bytes) in versions {
+            text.extend_from_slice(bytes.as_ref());
+        }
+        self.write(&path, &text)
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        match save::replace_unsynced(path, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_folder_of(path)?;
+                save::replace_unsynced(path, bytes)?;
+            }
+            written => written?,
+        }
+        self.count(bytes.len() as u64)
+    }
+
+    /// Adds to the tally, a file that grows by a byte a block, and sweeps when it is time.
+    fn count(&self, bytes: u64) -> io::Result<()> {
+        let path = self.folder.join("written");
+        let mut tally = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)?;
+        tally.write_all(&vec![b'.'; bytes.div_ceil(BLOCK).max(1) as usize])?;
+        if tally.metadata()?.len() * BLOCK > self.sweep {
+            tally.set_len(0)?;
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    /// Removes what is kept longest until a quarter of the room is free. What another process
+    /// removes at the same time is gone too.
+    fn sweep(&self) {
+        let mut found: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        let folders = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let folders = folders
+            .flatten()
+            .map(|entry| std::fs::read_dir(entry.path()));
+        for entry in folders.flatten().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            let size = data.len().next_multiple_of(BLOCK);
+            let time = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push((time, size, entry.path()));
+        }
+        let mut size: u64 = found.iter().map(|(_, size, _)| size).sum();
+        if size <= self.limit {
+            return;
+        }
+        found.sort();
+        for (_, its, path) in found {
+            if size <= self.limit / 4 * 3 {
+                break;
+            }
+            let _ = std::fs::remove_file(path);
+            size -= its;
+        }
+    }
+}
+
+fn make_folder_of(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Finds a version in a file of several.
+fn in_list(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let (mut head, mut before, mut found) = (0, 0, None);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        head += file.read_line(&mut line)? as u64;
+        let Some((its, length)) = line.trim_end().split_once(' ') else {
+            break;
+        };
+        let length: u64 = length.parse().map_err(io::Error::other)?;
+        if its == name && found.is_none() {
+            found = Some((before, length));
+        }
+        before += length;
+    }
+    let Some((start, length)) = found else {
+        return Ok(None);
+    };
+    file.seek(SeekFrom::Start(head + start))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 == length))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn versions(names: std::ops::Range<u32>, size: usize) -> Vec<(String, Vec<u8>)> {
+        names
+            .map(|number| {
+                (
+                    format!("{number:010}"),
+                    vec![b'a' + (number % 26) as u8; size],
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn one_or_many_are_found_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let objects = Objects::of(&temp.path().join("objects"));
+        assert_eq!(objects.get("0000000001"), None);
+        for all in [
+            versions(0..3, 10),
+            versions(100..200, 30),
+            versions(50..150, 7),
+        ] {
+            objects.keep(&all).unwrap();
+            objects.keep(&all).unwrap();
+            for (name, bytes) in all.iter().filter(|(name, _)| &**name < "0000000100") {
+                assert_eq!(objects.get(name).as_ref(), Some(bytes), "{name}");
+            }
+        }
+        assert_eq!(objects.get("0000000199").unwrap().len(), 30);
+        assert_eq!(objects.get("0000000900"), None);
+        let file = objects.file("0000000001");
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(mode(file.parent().unwrap()), 0o700);
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut objects = Objects::of(&temp.path().join("objects"));
+        (objects.limit, objects.sweep) = (40 * BLOCK, 10 * BLOCK);
+        let all = versions(0..100, BLOCK as usize);
+        let old = SystemTime::now() - std::time::Duration::from_secs(1000);
+        for (number, version) in all.iter().enumerate() {
+            objects.keep(std::slice::from_ref(version)).unwrap();
+            let age = old + std::time::Duration::from_secs(number as u64);
+            let file = File::open(objects.file(&version.0)).unwrap();
+            file.set_modified(age).unwrap();
+        }
+        let kept: Vec<_> = all
+            .iter()
+            .filter(|(name, _)| objects.get(name).is_some())
+            .collect();
+        assert!((30..=50).contains(&kept.len()), "{}", kept.len());
+        assert_eq!(kept.last().unwrap().0, all[99].0);
+        assert!(objects.get(&all[0].0).is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_where_the_user_wants_no_code_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        assert!(project.objects().is_some());
+        std::fs::write(project.dir().join("config.toml"), "journal.code = false").unwrap();
+        assert!(project.objects().is_none());
+    }
+}
