@@ -20,8 +20,8 @@ use crate::ops::edit::{self, EditError};
 #[derive(Args, Debug)]
 #[command(override_usage = "nb apply [OPTIONS] [NOTEBOOK] FILE|-", after_help = EXAMPLES)]
 pub(super) struct Apply {
-    /// [NOTEBOOK] FILE, or `-` for stdin
-    #[arg(num_args = 0..=2, value_name = "WORDS", hide = true)]
+    /// The notebook, and a file with the list, or `-` for stdin
+    #[arg(num_args = 0..=2, value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
     pub(super) manner: Manner,

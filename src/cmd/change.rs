@@ -69,8 +69,9 @@ impl Context {
         let code = fault.as_ref().map_or(ExitCode::SUCCESS, Fault::code);
         if json {
             let mut answer = json!({
-                "notebook": page.path,
-                "revision": done.document.revision().to_string(),
+                "notebook": page.key,
+                "path": page.real,
+                "revision": done.document.revision(),
                 "op": done.op,
                 "changes": done.changes,
                 "conflicts": done.conflicts,

@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
-use super::print;
 use super::which::of_selection;
 use crate::kernel::python::quote;
 use crate::notebook::{Conflict, EditError as CellError, OperationError};
@@ -133,26 +132,28 @@ pub(super) fn of_operation(error: &OperationError, message: &str) -> Fault {
     }
 }
 
-fn of_write(error: &WriteError<EditError>) -> Fault {
+/// Makes a fault of a notebook that was not written.
+pub(super) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) -> Fault {
     let fault = Fault::new(Kind::Failed, causes(error));
-    let WriteError::Write { page, source } = error else {
-        return fault;
-    };
-    let folder = page.real.parent().unwrap_or(&page.real);
-    match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            let free = rustix::fs::statvfs(folder).map(|disk| disk.f_bavail * disk.f_frsize);
-            let free = free.map(|bytes| format!(" ({} free)", print::bytes(bytes)));
-            fault.hint(format!(
-                "the notebook is as it was; make room where {} lies{}",
-                quote(folder),
-                free.unwrap_or_default()
-            ))
-        }
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => fault.hint(format!(
-            "the notebook is as it was; it and its folder {} must be writable, as it is replaced as a whole",
-            quote(folder)
+    match error {
+        WriteError::Full { .. } => fault.hint("the notebook is as it was; make room and repeat"),
+        WriteError::ReadOnly { page } => fault.hint(format!(
+            "if it may be changed: chmod u+w {}",
+            quote(&page.path)
         )),
-        _ => fault,
+        WriteError::Write { page, source } => match source.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                let folder = page.real.parent().unwrap_or(&page.real);
+                fault.hint(format!(
+                    "the notebook is as it was; its folder {} must be writable too, as a notebook is replaced as a whole",
+                    quote(folder)
+                ))
+            }
+            _ => fault.hint("the notebook is as it was"),
+        },
+        WriteError::Locked { .. } | WriteError::Contended { .. } => {
+            fault.hint("the notebook is without this edit; repeat it in a moment")
+        }
+        WriteError::Page(_) | WriteError::Change(_) => fault,
     }
 }

@@ -22,8 +22,8 @@ use crate::notebook::{CellType, Operation, Revision, Selector};
 #[derive(Args, Debug)]
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(super) struct Edit {
-    /// [NOTEBOOK] CELL [SOURCE]
-    #[arg(num_args = 0..=3, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
+    /// The notebook, the cell, and its new text
+    #[arg(num_args = 0..=3, value_name = "WORD", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     which: Which,

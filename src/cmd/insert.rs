@@ -18,8 +18,8 @@ use crate::notebook::{CellType, Operation, SelectError, Selector};
 #[derive(Args, Debug)]
 #[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(super) struct Insert {
-    /// [NOTEBOOK] [INDEX] SOURCE
-    #[arg(num_args = 0..=3, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
+    /// The notebook, the index that the cell takes, and its text
+    #[arg(num_args = 0..=3, value_name = "WORD", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     source: Source,

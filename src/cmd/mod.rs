@@ -17,6 +17,8 @@ mod diff;
 mod edit;
 mod fault;
 mod fmt;
+mod habits;
+mod help;
 mod insert;
 mod interrupt;
 mod kernel_log;
@@ -47,7 +49,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 
 use crate::kernel::paths::{ProcessVariables, Variables};
@@ -62,7 +64,7 @@ use fault::Fault;
 /// `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the
 /// command line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
 #[derive(Debug, Parser)]
-#[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
     /// The notebook that the command means; without it, the only open one [env: NB_NOTEBOOK]
     // An id of its own: a command's positional NOTEBOOK would hide a global one of the same id.
@@ -78,45 +80,68 @@ struct Cli {
 const GLOBAL: &str = "Options of every command";
 
 const EXIT_CODES: &str = "\
+nb help all lists all commands, nb help COMMAND tells more of one, with examples.
+
 Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
 5 conflict or refused · 6 no kernel, or it died · 130 interrupted
 
 A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
 that is open in the project at or above the working directory.";
 
+// The first screen of the help shows those that one begins with, `nb help all` the rest. The other
+// names are those of nb-cli and of the shell.
 #[derive(Debug, Subcommand)]
 enum Command {
     Open(open::Open),
-    Run(run::Run),
     Status(status::Status),
+    #[command(hide = true)]
     Interrupt(interrupt::Interrupt),
     Restart(restart::Restart),
     Shutdown(shutdown::Shutdown),
+    #[command(hide = true)]
     Serve(serve::Serve),
+    #[command(hide = true)]
     Unserve(serve::Unserve),
-    Log(kernel_log::Log),
+    #[command(aliases = ["list", "ls"])]
     Cells(cells::Cells),
     Cell(cell::Cell),
+    #[command(alias = "add")]
     Insert(insert::Insert),
+    #[command(alias = "update")]
     Edit(edit::Edit),
+    #[command(aliases = ["remove", "delete"])]
     Rm(rm::Rm),
+    #[command(hide = true, alias = "mv")]
     Move(move_cell::MoveCell),
+    #[command(hide = true)]
     Clear(clear::Clear),
+    #[command(aliases = ["grep", "find"])]
     Search(search::Search),
+    #[command(hide = true)]
     Diff(diff::Diff),
+    #[command(hide = true)]
     Apply(apply::Apply),
-    Save(save::Save),
     Undo(undo::Undo),
+    #[command(hide = true)]
     Restore(restore::Restore),
+    #[command(hide = true)]
+    Save(save::Save),
+    #[command(hide = true)]
     Fmt(fmt::Fmt),
+    Run(run::Run),
+    #[command(hide = true)]
+    Log(kernel_log::Log),
+    #[command(hide = true)]
     Demo(demo::Demo),
     /// Print a completion script for a shell
     ///
     /// For bash: nb completions bash > ~/.local/share/bash-completion/completions/nb
+    #[command(hide = true)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+    Help(help::Help),
 }
 
 /// What every command is told beside its own arguments.
@@ -192,15 +217,16 @@ impl Context {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(habits::as_ours(std::env::args_os().collect()));
     let json = cli.command.json();
     let command = match cli.command {
         // They make their own runtime, or need none.
         Command::Demo(demo) => return demo.main(),
+        Command::Help(help) => return help.main(),
         Command::Completions { shell } => {
             // Through a buffer: the generator panics where it cannot write.
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "nb", &mut script);
+            clap_complete::generate(shell, &mut help::unhidden(), "nb", &mut script);
             let _ = print::raw(&script);
             return ExitCode::SUCCESS;
         }
@@ -240,7 +266,9 @@ impl Command {
             Self::Undo(it) => it.run(context).await,
             Self::Restore(it) => it.run(context).await,
             Self::Fmt(it) => it.run(context).await,
-            Self::Demo(_) | Self::Completions { .. } => unreachable!("main has run them"),
+            Self::Demo(_) | Self::Completions { .. } | Self::Help(_) => {
+                unreachable!("main has run them")
+            }
         }
     }
 
@@ -261,8 +289,8 @@ impl Command {
             Self::Insert(it) => it.manner.json,
             Self::Edit(it) => it.manner.json,
             Self::Rm(it) => it.manner.json,
-            Self::Move(it) => it.json,
-            Self::Clear(it) => it.json,
+            Self::Move(it) => it.manner.json,
+            Self::Clear(it) => it.manner.json,
             Self::Search(it) => it.json,
             Self::Diff(it) => it.json,
             Self::Apply(it) => it.manner.json,
@@ -270,7 +298,7 @@ impl Command {
             Self::Undo(it) => it.json,
             Self::Restore(it) => it.json,
             Self::Fmt(it) => it.json,
-            Self::Demo(_) | Self::Completions { .. } => false,
+            Self::Demo(_) | Self::Completions { .. } | Self::Help(_) => false,
         }
     }
 }
@@ -369,6 +397,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
