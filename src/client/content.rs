@@ -4,7 +4,19 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One output of a cell, in the kernel's own words.
+/// A message of iopub about a cell: an output, or what changes outputs.
+///
+/// Its content stays the kernel's bytes: whoever keeps it keeps all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// `stream`, `display_data`, `update_display_data`, `execute_result`, `error`, `clear_output`, a
+    /// comm's message, or what a later protocol adds.
+    pub msg_type: String,
+    /// The content, as the kernel wrote it.
+    pub content: Bytes,
+}
+
+/// One output of a cell, read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// `stream`: text on stdout or stderr.
@@ -74,6 +86,24 @@ pub(super) struct Reply {
     pub(super) execution_count: Option<u64>,
     #[serde(flatten)]
     pub(super) raised: Raised,
+}
+
+impl Told {
+    /// Reads it as an output; none where it is something else, or its content is not as it should be.
+    pub fn output(&self) -> Option<Output> {
+        match self.msg_type.as_str() {
+            "stream" => self.read().map(Output::Stream),
+            "display_data" => self.read().map(Output::Display),
+            "update_display_data" => self.read().map(Output::Update),
+            "execute_result" => self.read().map(Output::Result),
+            "error" => self.read().map(Output::Error),
+            _ => None,
+        }
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(&self) -> Option<T> {
+        serde_json::from_slice(&self.content).ok()
+    }
 }
 
 impl Bundle {

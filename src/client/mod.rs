@@ -26,7 +26,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
-pub use content::{Bundle, Output, Prompt, Raised, StreamText};
+pub use content::{Bundle, Output, Prompt, Raised, StreamText, Told};
 pub use error::ClientError;
 pub use execution::Execution;
 use link::{Arrived, Link};

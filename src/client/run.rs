@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::content::{Bundle, Output, Prompt, Raised, Reply, StreamText};
+use super::content::{Output, Prompt, Raised, Reply, Told};
 use crate::wire::{Channel, Verified};
 
 /// How long outputs may stay away after the reply before idle counts as lost.
@@ -31,15 +31,20 @@ pub enum Event {
     Begun,
     /// The execution count is known.
     Counted(u64),
-    /// The code produced an output.
-    Output(Output),
-    /// Clear what was produced so far; with `wait`, only when the next output comes.
-    Clear {
-        /// Wait for the next output.
-        wait: bool,
-    },
+    /// The kernel told of an output, or of what changes outputs.
+    Told(Told),
     /// The code asks; it stands still until the answer is sent.
     Prompt(Prompt),
+}
+
+impl Event {
+    /// Returns the output that it tells of, if it is one and can be read.
+    pub fn output(&self) -> Option<Output> {
+        match self {
+            Self::Told(told) => told.output(),
+            Self::Begun | Self::Counted(_) | Self::Prompt(_) => None,
+        }
+    }
 }
 
 /// How the request ended.
@@ -55,7 +60,8 @@ pub struct Outcome {
     pub ran_for: Option<Duration>,
     /// No idle status came: outputs may be missing.
     pub idle_missing: bool,
-    /// Messages of this request whose content could not be read.
+    /// Messages of this request that should have been understood here and were not: outputs are
+    /// read by others.
     pub unreadable: u64,
 }
 
@@ -235,18 +241,10 @@ impl Run {
                     self.events.push_back(Event::Counted(count));
                 }
             }
-            "stream" => self.output::<StreamText>(message, Output::Stream),
-            "display_data" => self.output::<Bundle>(message, Output::Display),
-            "update_display_data" => self.output::<Bundle>(message, Output::Update),
-            "execute_result" => self.output::<Bundle>(message, Output::Result),
-            "error" => self.output::<Raised>(message, Output::Error),
-            "clear_output" => {
-                if let Some(Clear { wait }) = self.read(message) {
-                    self.events.push_back(Event::Clear { wait });
-                }
-            }
-            // Comms, debug events and what a later protocol adds are no outputs.
-            _ => {}
+            _ => self.events.push_back(Event::Told(Told {
+                msg_type: msg_type.to_owned(),
+                content: message.content().clone(),
+            })),
         }
     }
 
@@ -278,12 +276,6 @@ impl Run {
                 password,
                 header: message.header_bytes().clone(),
             }));
-        }
-    }
-
-    fn output<T: for<'a> Deserialize<'a>>(&mut self, message: &Verified, of: fn(T) -> Output) {
-        if let Some(content) = self.read(message) {
-            self.events.push_back(Event::Output(of(content)));
         }
     }
 
@@ -338,12 +330,6 @@ struct Status {
 #[derive(Deserialize)]
 struct Counted {
     execution_count: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Clear {
-    wait: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -506,7 +492,7 @@ mod tests {
             "execute_result",
             &json!({ "data": data, "metadata": {}, "execution_count": 2 }),
         );
-        let [Event::Output(Output::Result(bundle))] = &result[..] else {
+        let Some(Output::Result(bundle)) = result.first().and_then(Event::output) else {
             panic!("not a result: {result:?}");
         };
         assert_eq!(bundle.data.get("text/plain"), Some(&json!("3")));
@@ -516,18 +502,21 @@ mod tests {
             "update_display_data",
             &json!({ "data": {}, "transient": { "display_id": "d1" } }),
         );
-        let [Event::Output(Output::Update(bundle))] = &update[..] else {
+        let Some(Output::Update(bundle)) = update.first().and_then(Event::output) else {
             panic!("not an update: {update:?}");
         };
         assert_eq!(bundle.display_id(), Some("d1"));
-        assert_eq!(
-            world.says(Channel::Iopub, "clear_output", &json!({ "wait": true })),
-            [Event::Clear { wait: true }]
-        );
-        assert_eq!(
-            world.says(Channel::Iopub, "comm_msg", &json!({ "comm_id": "c" })),
-            []
-        );
+        for other in ["clear_output", "comm_msg"] {
+            let told = world.says(Channel::Iopub, other, &json!({ "wait": true }));
+            let [Event::Told(told)] = &told[..] else {
+                panic!("not told: {told:?}");
+            };
+            assert_eq!(
+                (&told.msg_type[..], &told.content[..]),
+                (other, &b"{\"wait\":true}"[..])
+            );
+            assert_eq!(told.output(), None);
+        }
     }
 
     #[test]
@@ -631,13 +620,11 @@ mod tests {
         for nonsense in [json!([]), json!("x"), json!({ "execution_state": 3 })] {
             assert_eq!(world.says(Channel::Iopub, "status", &nonsense), []);
         }
-        assert_eq!(
-            world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} })),
-            []
-        );
+        let told = world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} }));
+        assert_eq!(told.first().and_then(Event::output), None);
         world.reply(&json!({ "status": "ok" }));
         world.status("idle");
-        assert_eq!(world.run.outcome().map(|it| it.unreadable), Some(4));
+        assert_eq!(world.run.outcome().map(|it| it.unreadable), Some(3));
 
         let mut world = World::new();
         world.reply(&json!({ "status": 200 }));

@@ -13,7 +13,7 @@ use super::terminal::{CtrlC, Lines, can_ask};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::ops::company::whose;
-use crate::ops::fold::Folded;
+use crate::ops::fold::Outputs;
 use crate::ops::run::{Audience, Event, Options, Output, Prompt, Ran, Status};
 use crate::project;
 
@@ -129,7 +129,7 @@ struct Terminal {
     /// Outputs are printed as they come.
     streams: Cell<bool>,
     /// Until then: what a question would leave unsaid. None where no question may print.
-    unsaid: Option<RefCell<Folded>>,
+    unsaid: Option<RefCell<Outputs>>,
     limit: Option<usize>,
 }
 
@@ -140,7 +140,7 @@ impl Terminal {
             return Ok(());
         };
         self.streams.set(true);
-        let outputs = unsaid.take().into_outputs();
+        let outputs = unsaid.take().read();
         show(&outputs::text(&outputs, self.limit))
     }
 }
@@ -148,11 +148,13 @@ impl Terminal {
 impl Audience for Terminal {
     fn sees(&self, event: &Event) {
         let written = match event {
-            Event::Output(output) if self.streams.get() => stream(output),
+            Event::Told(told) if self.streams.get() => {
+                told.output().map_or(Ok(()), |it| stream(&it))
+            }
             Event::Prompt(_) if !self.streams.get() => self.catch_up(),
             event => {
                 if let Some(unsaid) = self.unsaid.as_ref().filter(|_| !self.streams.get()) {
-                    unsaid.borrow_mut().take(event.clone());
+                    unsaid.borrow_mut().take(event);
                 }
                 Ok(())
             }

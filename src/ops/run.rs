@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use super::fold::{self, Folded};
+use super::fold::{self, Outputs};
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::status::note_death;
@@ -169,7 +169,7 @@ pub async fn run(
         options,
         process,
         began,
-        folded: Folded::default(),
+        outputs: Outputs::default(),
         notes: Vec::new(),
         execution_count: None,
     };
@@ -233,7 +233,7 @@ struct Running<'a> {
     options: &'a Options,
     process: Option<Process>,
     began: Instant,
-    folded: Folded,
+    outputs: Outputs,
     notes: Vec<String>,
     execution_count: Option<u64>,
 }
@@ -305,7 +305,7 @@ impl Running<'_> {
                             answer: Box::pin(audience.answers(prompt.clone())),
                         });
                     }
-                    self.folded.take(event);
+                    self.outputs.take(&event);
                 }
                 answer = answered => {
                     let Some(Asked { prompt, .. }) = asked.take() else {
@@ -342,7 +342,8 @@ impl Running<'_> {
                 Status::KernelDied
             }
             (None, Some(End::Raised(raised))) => {
-                self.raised(raised.clone());
+                let raised = raised.clone();
+                self.raised(&raised);
                 Status::Error
             }
             (None, Some(End::Aborted)) => Status::Aborted,
@@ -356,6 +357,11 @@ impl Running<'_> {
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
+        }
+        let unreadable = self.outputs.unreadable();
+        if unreadable > 0 {
+            self.notes
+                .push(format!("{unreadable} outputs could not be read"));
         }
         if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
             self.notes
@@ -439,8 +445,8 @@ impl Running<'_> {
     }
 
     /// A kernel may tell of an error in its reply alone.
-    fn raised(&mut self, raised: Raised) {
-        self.folded.take_missing_error(raised);
+    fn raised(&mut self, raised: &Raised) {
+        self.outputs.take_missing_error(raised);
     }
 
     fn note_asked(&self, msg_id: &str) {
@@ -482,7 +488,7 @@ impl Running<'_> {
     fn into_ran(self, status: Status) -> Ran {
         Ran {
             status,
-            outputs: self.folded.into_outputs(),
+            outputs: self.outputs.read(),
             execution_count: self.execution_count,
             took: self.began.elapsed(),
             kernel_generation: self.session.generation,

@@ -107,9 +107,7 @@ async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, Outcome) {
     let mut outputs = Vec::new();
     let outcome = client
         .execute(&Execute::new(code), |event| {
-            if let Event::Output(output) = event {
-                outputs.push(output.clone());
-            }
+            outputs.extend(event.output());
             None
         })
         .await
@@ -209,11 +207,12 @@ fn a_question_is_answered() {
                     asked.push((prompt.prompt.clone(), prompt.password));
                     Some("Ada".to_owned())
                 }
-                Event::Output(Output::Stream(it)) => {
-                    said.push_str(&it.text);
+                event => {
+                    if let Some(Output::Stream(it)) = event.output() {
+                        said.push_str(&it.text);
+                    }
                     None
                 }
-                _ => None,
             })
             .await
             .expect("the kernel is there");
@@ -260,7 +259,7 @@ fn a_running_cell_is_interrupted() {
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
             // The print says that the cell is in its sleep, or as good as.
-            if matches!(event, Event::Output(Output::Stream(_))) {
+            if matches!(event.output(), Some(Output::Stream(_))) {
                 execution.interrupt();
             }
         }
@@ -283,7 +282,7 @@ fn a_dropped_execution_leaves_the_code_running() {
         let mut client = kernel.client().await;
         let request = Execute::new("for i in range(200): print(i, flush=True)\nx = 'done'");
         let mut execution = client.start(&request).await.expect("it is there");
-        while !matches!(execution.next().await, Some(Event::Output(_))) {}
+        while !matches!(execution.next().await, Some(Event::Told(_))) {}
         drop(execution);
         let (outputs, outcome) = execute(&mut client, "print(x)").await;
         assert_eq!(
@@ -304,7 +303,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             let mut said = Vec::new();
             let mut killed = None;
             while let Some(event) = execution.next().await {
-                if let Event::Output(output) = event {
+                if let Some(output) = event.output() {
                     said.push(output);
                     kernel.process.kill().expect("kill the kernel");
                     killed = Some(Instant::now());
@@ -344,7 +343,7 @@ fn the_callers_word_that_the_process_ended_is_taken() {
         let mut execution = client.start(&request).await.expect("it is there");
         let mut die = Some(die);
         while let Some(event) = execution.next().await {
-            if matches!(event, Event::Output(_)) {
+            if matches!(event, Event::Told(_)) {
                 drop(die.take());
             }
         }
@@ -432,7 +431,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let request = Execute::new("print('asleep', flush=True); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
-            if matches!(event, Event::Output(Output::Stream(_))) {
+            if matches!(event.output(), Some(Output::Stream(_))) {
                 execution.interrupt();
             }
         }

@@ -25,9 +25,9 @@ struct Listener {
 
 impl Audience for Listener {
     fn sees(&self, event: &Event) {
-        let text = match event {
-            Event::Output(Output::Stream(it)) => &it.text,
-            Event::Prompt(it) => &it.prompt,
+        let text = match (event, event.output()) {
+            (_, Some(Output::Stream(it))) => it.text,
+            (Event::Prompt(it), _) => it.prompt.clone(),
             _ => return,
         };
         self.seen.notify_one();
@@ -179,7 +179,7 @@ fn behind_anothers_cell_nothing_is_sent() {
         let mut other = world.kernel.client().await;
         let request = Execute::new("print('busy', flush=True)\nwhile True: pass");
         let mut execution = other.start(&request).await.expect("it is there");
-        while !matches!(execution.next().await, Some(ClientEvent::Output(_))) {}
+        while !matches!(execution.next().await, Some(ClientEvent::Told(_))) {}
         let mut short = options("y = 1");
         short.wait = Some(Duration::from_secs(1));
         let ran = world

@@ -139,7 +139,7 @@ impl Teller<'_> {
         let mut arrived = Vec::new();
         let request = Execute::new(code.as_str());
         let watched = human.client.execute(&request, |event| {
-            if let Event::Output(Output::Stream(_)) = event {
+            if let Some(Output::Stream(_)) = event.output() {
                 arrived.push(began.elapsed());
             }
             None
@@ -199,7 +199,7 @@ impl Teller<'_> {
         let followed = async {
             let mut execution = human.client.start(&Execute::new(code)).await?;
             while let Some(event) = execution.next().await {
-                if matches!(event, Event::Output(Output::Stream(_))) {
+                if matches!(event.output(), Some(Output::Stream(_))) {
                     pressed = Some(Instant::now());
                     execution.interrupt();
                 }
@@ -258,13 +258,13 @@ impl Teller<'_> {
         let mut text = String::new();
         let request = Execute::new(code);
         let followed = human.client.execute(&request, |event| {
-            match event {
-                Event::Output(Output::Stream(it)) => text.push_str(&it.text),
-                Event::Output(Output::Result(it)) => {
+            match event.output() {
+                Some(Output::Stream(it)) => text.push_str(&it.text),
+                Some(Output::Result(it)) => {
                     let plain = it.data.get("text/plain").and_then(|it| it.as_str());
                     text.push_str(plain.unwrap_or_default());
                 }
-                Event::Output(Output::Error(it)) => text.push_str(&it.traceback.join("\n")),
+                Some(Output::Error(it)) => text.push_str(&it.traceback.join("\n")),
                 _ => {}
             }
             None
