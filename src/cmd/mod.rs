@@ -54,6 +54,7 @@ use serde_json::{Value, json};
 
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::ops::asker;
+use crate::ops::history::{self, Overwritten};
 use crate::ops::since::{self, Doings};
 use crate::ops::target::{self, Target};
 use crate::project::{Config, ConfigError, Project};
@@ -158,6 +159,8 @@ struct Context {
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
     since: OnceCell<Vec<Doings>>,
+    /// Edits of this name that saves of others wiped out; told only once, too.
+    overwritten: OnceCell<Vec<Overwritten>>,
 }
 
 impl Context {
@@ -184,6 +187,14 @@ impl Context {
         })
     }
 
+    /// Returns this name's edits of the command's notebook that saves of others wiped out.
+    fn overwritten(&self) -> &[Overwritten] {
+        self.overwritten.get_or_init(|| match self.concerns.get() {
+            Some((project, key)) => history::overwritten(project, key, &self.by),
+            None => Vec::new(),
+        })
+    }
+
     /// Prints the command's answer as one JSON object, with what others did meanwhile.
     fn answer(&self, mut answer: Value) -> io::Result<()> {
         if let Some((project, key)) = self.concerns.get() {
@@ -192,6 +203,7 @@ impl Context {
                 answer["kernel_generation"] = json!(session.map(|it| it.generation));
             }
             answer["since"] = json!(self.since());
+            answer["overwritten"] = json!(self.overwritten());
         }
         print::json(&answer)
     }
@@ -207,6 +219,9 @@ impl Context {
             Err(fault) => fault.report(false),
         };
         if !json {
+            for line in history::words(self.overwritten()) {
+                print::note(&line);
+            }
             for doings in self.since() {
                 print::note(&doings.text);
             }
@@ -373,6 +388,7 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
         timeout: settings.timeout,
         concerns: OnceCell::new(),
         since: OnceCell::new(),
+        overwritten: OnceCell::new(),
     })
 }
 

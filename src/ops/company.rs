@@ -53,7 +53,7 @@ fn what(cell: Option<&str>, code: Option<&str>) -> String {
 }
 
 /// A cell's id as people use it: its beginning is enough. VS Code sends an address in its place.
-fn short_id(cell: Option<&str>) -> Option<String> {
+pub(super) fn short_id(cell: Option<&str>) -> Option<String> {
     let id = cell.filter(|id| !id.is_empty() && !id.contains([':', '/', '#']))?;
     let is_random = id.len() >= 8 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     Some(id.chars().take(if is_random { 4 } else { 24 }).collect())

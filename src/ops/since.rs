@@ -360,7 +360,7 @@ fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Do
 }
 
 /// Shows a moment: today as a time, else with its date.
-fn clock(at: Timestamp, zone: &TimeZone) -> String {
+pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let at = at.to_zoned(zone.clone());
     let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
         "%H:%M"

@@ -42,4 +42,4 @@ pub use past::manifest_at;
 pub use record::Recording;
 pub use recorded::{Deed, Overwritten, Recorded};
 pub use steps::{Manifest, Step};
-pub use untold::overwritten;
+pub use untold::{overwritten, words};
