@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind};
 use super::preview::{Previews, parsed};
 use super::which::{Which, places};
 use super::{Context, print};
-use crate::notebook::{self, CellType, Document, Json, Output, OutputKind};
+use crate::notebook::{self, CellType, Document, Output, OutputKind};
 use crate::ops::export::Export;
 use crate::ops::page::Page;
 
@@ -98,8 +98,9 @@ impl Cell {
         let mut text = String::new();
         for (index, cell) in cells {
             if self.json && limit.is_none() {
-                let outputs = cell.outputs().map(|output| parsed(&output)).collect();
-                shown.push(object(*index, cell, outputs));
+                let outputs = cell.outputs().map(|output| parsed(&output));
+                let outputs: Vec<_> = outputs.collect();
+                shown.push(object(*index, cell, &outputs));
                 continue;
             }
             let mut previews = Previews::of(page, &context.here, cell, limit);
@@ -109,7 +110,7 @@ impl Cell {
                 ));
             }
             if self.json {
-                shown.push(object(*index, cell, previews.json()));
+                shown.push(object(*index, cell, &previews.json()));
             } else {
                 text.push_str(&head(page, *index, cell));
                 text.push_str(&line_ended(cell.source().into_owned()));
@@ -208,22 +209,23 @@ fn head(page: &Page, index: usize, cell: &notebook::Cell) -> String {
     parts.push(page.key.clone());
     let mut head = parts.join(" · ");
     head.push('\n');
-    if let Some(metadata) = cell
-        .metadata(&[])
-        .filter(|metadata| !metadata.keys().is_empty())
-    {
-        head.push_str(&format!("--- metadata {}\n", one_line(&metadata)));
-        head.push_str("--- source\n");
+    if let Some(metadata) = said_metadata(cell) {
+        head.push_str(&format!("--- metadata {metadata}\n--- source\n"));
     }
     head
 }
 
-/// Returns a value on one line.
-fn one_line(value: &Json) -> String {
-    parsed(value).to_string()
+/// Returns the metadata that somebody set: not the times that front ends write when a cell runs.
+fn said_metadata(cell: &notebook::Cell) -> Option<String> {
+    let mut metadata = parsed(&cell.metadata(&[])?);
+    let said = metadata.as_object_mut()?;
+    for times in ["execution", "ExecuteTime", "papermill", "executionInfo"] {
+        said.remove(times);
+    }
+    (!said.is_empty()).then(|| metadata.to_string())
 }
 
-fn object(index: usize, cell: &notebook::Cell, outputs: Vec<Value>) -> Value {
+fn object(index: usize, cell: &notebook::Cell, outputs: &[Value]) -> Value {
     let failed = |output: Output| matches!(output.kind, OutputKind::Error { .. });
     json!({
         "index": index,

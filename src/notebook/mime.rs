@@ -55,7 +55,7 @@ pub(super) fn is_binary(mime: &str) -> bool {
 }
 
 /// Whether a list is a value, not lines of text.
-fn is_json(mime: &str) -> bool {
+pub(super) fn is_json(mime: &str) -> bool {
     mime == "application/json" || (mime.starts_with("application/") && mime.ends_with("+json"))
 }
 

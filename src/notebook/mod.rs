@@ -8,6 +8,7 @@ mod edit;
 mod execution;
 mod fault;
 mod folded;
+mod format;
 mod ids;
 mod json;
 mod kernelspec;

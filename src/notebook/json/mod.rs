@@ -13,7 +13,7 @@ mod string;
 mod value;
 
 pub(super) use digest::digest;
-pub(super) use layout::Layout;
+pub(super) use layout::{Layout, string_length};
 pub(super) use object::{Field, Object, items, spliced};
 pub(super) use scan::{Fault, Scanner};
 pub(super) use string::{decode, encode, find_all, is, lossy};
