@@ -58,6 +58,6 @@ pub use new::new_notebook;
 pub use operation::{NotApplied, NotOperations, Operation, OperationError};
 pub use output::{Glance, MimeData, Output, OutputKind, shortened};
 pub use revision::{NotARevision, Revision};
-pub use search::Hit;
+pub use search::{Hit, Within};
 pub use select::{Near, SelectError, Selector};
 pub use take_back::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};

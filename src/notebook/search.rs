@@ -21,21 +21,32 @@ pub struct Hit {
     pub text: String,
 }
 
+/// Where text is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// In sources.
+    Source,
+    /// In outputs, as people read them.
+    Outputs,
+    /// In both.
+    All,
+}
+
 impl Document {
-    /// Returns the lines in which a match begins, in order; with those of outputs' text if asked.
-    /// `limit` is the most characters of a line that are given.
+    /// Returns the lines in which a match begins, in order. `limit` is the most characters of a line
+    /// that are given.
     pub fn search<'a>(
         &'a self,
         pattern: &'a Regex,
-        outputs: bool,
+        within: Within,
         limit: usize,
     ) -> impl Iterator<Item = Hit> + 'a {
         let cells = self.cells().iter().enumerate();
-        cells.flat_map(move |(index, cell)| hits(index, cell, pattern, outputs, limit))
+        cells.flat_map(move |(index, cell)| hits(index, cell, pattern, within, limit))
     }
 }
 
-fn hits(index: usize, cell: &Cell, pattern: &Regex, outputs: bool, limit: usize) -> Vec<Hit> {
+fn hits(index: usize, cell: &Cell, pattern: &Regex, within: Within, limit: usize) -> Vec<Hit> {
     let mut hits = Vec::new();
     let mut look = |output, text: &str| {
         let mut line = 1;
@@ -62,8 +73,10 @@ fn hits(index: usize, cell: &Cell, pattern: &Regex, outputs: bool, limit: usize)
             });
         }
     };
-    look(None, &cell.source());
-    if outputs {
+    if within != Within::Outputs {
+        look(None, &cell.source());
+    }
+    if within != Within::Source {
         for (number, output) in cell.read_outputs().enumerate() {
             look(Some(number), &output.text);
         }
@@ -82,15 +95,15 @@ mod tests {
              "outputs":[{"output_type":"stream","name":"stdout","text":"\u001b[1mx\u001b[0m\n"}]},
             {"cell_type":"markdown","id":"bbbb","source":"a\n\nx"}]}"#;
         let document = Document::parse(text).unwrap();
-        let found = |pattern: &str, outputs| {
+        let found = |pattern: &str, within| {
             let pattern = Regex::new(pattern).unwrap();
-            let hits = document.search(&pattern, outputs, 80);
+            let hits = document.search(&pattern, within, 80);
             hits.map(|hit| (hit.index, hit.output, hit.line, hit.text))
                 .collect::<Vec<_>>()
         };
         let hit = |index, output, line, text: &str| (index, output, line, text.to_owned());
         assert_eq!(
-            found("x", true),
+            found("x", Within::All),
             [
                 hit(0, None, 1, "x = 1"),
                 hit(0, None, 2, "xx"),
@@ -99,8 +112,9 @@ mod tests {
                 hit(1, None, 3, "x"),
             ]
         );
-        assert_eq!(found("(?m)^$", false), [hit(1, None, 2, "")]);
-        assert_eq!(found("1\nx", false), [hit(0, None, 1, "x = 1")]);
-        assert_eq!(found("z", true), []);
+        assert_eq!(found("(?m)^$", Within::Source), [hit(1, None, 2, "")]);
+        assert_eq!(found("1\nx", Within::Source), [hit(0, None, 1, "x = 1")]);
+        assert_eq!(found("z", Within::All), []);
+        assert_eq!(found("x", Within::Outputs), [hit(0, Some(0), 1, "x")]);
     }
 }

@@ -13,6 +13,8 @@ pub mod edit;
 pub mod everywhere;
 pub mod export;
 pub mod fold;
+pub mod format;
+pub mod gather;
 pub mod history;
 pub mod idle;
 pub mod interrupt;

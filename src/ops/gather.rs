@@ -1,0 +1,134 @@
+//! The notebooks that files and folders on a command line stand for.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use walkdir::{DirEntry, WalkDir};
+
+/// Folders in which nobody's own notebooks are.
+const SKIPPED: [&str; 4] = [".git", ".nb", ".ipynb_checkpoints", "node_modules"];
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// The notebooks, each once: those that were named, and those below a folder that was named, by
+    /// name.
+    pub notebooks: Vec<Found>,
+    /// What could not be looked into, in words.
+    pub faults: Vec<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether it was named itself; else it stands in a folder that was, and may be anything.
+    pub is_named: bool,
+}
+
+/// Returns the notebooks that paths stand for. A folder stands for all below it, links not followed.
+///
+/// # Errors
+/// There is nothing at one of the paths.
+pub fn gather(paths: &[PathBuf]) -> io::Result<Gathered> {
+    let mut gathered = Gathered::default();
+    for path in paths {
+        let found = std::fs::metadata(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
+        if found.is_dir() {
+            gathered.take_folder(path);
+        } else {
+            gathered.take(path.clone(), true);
+        }
+    }
+    Ok(gathered)
+}
+
+impl Gathered {
+    fn take_folder(&mut self, folder: &Path) {
+        let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
+        for entry in walk.filter_entry(|entry| entry.depth() == 0 || !is_skipped(entry)) {
+            match entry {
+                Ok(entry) if is_notebook(&entry) => {
+                    let path = entry.into_path();
+                    // `.` is where everybody is: its name says nothing.
+                    let plain = path.strip_prefix(".").map(Path::to_owned);
+                    self.take(plain.unwrap_or(path), false);
+                }
+                Ok(_) => {}
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+    }
+
+    fn take(&mut self, path: PathBuf, is_named: bool) {
+        if !self.notebooks.iter().any(|found| found.path == path) {
+            self.notebooks.push(Found { path, is_named });
+        }
+    }
+}
+
+fn is_skipped(entry: &DirEntry) -> bool {
+    entry.file_type().is_dir() && SKIPPED.iter().any(|name| entry.file_name() == *name)
+}
+
+fn is_notebook(entry: &DirEntry) -> bool {
+    let ending = entry.path().extension();
+    // A link to a notebook is read as any file is; one to a folder is not followed.
+    ending.is_some_and(|ending| ending == "ipynb") && entry.path().is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_stands_for_the_notebooks_below_it() {
+        let temp = tempfile::tempdir().unwrap();
+        for file in [
+            "b.ipynb",
+            "a/c.ipynb",
+            "a/.ipynb_checkpoints/c-checkpoint.ipynb",
+            ".git/x.ipynb",
+            "node_modules/y.ipynb",
+            "z.txt",
+            ".hidden/d.ipynb",
+        ] {
+            let path = temp.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink(temp.path(), temp.path().join("a/loop")).unwrap();
+        let paths = [temp.path().join("b.ipynb"), temp.path().to_owned()];
+        let gathered = gather(&paths).unwrap();
+        let names: Vec<_> = gathered
+            .notebooks
+            .iter()
+            .map(|found| {
+                (
+                    found
+                        .path
+                        .strip_prefix(temp.path())
+                        .unwrap()
+                        .to_str()
+                        .unwrap(),
+                    found.is_named,
+                )
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("b.ipynb", true),
+                (".hidden/d.ipynb", false),
+                ("a/c.ipynb", false)
+            ]
+        );
+        // What is skipped below a folder is not when it is named itself.
+        let named = gather(&[temp.path().join(".git")]).unwrap();
+        assert_eq!(named.notebooks.len(), 1);
+        assert!(gather(&[temp.path().join("none")]).is_err());
+    }
+}
