@@ -14,6 +14,7 @@ use super::{Context, print};
 use crate::notebook::{self, CellType, Document, Output, OutputKind};
 use crate::ops::export::Export;
 use crate::ops::page::Page;
+use crate::ops::view;
 
 /// How many characters of a cell's outputs are printed.
 const LIMIT: usize = 6000;
@@ -64,8 +65,9 @@ impl Cell {
             let hint = format!("nb cells {} lists them", page.key);
             return Err(Fault::new(Kind::Usage, "which cell is meant?").hint(hint));
         }
-        let document = page.read()?;
-        let places = places(&document, &selectors)?;
+        let view = view::open(&page, &context.by)?;
+        let document = &view.document;
+        let places = places(document, &selectors)?;
         let cells: Vec<_> = places
             .iter()
             .filter_map(|place| Some((*place, document.cells().get(*place)?)))
@@ -81,8 +83,12 @@ impl Cell {
                     .map(|(_, cell)| line_ended(cell.source().into_owned()));
                 print::exact(sources.collect::<String>().as_bytes())
             }
-            None => self.all(context, &page, &document, &cells),
+            None => self.all(context, &page, document, &cells),
         };
+        if self.output.is_none() {
+            cells.iter().for_each(|(_, cell)| view.shown(cell));
+        }
+        view.remember();
         Ok(ExitCode::SUCCESS)
     }
 

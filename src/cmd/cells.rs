@@ -7,12 +7,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use super::fault::Fault;
+use super::fault::{Fault, Kind};
 use super::which::{Which, places};
 use super::{Context, columns, print};
-use crate::notebook::{CellType, Document, Revision};
+use crate::notebook::{CellType, Change, Document, Revision};
+use crate::ops::history::{self, Step, steps};
 use crate::ops::page::Page;
 use crate::ops::running::running;
+use crate::ops::view;
 
 /// How much of a cell's first line is shown where no terminal's width says it.
 const FIRST_LINE: usize = 80;
@@ -33,6 +35,10 @@ pub(super) struct Cells {
     words: Vec<String>,
     #[command(flatten)]
     which: Which,
+    /// Only the cells that are new, edited, moved or removed since this revision of the notebook;
+    /// running a cell is no change
+    #[arg(long, value_name = "REV", conflicts_with_all = ["ids", "indexes"])]
+    since: Option<Revision>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -42,6 +48,7 @@ const EXAMPLES: &str = "\
 Examples:
   nb cells train.ipynb
   nb cells train.ipynb 10..20
+  nb cells --since 8c1f09a2b3
   nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
 
 /// What the list says of a cell.
@@ -61,6 +68,20 @@ struct Row<'a> {
     outputs: usize,
     outputs_in_short: String,
     revision: Revision,
+    /// What was done to it since the revision that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change>,
+}
+
+/// What the list says of a cell that is there no more.
+#[derive(Debug, Serialize)]
+struct Gone {
+    id: String,
+    /// Where it stood.
+    index: usize,
+    revision: Option<Revision>,
+    /// Where its source is kept.
+    first_line: Option<String>,
 }
 
 impl Cells {
@@ -68,23 +89,109 @@ impl Cells {
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
         let page = context.page(&mut self.words, "nb cells").await?;
         let selectors = self.which.selectors(&self.words)?;
-        let document = page.read()?;
-        let places = match selectors.as_slice() {
-            [] => (0..document.cells().len()).collect(),
-            selectors => places(&document, selectors)?,
+        let view = view::open(&page, &context.by)?;
+        let document = &view.document;
+        let since = match self.since {
+            Some(revision) => Some(since(&page, document, revision, selectors.is_empty())?),
+            None => None,
+        };
+        let places = match (&since, selectors.as_slice()) {
+            (Some(steps), _) => kept(steps),
+            (None, []) => (0..document.cells().len()).collect(),
+            (None, selectors) => places(document, selectors)?,
         };
         let width = columns::of_terminal().filter(|_| !self.json);
-        let rows = rows(&page, &document, &places, width);
+        let mut rows = rows(&page, document, &places, width);
+        let steps = since.as_deref().unwrap_or_default();
+        for row in &mut rows {
+            let own = steps.iter().filter(|step| step.cell == row.id);
+            row.changes = own.map(|step| step.what).collect();
+        }
+        let gone = gone(&page, steps, width.unwrap_or(FIRST_LINE));
         let _ = if self.json {
-            let mut answer = about(&page, &document);
+            let mut answer = about(&page, document);
             answer["cells"] = json!(rows);
+            if since.is_some() {
+                answer["removed"] = json!(gone);
+            }
             context.answer(answer)
         } else {
-            let mut lines = vec![head(&page, &document, rows.len())];
+            let mut lines = vec![head(&page, document, rows.len())];
             lines.extend(texts(&rows, width));
+            lines.extend(gone.iter().map(Gone::text));
             print::line(&lines.join("\n"))
         };
+        for row in &rows {
+            // Where a line holds the whole source it is no secret any more.
+            if let Some(cell) = document.cells().get(row.index)
+                && *cell.source() == row.first_line
+            {
+                view.shown(cell);
+            }
+        }
+        view.remember();
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns what was done to the cells since a revision of the notebook.
+fn since(
+    page: &Page,
+    document: &Document,
+    revision: Revision,
+    is_alone: bool,
+) -> Result<Vec<Step>, Fault> {
+    if !is_alone {
+        let text = "--since lists what has changed, whichever cells that are";
+        return Err(Fault::new(Kind::Usage, text));
+    }
+    let now = steps::manifest(document);
+    if steps::revision(&now) == revision {
+        return Ok(Vec::new());
+    }
+    let then = history::manifest_at(page, revision).ok_or_else(|| {
+        let text = format!("nothing is known of revision {revision} of {}", page.key);
+        Fault::new(Kind::Failed, text)
+            .hint("a notebook's revision is on the first line of nb cells, and in every answer")
+    })?;
+    Ok(steps::between(&then, &now))
+}
+
+/// Returns the places of the cells that are still there.
+fn kept(steps: &[Step]) -> Vec<usize> {
+    let there = steps.iter().filter(|step| step.what != Change::Removed);
+    let mut places: Vec<_> = there.map(|step| step.index).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+fn gone(page: &Page, steps: &[Step], limit: usize) -> Vec<Gone> {
+    let gone = steps.iter().filter(|step| step.what == Change::Removed);
+    let gone = gone.map(|step| {
+        let source = step
+            .before
+            .and_then(|before| history::version_source(page, before));
+        let line = |source: &str| {
+            let line = source.lines().find(|line| !line.trim().is_empty());
+            columns::cut(line.unwrap_or_default(), limit)
+        };
+        Gone {
+            id: step.cell.clone(),
+            index: step.index,
+            revision: step.before,
+            first_line: source.as_deref().map(line),
+        }
+    });
+    gone.collect()
+}
+
+impl Gone {
+    fn text(&self) -> String {
+        let revision = self.revision.map(|revision| format!("@{revision}"));
+        let revision = revision.unwrap_or_default();
+        let first_line = self.first_line.as_deref().unwrap_or_default();
+        format!("-  {}{revision}  removed  {first_line}", self.id)
     }
 }
 
@@ -118,6 +225,7 @@ fn rows<'a>(
             outputs: glance.count,
             outputs_in_short: glance.text,
             revision: cell.revision(),
+            changes: Vec::new(),
         })
     });
     rows.collect()
@@ -140,15 +248,17 @@ fn texts(rows: &[Row<'_>], width: Option<usize>) -> Vec<String> {
 }
 
 impl Row<'_> {
-    fn columns(&self) -> [String; 5] {
+    fn columns(&self) -> [String; 6] {
         let count = match (self.cell_type, self.execution_count) {
             (_, Some(count)) => format!("In[{count}]"),
             (CellType::Code, None) => "In[ ]".to_owned(),
             _ => String::new(),
         };
+        let changes: Vec<_> = self.changes.iter().map(|change| word(*change)).collect();
         [
             self.index.to_string(),
             format!("{}@{}", self.short, self.revision),
+            changes.join(", "),
             self.cell_type.to_string(),
             count,
             self.state.unwrap_or_default().to_owned(),
@@ -173,6 +283,17 @@ impl Row<'_> {
             None => self.first_line.clone(),
         };
         format!("{first_line}{lines}{arrow}")
+    }
+}
+
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::Nothing => "",
+        Change::Inserted => "new",
+        Change::Edited => "edited",
+        Change::Moved => "moved",
+        Change::Outputs => "cleared",
+        Change::Removed => "removed",
     }
 }
 

@@ -89,7 +89,8 @@ impl Fmt {
                 now: self.now,
                 ..Manner::default()
             };
-            Ok(format::write(&page, &context.editor(&manner))?)
+            let (differences, done) = format::write(&page, &context.editor(&manner))?;
+            Ok((differences, done.notes))
         });
         let (differences, notes) = match done {
             Ok((differences, notes)) => (Ok(differences), notes),

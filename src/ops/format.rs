@@ -1,12 +1,10 @@
 //! A notebook in Jupyter's own style, with its real kernelspec named.
 
-use super::edit::{EditError, Editor};
-use super::manners;
+use super::edit::{self, Done, EditError, Editor};
+use super::history::Deed;
 use super::page::Page;
-use super::transaction::{self, WriteError};
-use super::unsaved;
 use crate::kernel::spec;
-use crate::notebook::{Document, EditError as CellError, Kernelspec, NotApplied};
+use crate::notebook::{Change, Changed, Document, EditError as CellError, Kernelspec, NotApplied};
 use crate::project::RealSpec;
 
 /// What keeps a notebook from being as Jupyter writes it.
@@ -40,26 +38,47 @@ pub fn check(page: &Page) -> Result<Differences, EditError> {
     Ok(differences(page, &document, &after))
 }
 
-/// Writes a notebook as Jupyter does; returns in what it differed.
+/// Writes a notebook as Jupyter does; returns in what it differed, and what its writer should know.
 ///
 /// What somebody saves meanwhile is put into that style too: nothing of it is lost.
 ///
 /// # Errors
 /// It cannot be read or written, or its format is only read.
-pub fn write(page: &Page, editor: &Editor) -> Result<(Differences, Vec<String>), EditError> {
-    manners::wait_for_front_end(page, editor.now, &editor.tell);
-    let unsaved = unsaved::look(page);
-    let written = transaction::write(page, true, |document| formatted(page, document));
-    let written = written.map_err(|error| match error {
-        WriteError::Change(error) => error,
-        WriteError::Page(error) => error.into(),
-        error => EditError::Write(Box::new(error)),
+pub fn write(page: &Page, editor: &Editor) -> Result<(Differences, Done), EditError> {
+    // No text is changed that anybody would have to know, and of what they save none is lost.
+    let editor = Editor {
+        force: true,
+        ..editor.clone()
+    };
+    let deed = Deed {
+        op: "fmt".to_owned(),
+        forced: false,
+        undoes: None,
+    };
+    let mut found = Differences::default();
+    let done = edit::change(page, &editor, &deed, &[], |document| {
+        let after = formatted(page, document)?;
+        found = differences(page, document, &after);
+        let changes = changes(document, &after);
+        Ok((after, changes))
     })?;
-    let mut notes = written.notes;
-    if written.wrote {
-        notes.extend(unsaved.note(page, &written.before, &editor.by));
-    }
-    Ok((differences(page, &written.before, &written.after), notes))
+    Ok((found, done))
+}
+
+/// Returns the cells whose metadata Jupyter keeps in no file.
+fn changes(before: &Document, after: &Document) -> Vec<Changed> {
+    let cells = before.cells().iter().zip(after.cells()).enumerate();
+    let changed = cells.filter_map(|(index, (before, after))| {
+        let (old, new) = (before.revision(), after.revision());
+        (old != new).then(|| Changed {
+            cell: after.id().to_owned(),
+            index,
+            what: Change::Edited,
+            before: Some(old),
+            after: Some(new),
+        })
+    });
+    changed.collect()
 }
 
 fn formatted(page: &Page, document: &Document) -> Result<Document, EditError> {
