@@ -1,9 +1,6 @@
 //! Making a notebook for the kernel that it will have.
 
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use super::attach;
 use super::life::{sandboxed, unseen};
@@ -12,10 +9,11 @@ use super::open_error::OpenError;
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
+use super::transaction;
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::paths::ProcessVariables;
 use crate::notebook;
-use crate::project::{Lock, Project, Session, lock_notebook};
+use crate::project::{Project, Session};
 
 /// Makes a new notebook that names the kernel it will get; an existing one is left alone.
 ///
@@ -86,21 +84,7 @@ pub fn create_notebook(
         Err(error) => return Err(error.into()),
     };
     let text = notebook::new_notebook(&name, &display, &language);
-    // Where the lock cannot be had, not replacing an existing file is protection enough.
-    let _lock: Option<Lock> = lock_notebook(notebook, Duration::from_secs(30)).ok();
-    let mut file = tempfile::Builder::new()
-        .prefix(".nb-")
-        // As any new file of this user: the umask decides.
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(&real)
-        .map_err(cannot)?;
-    file.write_all(text.as_bytes()).map_err(cannot)?;
-    file.as_file().sync_all().map_err(cannot)?;
-    match file.persist_noclobber(notebook) {
-        Ok(_) => Ok(true),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(cannot(error.error)),
-    }
+    transaction::create(notebook, &text).map_err(cannot)
 }
 
 /// Returns what is recorded for a notebook, whose file may be gone while its kernel runs.

@@ -47,6 +47,18 @@ impl Stamp {
         (self.size, self.modified)
     }
 
+    /// Returns the stamp as one that proves that nothing changed: all else was looked at.
+    pub(super) fn trusted(self) -> Self {
+        let settled = true;
+        Self { settled, ..self }
+    }
+
+    /// Returns the stamp as one that proves nothing: the bytes must be looked at.
+    pub(super) fn doubtful(self) -> Self {
+        let settled = false;
+        Self { settled, ..self }
+    }
+
     /// Whether a file with the stamp `later` is certainly this one, unchanged.
     ///
     /// If not, its bytes must be looked at. The time of the inode's change does not count: moving

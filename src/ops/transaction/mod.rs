@@ -1,10 +1,31 @@
 //! The only way that anything writes a notebook.
+//!
+//! Under the lock of the notebook's writers: read, apply the change, put the new text in its place
+//! by an exchange, and look at what was swapped out. If somebody saved in between, who takes no
+//! lock, that is merged and put in place again, so a saved edit is never lost. What was swapped
+//! out stays until nobody can write into it any more; what a stopped command left, the next one
+//! finishes.
 
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+mod create;
+mod draft;
+mod error;
+mod finish;
+mod holders;
+mod leftover;
+mod look;
+mod swap;
+mod text;
+
 use std::time::Duration;
 
+pub use error::WriteError;
+pub use finish::finish;
+
+pub(super) use create::create;
+
+use self::swap::{Over, Put, put};
 use super::page::{Page, PageError};
+use super::stamp::Stamp;
 use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
 
@@ -31,57 +52,6 @@ pub struct Written {
     pub notes: Vec<String>,
 }
 
-/// Why a notebook was not written; it is as it was.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError<E: std::error::Error + 'static> {
-    /// It could not be read.
-    #[error(transparent)]
-    Page(#[from] PageError),
-    /// The change cannot be made.
-    #[error(transparent)]
-    Change(E),
-    /// Nobody may write it.
-    #[error("{} is read-only", page.path.display())]
-    ReadOnly {
-        /// The notebook.
-        page: Box<Page>,
-    },
-    /// Another `nb` keeps it for itself.
-    #[error("cannot write {}", page.path.display())]
-    Locked {
-        /// The notebook.
-        page: Box<Page>,
-        /// Who, and how long was waited.
-        source: NotLocked,
-    },
-    /// The disk is full, or the user's share of it.
-    #[error("cannot write {}: {} are needed beside it and {} are free on its file system", page.path.display(), bytes(*needed), free.map_or_else(|| "too few".to_owned(), bytes))]
-    Full {
-        /// The notebook.
-        page: Box<Page>,
-        /// How many bytes the new text has.
-        needed: u64,
-        /// How many this user may still write there.
-        free: Option<u64>,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It could not be written.
-    #[error("cannot write {}", page.path.display())]
-    Write {
-        /// The notebook.
-        page: Box<Page>,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Somebody else writes it all the time.
-    #[error("cannot write {}: somebody saves it again and again", page.path.display())]
-    Contended {
-        /// The notebook.
-        page: Box<Page>,
-    },
-}
-
 /// Changes a notebook. What somebody else saves in between is merged; with `force` the change is
 /// made again, of what they saved: the last writer wins.
 ///
@@ -90,101 +60,202 @@ pub enum WriteError<E: std::error::Error + 'static> {
 pub fn write<E: std::error::Error + 'static>(
     page: &Page,
     force: bool,
+    change: impl FnMut(&Document) -> Result<Document, E>,
+) -> Result<Written, WriteError<E>> {
+    // Where the lock cannot be had, as in a sandbox, the look at what was swapped out must do.
+    let lock: Option<Lock> = match lock_notebook(&page.real, LOCKED) {
+        Ok(lock) => Some(lock),
+        Err(NotLocked::Unusable(_)) => None,
+        Err(source) => {
+            let page = Box::new(page.clone());
+            return Err(WriteError::Locked { page, source });
+        }
+    };
+    let notes = finish::leftovers(page, lock.is_some());
+    let mut written = write_locked(page, force, change)?;
+    written.notes.splice(0..0, notes);
+    Ok(written)
+}
+
+/// Changes a notebook whose lock is held.
+fn write_locked<E: std::error::Error + 'static>(
+    page: &Page,
+    force: bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
-    let _lock = lock(page)?;
-    let mut before = page.read()?;
-    let mut after = change(&before).map_err(WriteError::Change)?;
-    let (mut theirs, mut conflicts) = (None, Vec::new());
+    let (before, stamp) = page.read_stamped()?;
+    let mine = change(&before).map_err(WriteError::Change)?;
+    let mut rounds = Rounds::new(page, before, stamp, mine);
     for _ in 0..TRIES {
-        let there = theirs.as_ref().unwrap_or(&before);
-        if after.to_bytes() == there.to_bytes() {
-            return Ok(Written {
-                before,
-                theirs,
-                after,
-                wrote: false,
-                conflicts,
-                notes: Vec::new(),
-            });
+        if text::same(&rounds.wanted, &rounds.there) {
+            return rounds.end();
         }
-        let failed = |source| WriteError::Write {
-            page: Box::new(page.clone()),
-            source,
+        let theirs = match put(page, &rounds.there, &rounds.stamp, &rounds.wanted) {
+            Ok(Put::Done(note)) => {
+                rounds.notes.extend(note);
+                rounds.wrote = true;
+                return rounds.end();
+            }
+            Ok(Put::Over(over)) => rounds.placed_over(*over),
+            Ok(Put::Missed) => match rounds.read_again() {
+                Ok(Some(theirs)) => theirs,
+                Ok(None) => continue,
+                Err(error) => return rounds.failed(error.into()),
+            },
+            Err(failed) => {
+                let error = WriteError::of(page, &rounds.wanted, failed);
+                return rounds.failed(error);
+            }
         };
-        if replace(page, there, &after).map_err(failed)? {
-            return Ok(Written {
-                before,
-                theirs,
-                after,
-                wrote: true,
-                conflicts,
-                notes: Vec::new(),
-            });
-        }
-        let now = page.read()?;
         if force {
-            after = change(&now).map_err(WriteError::Change)?;
-            before = now;
+            rounds.again(theirs, &mut change);
         } else {
-            let merged = merge(there, &now, &after, &|_| false);
-            conflicts.extend(merged.conflicts);
-            after = merged.document;
-            theirs = Some(now);
+            rounds.merge(theirs);
         }
     }
-    Err(WriteError::Contended {
-        page: Box::new(page.clone()),
-    })
+    let page = Box::new(page.clone());
+    rounds.failed(WriteError::Contended { page })
 }
 
-/// Takes the notebook's lock; nothing where there is none, as in a sandbox: then the look at what
-/// was swapped out must do.
-fn lock<E: std::error::Error>(page: &Page) -> Result<Option<Lock>, WriteError<E>> {
-    match lock_notebook(&page.real, LOCKED) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(NotLocked::Unusable(_)) => Ok(None),
-        Err(source) => Err(WriteError::Locked {
-            page: Box::new(page.clone()),
-            source,
-        }),
-    }
+/// A change on its way into a file that others save at the same moments.
+struct Rounds<'a, E> {
+    page: &'a Page,
+    /// What the change was made of.
+    base: Document,
+    /// What it made of that.
+    mine: Document,
+    theirs: Option<Document>,
+    conflicts: Vec<Conflict>,
+    /// What is in the file, as far as is known.
+    there: Document,
+    stamp: Stamp,
+    /// What shall be in it.
+    wanted: Document,
+    wrote: bool,
+    /// What they saved that is in `wanted`, but in the file perhaps not yet.
+    over: Vec<Over>,
+    /// The change cannot be made of what they saved: theirs is put back.
+    refused: Option<E>,
+    notes: Vec<String>,
 }
 
-/// Returns a number of bytes as a person reads it.
-fn bytes(count: u64) -> String {
-    let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
-    match units.iter().find(|(size, _)| count >= *size) {
-        Some((size, unit)) => {
-            let tenths = count * 10 / size;
-            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
+    fn new(page: &'a Page, before: Document, stamp: Stamp, mine: Document) -> Self {
+        Self {
+            page,
+            there: before.clone(),
+            base: before,
+            wanted: mine.clone(),
+            mine,
+            theirs: None,
+            conflicts: Vec::new(),
+            stamp,
+            wrote: false,
+            over: Vec::new(),
+            refused: None,
+            notes: Vec::new(),
         }
-        None => format!("{count} bytes"),
+    }
+
+    /// Takes what was swapped out; returns what they made of the base.
+    fn placed_over(&mut self, over: Over) -> Document {
+        let theirs = self.without_mine(&over.saved);
+        self.there = self.wanted.clone();
+        self.stamp = over.placed;
+        self.wrote = true;
+        self.over.push(over);
+        theirs
+    }
+
+    /// Reads what is in the file instead of what was expected; returns what they made of the base,
+    /// or nothing if it has the same text.
+    fn read_again(&mut self) -> Result<Option<Document>, PageError> {
+        let (saved, stamp) = self.page.read_stamped()?;
+        self.stamp = stamp;
+        if text::same(&saved, &self.there) {
+            return Ok(None);
+        }
+        let theirs = self.without_mine(&saved);
+        self.there = saved;
+        Ok(Some(theirs))
+    }
+
+    /// Returns what others made of the base, by what they saved in place of `there`.
+    fn without_mine(&self, saved: &Document) -> Document {
+        if !self.wrote {
+            return saved.clone();
+        }
+        // The change was in the file when they saved, with what they saved before. Everything
+        // together, and then the change taken back: what is left is theirs.
+        let nobodys = |_: &str| false;
+        let all = merge(&self.there, saved, &self.wanted, &nobodys).document;
+        merge(&self.mine, &all, &self.base, &nobodys).document
+    }
+
+    /// Merges the change into what they saved.
+    fn merge(&mut self, theirs: Document) {
+        let merged = merge(&self.base, &theirs, &self.mine, &|_| false);
+        self.wanted = merged.document;
+        self.conflicts = merged.conflicts;
+        self.theirs = Some(theirs);
+    }
+
+    /// Makes the change again, of what they saved.
+    fn again(
+        &mut self,
+        theirs: Document,
+        change: &mut impl FnMut(&Document) -> Result<Document, E>,
+    ) {
+        let mine = match &self.refused {
+            None => change(&theirs),
+            Some(_) => Ok(theirs.clone()),
+        };
+        self.mine = mine.unwrap_or_else(|error| {
+            self.refused = Some(error);
+            theirs.clone()
+        });
+        self.wanted = self.mine.clone();
+        self.base = theirs;
+    }
+
+    /// Ends with what is wanted in the file.
+    fn end(self) -> Result<Written, WriteError<E>> {
+        let now = std::fs::metadata(&self.page.real).map(|found| Stamp::of(&found));
+        for over in self.over {
+            over.merged(self.page, now.as_ref().unwrap_or(&self.stamp));
+        }
+        match self.refused {
+            Some(error) => Err(WriteError::Change(error)),
+            None => Ok(Written {
+                before: self.base,
+                theirs: self.theirs,
+                after: self.wanted,
+                wrote: self.wrote,
+                conflicts: self.conflicts,
+                notes: self.notes,
+            }),
+        }
+    }
+
+    /// Ends with a file that could not be written; what they saved stays beside it if it is not in
+    /// there, and the next command finishes that.
+    fn failed(self, error: WriteError<E>) -> Result<Written, WriteError<E>> {
+        if !self.wrote || self.refused.is_some() {
+            return Err(error);
+        }
+        let note = format!(
+            "what somebody saved at the same moment is not in the notebook yet ({error}); the next command on it merges that"
+        );
+        Ok(Written {
+            before: self.base,
+            theirs: None,
+            after: self.there,
+            wrote: true,
+            conflicts: self.conflicts,
+            notes: vec![note],
+        })
     }
 }
 
-/// Writes the notebook unless it is another one than was read; says whether it did.
-fn replace(page: &Page, there: &Document, after: &Document) -> io::Result<bool> {
-    let folder = page
-        .real
-        .parent()
-        .ok_or_else(|| io::Error::other("it has no folder"))?;
-    let found = std::fs::metadata(&page.real)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".nb-")
-        .tempfile_in(folder)?;
-    for chunk in after.chunks() {
-        file.write_all(chunk)?;
-    }
-    file.as_file().set_permissions(found.permissions())?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        // Root may edit another's notebook and must not take it from them.
-        let _ = std::os::unix::fs::fchown(file.as_file(), Some(found.uid()), Some(found.gid()));
-    }
-    file.as_file().sync_all()?;
-    if std::fs::read(&page.real)? != there.to_bytes() {
-        return Ok(false);
-    }
-    file.persist(&page.real).map_err(|error| error.error)?;
-    Ok(true)
-}
+#[cfg(test)]
+mod tests;

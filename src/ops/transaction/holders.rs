@@ -1,0 +1,104 @@
+//! Who has a file open for writing.
+//!
+//! An editor that writes in place opened the file before it was swapped out, and goes on writing
+//! into what has another name by then. A lease would tell at once (`fcntl(F_SETLEASE)`), but no
+//! crate offers one without `unsafe`; so the processes' open files are looked through, which takes
+//! a few milliseconds. Processes of other users, and those outside of a container, are not seen:
+//! of those, what they wrote until the look is found all the same.
+
+use std::fs::Metadata;
+
+/// An open file of a process.
+#[derive(Debug)]
+pub(super) struct Holder {
+    #[cfg(target_os = "linux")]
+    path: String,
+}
+
+#[cfg(target_os = "linux")]
+impl Holder {
+    /// Returns one who has the file open for writing.
+    pub(super) fn of(file: &Metadata) -> Option<Self> {
+        let processes = std::fs::read_dir("/proc").ok()?;
+        let processes = processes.flatten().filter_map(|entry| {
+            let name = entry.file_name();
+            let pid = name.to_str()?;
+            pid.bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| pid.to_owned())
+        });
+        processes
+            .into_iter()
+            .find_map(|pid| Self::in_process(&pid, file))
+    }
+
+    /// Looks through the open files of one process.
+    fn in_process(pid: &str, file: &Metadata) -> Option<Self> {
+        use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, statat};
+        use std::os::unix::fs::MetadataExt;
+        let folder = format!("/proc/{pid}/fd");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Another user's, or gone meanwhile.
+        let fds = open(&folder, flags, Mode::empty()).ok()?;
+        for entry in Dir::read_from(&fds).ok()?.flatten() {
+            let same = statat(&fds, entry.file_name(), AtFlags::empty())
+                .is_ok_and(|found| found.st_ino == file.ino() && found.st_dev == file.dev());
+            if same {
+                let holder = Self {
+                    path: format!("{folder}/{}", entry.file_name().to_string_lossy()),
+                };
+                if holder.still(file) {
+                    return Some(holder);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether that one has it open for writing still.
+    pub(super) fn still(&self, file: &Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        // The link's own mode tells how the file was opened: `l-wx` or `lrwx`.
+        let writes =
+            std::fs::symlink_metadata(&self.path).is_ok_and(|link| link.mode() & 0o200 != 0);
+        let found = std::fs::metadata(&self.path);
+        writes && found.is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Holder {
+    /// Returns nobody: this platform tells only through a program of its own (`lsof`).
+    pub(super) fn of(_: &Metadata) -> Option<Self> {
+        None
+    }
+
+    /// Whether that one has it open for writing still.
+    pub(super) fn still(&self, _: &Metadata) -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::{File, OpenOptions};
+
+    use super::*;
+
+    #[test]
+    fn a_writer_is_found_and_a_reader_is_none() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("t");
+        std::fs::write(&path, "text").unwrap();
+        let reader = File::open(&path).unwrap();
+        let found = reader.metadata().unwrap();
+        assert!(Holder::of(&found).is_none());
+        let writer = OpenOptions::new().append(true).open(&path).unwrap();
+        std::fs::rename(&path, temp.path().join("elsewhere")).unwrap();
+        let holder = Holder::of(&found).expect("it is open");
+        assert!(holder.still(&found));
+        drop(writer);
+        assert!(!holder.still(&found));
+        assert!(Holder::of(&found).is_none());
+    }
+}

@@ -1,0 +1,301 @@
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{Seek, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::notebook::{NotApplied, Operation};
+
+struct Folder {
+    temp: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self {
+            temp: tempfile::tempdir().unwrap(),
+        };
+        std::fs::write(folder.notebook(), text("one", "two")).unwrap();
+        folder
+    }
+
+    fn notebook(&self) -> PathBuf {
+        self.temp.path().join("t.ipynb")
+    }
+
+    fn page(&self) -> Page {
+        Page::of(&self.notebook()).unwrap()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.notebook()).unwrap()
+    }
+
+    /// What lies there besides the notebook and the project's folder.
+    fn left(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.temp.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let bases = std::fs::read_dir(self.temp.path().join(".nb/unfinished"));
+        let bases = bases.into_iter().flatten();
+        let bases = bases.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name != ".nb" && !name.ends_with(".ipynb"))
+            .chain(bases)
+            .collect()
+    }
+}
+
+fn text(one: &str, two: &str) -> String {
+    let cell = |id: &str, source: &str| {
+        format!(
+            "{{\"cell_type\": \"raw\", \"id\": \"{id}\", \"metadata\": {{}}, \"source\": \"{source}\"}}"
+        )
+    };
+    format!(
+        "{{\"cells\": [{}, {}], \"metadata\": {{}}, \"nbformat\": 4, \"nbformat_minor\": 5}}\n",
+        cell("aaaa", one),
+        cell("bbbb", two)
+    )
+}
+
+/// Sets the source of a cell.
+fn set(document: &Document, id: &str, source: &str) -> Result<Document, NotApplied> {
+    let list = format!(r#"[{{"op": "edit", "cell": "{id}", "source": "{source}"}}]"#);
+    let operations = Operation::read_list(&list).unwrap();
+    Ok(document.applied(&operations, &mut || "cccc".into())?.0)
+}
+
+#[test]
+fn a_link_a_mode_and_attributes_are_kept() {
+    let folder = Folder::new();
+    let real = folder.notebook();
+    let link = folder.temp.path().join("link.ipynb");
+    symlink("t.ipynb", &link).unwrap();
+    std::fs::set_permissions(&real, Permissions::from_mode(0o640)).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    let attributes = rustix::fs::setxattr(&real, "user.note", b"mine", flags).is_ok();
+    let other_name = folder.temp.path().join("other.ipynb");
+    std::fs::hard_link(&real, &other_name).unwrap();
+
+    let page = Page::of(&link).unwrap();
+    let written = write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    assert!(written.wrote && written.conflicts.is_empty());
+    assert_eq!(folder.text(), text("1", "two"));
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::metadata(&real).unwrap().mode() & 0o7777, 0o640);
+    let mut value = [0; 16];
+    if attributes {
+        let read = rustix::fs::getxattr(&real, "user.note", &mut value[..]).unwrap();
+        assert_eq!(&value[..read], b"mine");
+    }
+    assert_eq!(
+        std::fs::read_to_string(other_name).unwrap(),
+        text("one", "two")
+    );
+
+    // Nothing to do is not done: watchers and dirty editors see nothing.
+    let before = std::fs::metadata(&real).unwrap().ino();
+    let written = write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    assert!(!written.wrote);
+    assert_eq!(std::fs::metadata(&real).unwrap().ino(), before);
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+fn what_somebody_saved_since_the_reading_is_merged() {
+    let folder = Folder::new();
+    let page = folder.page();
+    for by_moving in [false, true] {
+        std::fs::write(folder.notebook(), text("one", "two")).unwrap();
+        let written = write(&page, false, |document| {
+            if by_moving {
+                let new = folder.temp.path().join("new");
+                std::fs::write(&new, text("one", "2 of theirs")).unwrap();
+                std::fs::rename(new, folder.notebook()).unwrap();
+            } else {
+                std::fs::write(folder.notebook(), text("one", "2 of theirs")).unwrap();
+            }
+            set(document, "aaaa", "1 of mine")
+        });
+        let written = written.unwrap();
+        assert_eq!(folder.text(), text("1 of mine", "2 of theirs"));
+        assert_eq!(written.before.to_bytes(), text("one", "two").as_bytes());
+        let theirs = written.theirs.unwrap().to_bytes();
+        assert_eq!(theirs, text("one", "2 of theirs").as_bytes());
+        assert!(written.conflicts.is_empty());
+    }
+    // The same line: theirs stays.
+    let written = write(&page, false, |document| {
+        std::fs::write(folder.notebook(), text("theirs", "two")).unwrap();
+        set(document, "aaaa", "mine")
+    });
+    let written = written.unwrap();
+    assert_eq!(folder.text(), text("theirs", "two"));
+    assert_eq!(written.conflicts[0].yours.as_deref(), Some("mine"));
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
+    let folder = Folder::new();
+    let page = folder.page();
+    let mut once = true;
+    let written = write(&page, true, |document| {
+        if std::mem::take(&mut once) {
+            std::fs::write(folder.notebook(), text("theirs", "2")).unwrap();
+        }
+        set(document, "aaaa", "mine")
+    });
+    assert!(written.unwrap().conflicts.is_empty());
+    assert_eq!(folder.text(), text("mine", "2"));
+
+    let gone = text("x", "y").replace("aaaa", "dddd");
+    let written = write(&page, true, |document| {
+        std::fs::write(folder.notebook(), &gone).unwrap();
+        set(document, "aaaa", "mine again")
+    });
+    assert!(matches!(written, Err(WriteError::Change(_))));
+    assert_eq!(folder.text(), gone);
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+/// Waits until the notebook is another file than `old`.
+fn swapped(notebook: &PathBuf, old: &File) {
+    let old = old.metadata().unwrap().ino();
+    while std::fs::metadata(notebook).is_ok_and(|found| found.ino() == old) {
+        std::thread::yield_now();
+    }
+}
+
+/// Writes like an editor that has the file open.
+fn save(mut file: &File, text: &str) {
+    file.set_len(0).unwrap();
+    file.rewind().unwrap();
+    // Half, and the other half.
+    let (one, two) = text.as_bytes().split_at(text.len() / 2);
+    file.write_all(one).unwrap();
+    std::thread::yield_now();
+    file.write_all(two).unwrap();
+}
+
+fn open(notebook: &PathBuf) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).open(notebook).unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_saved_into_the_file_that_was_swapped_out_is_merged() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let editor = open(&notebook);
+    let written = std::thread::scope(|scope| {
+        let saves = scope.spawn(|| {
+            swapped(&notebook, &editor);
+            save(&editor, &text("one", "2 of theirs"));
+            drop(editor);
+        });
+        let written = write(&page, false, |document| set(document, "aaaa", "1 of mine"));
+        saves.join().unwrap();
+        written.unwrap()
+    });
+    assert_eq!(folder.text(), text("1 of mine", "2 of theirs"));
+    assert!(written.theirs.is_some());
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let editor = open(&notebook);
+    write(&page, false, |document| set(document, "aaaa", "1 of mine")).unwrap();
+    // It is held: it stays, and another look changes nothing.
+    assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
+    assert!(finish(&page).is_empty());
+    assert_eq!(folder.text(), text("1 of mine", "two"));
+
+    // Saved, and still open for more.
+    save(&editor, &text("one", "2 of theirs"));
+    let notes = finish(&page);
+    assert!(notes[0].contains("is merged"), "{notes:?}");
+    assert_eq!(folder.text(), text("1 of mine", "2 of theirs"));
+    assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
+    assert!(finish(&page).is_empty());
+
+    // Once more, and closed; and the next command is one that writes.
+    save(&editor, &text("one", "2 again"));
+    drop(editor);
+    let written = write(&page, false, |document| set(document, "aaaa", "1 again")).unwrap();
+    assert!(
+        written.notes[0].contains("is merged"),
+        "{:?}",
+        written.notes
+    );
+    assert_eq!(folder.text(), text("1 again", "2 again"));
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_stops_halfway_or_disagrees_leaves_what_he_wrote_in_the_trash() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let trash = |note: &str| {
+        let at = note.rfind(" as ").unwrap() + 4;
+        std::fs::read_to_string(&note[at..]).unwrap()
+    };
+    let editor = open(&notebook);
+    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    editor.set_len(10).unwrap();
+    drop(editor);
+    let notes = finish(&page);
+    assert_eq!(trash(&notes[0]), text("one", "two")[..10]);
+    assert_eq!(folder.text(), text("1", "two"));
+
+    let editor = open(&notebook);
+    write(&page, false, |document| set(document, "aaaa", "11")).unwrap();
+    write(&page, false, |document| set(document, "bbbb", "22")).unwrap();
+    save(&editor, &text("theirs", "two"));
+    drop(editor);
+    let notes = finish(&page);
+    // What is in the notebook was saved later than the save that was swapped out.
+    assert_eq!(folder.text(), text("11", "22"));
+    assert_eq!(trash(&notes[0]), text("theirs", "two"));
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+fn what_may_not_be_written_stays_and_says_why() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    std::fs::set_permissions(&notebook, Permissions::from_mode(0o444)).unwrap();
+    let error = write(&page, false, |document| set(document, "aaaa", "1")).unwrap_err();
+    assert!(matches!(error, WriteError::ReadOnly { .. }), "{error}");
+    std::fs::set_permissions(&notebook, Permissions::from_mode(0o644)).unwrap();
+    let error = write(&page, false, |document| {
+        std::fs::remove_file(&notebook).unwrap();
+        set(document, "aaaa", "1")
+    });
+    assert!(matches!(
+        error,
+        Err(WriteError::Page(PageError::Missing { .. }))
+    ));
+    assert!(!notebook.exists());
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+fn somebody_who_always_saves_is_given_up_on() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let mut count = 0;
+    let error = write(&page, true, |document| {
+        count += 1;
+        std::fs::write(&notebook, text("theirs", &"x".repeat(count))).unwrap();
+        set(document, "aaaa", "mine")
+    });
+    assert!(matches!(error, Err(WriteError::Contended { .. })));
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
