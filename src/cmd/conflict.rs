@@ -141,16 +141,18 @@ pub(super) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
             "if it may be changed: chmod u+w {}",
             quote(&page.path)
         )),
-        WriteError::Write { page, source } => match source.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                let folder = page.real.parent().unwrap_or(&page.real);
-                fault.hint(format!(
+        WriteError::Folder { page, source } | WriteError::Write { page, source } => {
+            match source.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    let folder = page.real.parent().unwrap_or(&page.real);
+                    fault.hint(format!(
                     "the notebook is as it was; its folder {} must be writable too, as a notebook is replaced as a whole",
                     quote(folder)
                 ))
+                }
+                _ => fault.hint("the notebook is as it was"),
             }
-            _ => fault.hint("the notebook is as it was"),
-        },
+        }
         WriteError::Locked { .. } | WriteError::Contended { .. } => {
             fault.hint("the notebook is without this edit; repeat it in a moment")
         }

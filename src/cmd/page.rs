@@ -4,10 +4,12 @@ use std::path::Path;
 
 use super::Context;
 use super::fault::{Fault, Kind, causes};
+use super::print;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::ops::page::{Page, PageError};
 use crate::ops::target::{self, TargetError};
+use crate::ops::transaction;
 
 /// How many notebooks of the working directory are suggested.
 const MOST_NEAR: usize = 5;
@@ -39,6 +41,9 @@ impl Context {
             },
         };
         let page = page_of(&path)?;
+        for note in transaction::finish(&page) {
+            print::note(&format!("{}: {note}", page.path.display()));
+        }
         self.concerns(&page.project, &page.key);
         Ok(page)
     }

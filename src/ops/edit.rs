@@ -129,6 +129,7 @@ pub fn change(
         false => None,
     };
     let op = recording.done(&written, &changes, deed);
+    let notes = written.notes.iter().cloned().chain(notes).collect();
     if let Some(meant) = meant {
         see_own(&mut seen, &changes, &meant, &written);
     }
@@ -137,7 +138,7 @@ pub fn change(
         conflicts: written.conflicts,
         document: written.after,
         op,
-        notes: notes.into_iter().collect(),
+        notes,
     })
 }
 
