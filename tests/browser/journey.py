@@ -3,12 +3,11 @@
 import json
 import os
 import pathlib
-import re
 import signal
 import sys
-import uuid
 
 from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, picture, say, until, write
+from tab import PLAIN, Notebook
 
 CELLS = [
     "x = 20\nprint('x is', x)",
@@ -25,64 +24,7 @@ CELLS = [
     "print('x' in globals(), 'agents' in globals())",
 ]
 SIZE = {"width": 1100, "height": 1400}
-PLAIN = "Python 3 (ipykernel)"
 SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
-
-
-READY = """async () => {
-    await window.jupyterapp.restored;
-    const notebook = window.jupyterapp.shell.currentWidget;
-    await notebook.context.ready;
-    await notebook.sessionContext.ready;
-    await notebook.sessionContext.session?.kernel?.info;
-}"""
-
-
-class Notebook:
-    """A notebook that is open in a tab."""
-
-    def __init__(self, page, server, path):
-        self.page = page
-        # A workspace that nobody has used: nothing of an earlier page is put back while one types.
-        workspace = f"{server.address}/lab/workspaces/{uuid.uuid4().hex}"
-        self.page.goto(f"{workspace}/tree/{path}?token={server.token}")
-        self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
-        expect(self.panel.locator(".jp-Cell").first).to_be_visible()
-        # What is run while the page is still being put together is forgotten again.
-        page.wait_for_function("window.jupyterapp")
-        page.evaluate(READY)
-
-    def choose(self, kernel):
-        """Chooses a kernel in the dialog that a click on the kernel's name opens."""
-        expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(PLAIN)
-        self.panel.locator(".jp-Toolbar-kernelName").click()
-        dialog = self.page.locator(".jp-Dialog")
-        dialog.locator("select").select_option(label=kernel)
-        dialog.locator(".jp-mod-accept").click()
-        expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(kernel)
-        self.is_idle()
-
-    def is_idle(self):
-        # The status bar tells of the connection too.
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
-
-    def cell(self, index):
-        return self.panel.locator(".jp-Cell").nth(index)
-
-    def run(self, index):
-        """Runs a cell by Shift-Enter; the cell is returned, running."""
-        cell = self.cell(index)
-        cell.locator(".cm-content").click()
-        cell.locator(".cm-content").press("Shift+Enter")
-        return cell
-
-    def ends(self, index, text, count=r"\[\d+\]:"):
-        """Waits until the cell has ended with this in its outputs."""
-        expect(self.cell(index).locator(".jp-OutputArea")).to_contain_text(text)
-        expect(self.cell(index).locator(".jp-InputPrompt")).to_have_text(re.compile(count))
-
-    def button(self, name):
-        self.panel.locator(f"[data-jp-item-name={name}]").click()
 
 
 def main():
@@ -182,8 +124,8 @@ def turns(browser, server, path):
     assert agent.communicate(timeout=SECONDS)[0].strip() == "agent done"
     assert agent.returncode == 0
     book.ends(SET, "x is 20")
-    page.keyboard.press("Control+s")
-    expect(page.locator(".jp-mod-current.jp-mod-dirty")).to_have_count(0)
+    book.save()
+    book.is_saved()
     page.close()
 
 
