@@ -117,14 +117,7 @@ impl Unsaved {
                 {
                     continue;
                 }
-                conflicts.push(Conflict {
-                    cell: Some(cell.id().to_owned()),
-                    field: "source".to_owned(),
-                    base: Some(cell.source().into_owned()),
-                    yours: yours.map(|yours| yours.source().into_owned()),
-                    theirs: Some(theirs.source().into_owned()),
-                    revision: Some(cell.revision()),
-                });
+                conflicts.push(conflict(cell, yours.copied(), &theirs));
             }
         }
         conflicts
@@ -188,6 +181,23 @@ impl Backup {
             });
         }
         differing
+    }
+}
+
+fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
+    let differ = base.source() != theirs.source();
+    let (field, say): (_, fn(&Cell) -> String) = match (yours, differ) {
+        (None, _) => ("deleted", |cell| cell.source().into_owned()),
+        (Some(_), true) => ("source", |cell| cell.source().into_owned()),
+        (Some(_), false) => ("cell_type", |cell| cell.cell_type().to_string()),
+    };
+    Conflict {
+        cell: Some(base.id().to_owned()),
+        field: field.to_owned(),
+        base: Some(say(base)),
+        yours: yours.map(say),
+        theirs: Some(say(theirs)),
+        revision: Some(base.revision()),
     }
 }
 

@@ -9,6 +9,7 @@ mod places;
 mod share;
 mod spec;
 mod target;
+mod unsaved;
 mod words;
 
 use std::ffi::OsStr;
