@@ -5,7 +5,7 @@ use super::manners;
 use super::page::{Page, PageError};
 use super::seen::Seen;
 use super::transaction::{self, WriteError, Written};
-use super::unsaved;
+use super::unsaved::{self, Unsaved};
 use crate::notebook::{
     Cell, Change, Changed, Conflict, Document, NotApplied, Operation, OperationError, Revision,
 };
@@ -107,12 +107,11 @@ pub fn change(
         recording.touch(document);
         let (after, changed) =
             make(document).inspect_err(|error| see_stale(error, document, &mut seen))?;
+        if !editor.force {
+            check_unsaved(page, document, &after, &unsaved, &mut seen)?;
+        }
         if editor.must_have_seen && !editor.force {
             check_seen(page, document, &after, &changed, said, &mut seen)?;
-        }
-        let conflicts = unsaved.conflicts(page, document, &after);
-        if !conflicts.is_empty() && !editor.force {
-            return Err(EditError::Unsaved { conflicts });
         }
         recording.intend(document, &after, &changed, deed);
         changes = changed;
@@ -140,6 +139,22 @@ pub fn change(
         op,
         notes,
     })
+}
+
+/// Refuses to change or delete cells in which somebody types; that shows the file's text too.
+fn check_unsaved(
+    page: &Page,
+    document: &Document,
+    after: &Document,
+    unsaved: &Unsaved,
+    seen: &mut Seen,
+) -> Result<(), EditError> {
+    let conflicts = unsaved.conflicts(page, document, after);
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    show(&conflicts, document, seen);
+    Err(EditError::Unsaved { conflicts })
 }
 
 /// Refuses to change or delete cells that are not what the writer saw last; that shows them.
@@ -179,13 +194,18 @@ fn check_seen(
     if conflicts.is_empty() {
         return Ok(());
     }
-    for conflict in &conflicts {
+    show(&conflicts, document, seen);
+    Err(EditError::Unseen { conflicts })
+}
+
+/// A conflict shows the cell as it is in the file.
+fn show(conflicts: &[Conflict], document: &Document, seen: &mut Seen) {
+    for conflict in conflicts {
         if let (Some(cell), Some(revision)) = (&conflict.cell, conflict.revision) {
             seen.show(cell, revision);
         }
     }
     seen.remember(document);
-    Err(EditError::Unseen { conflicts })
 }
 
 /// A revision that does not hold is answered with the cell's text.

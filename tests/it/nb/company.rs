@@ -148,6 +148,12 @@ fn a_person_at_a_front_end_is_asked_before_their_work_goes() {
     succeed(&mut world.script("company.py", "nb-shared"));
 }
 
+#[test]
+fn an_edit_waits_for_a_persons_running_cell() {
+    let world = World::opened();
+    succeed(&mut world.script("manners.py", "nb-shared"));
+}
+
 /// Makes a folder beside the project and opens a notebook in it.
 fn elsewhere(world: &World, folder: &str, notebook: &str) -> (std::path::PathBuf, Value) {
     let folder = world.project().parent().expect("it has one").join(folder);
