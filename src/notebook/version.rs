@@ -21,6 +21,11 @@ impl Cell {
         Json::of_valid(&bare.text)
     }
 
+    /// Returns whether it is the other cell untouched: the same bytes in memory, not only equal ones.
+    pub fn is_untouched(&self, other: &Self) -> bool {
+        self.id == other.id && self.text.as_ptr_range() == other.text.as_ptr_range()
+    }
+
     /// Returns whether running it has left something, outputs or a count, that is not in the other.
     pub fn ran_unlike(&self, other: Option<&Self>) -> bool {
         let left = |name, nothing: &[u8], other: Option<&Self>| {
@@ -60,6 +65,9 @@ mod tests {
         assert_eq!(code.version().cell_source().as_deref(), Some("x"));
         assert_eq!(words.version(), words.json());
         assert!(text.contains(&*code.json().text()));
+        let mut copy = document.clone();
+        copy.set_source(1, "z").unwrap();
+        assert!(copy.cells()[0].is_untouched(code) && !copy.cells()[1].is_untouched(words));
         assert!(code.ran_unlike(None) && code.ran_unlike(Some(words)));
         assert!(!words.ran_unlike(Some(code)) && !code.ran_unlike(Some(code)));
     }

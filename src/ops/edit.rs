@@ -101,7 +101,7 @@ pub fn change(
     manners::wait_for_front_end(page, editor.now, &editor.tell);
     let unsaved = unsaved::look(page);
     let mut seen = Seen::of(page, &editor.by);
-    let mut recording = Recording::begin(page, &editor.by);
+    let mut recording = Recording::edit(page, &editor.by);
     let (mut changes, mut meant) = (Vec::new(), None);
     let written = transaction::write(page, editor.force, |document| {
         recording.touch(document);
@@ -127,11 +127,11 @@ pub fn change(
         true => unsaved.note(page, &written.before, &editor.by),
         false => None,
     };
-    let op = recording.done(&written, &changes, deed);
+    // It was made, or there would be an error.
+    let meant = meant.unwrap_or_else(|| written.after.clone());
+    let op = recording.done(&written, &meant, &changes, deed);
+    see_own(&mut seen, &changes, &meant, &written);
     let notes = written.notes.iter().cloned().chain(notes).collect();
-    if let Some(meant) = meant {
-        see_own(&mut seen, &changes, &meant, &written);
-    }
     Ok(Done {
         changes,
         conflicts: written.conflicts,

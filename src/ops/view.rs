@@ -28,7 +28,7 @@ pub fn open(page: &Page, by: &str) -> Result<View, PageError> {
 
 fn read(page: &Page, by: &str) -> Result<Document, PageError> {
     let document = page.read()?;
-    let mut recording = Recording::begin(page, by);
+    let mut recording = Recording::look(page, by);
     if recording.knows(&document) {
         return Ok(document);
     }

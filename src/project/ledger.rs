@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,12 +23,14 @@ pub struct Ledger {
 }
 
 impl Project {
-    /// Waits for the ledger of a notebook.
-    pub fn ledger(&self, key: &str) -> io::Result<Ledger> {
+    /// Waits for the ledger of a notebook, `within` at most.
+    pub fn ledger(&self, key: &str, within: Duration) -> io::Result<Ledger> {
         let name = short_name(key);
         let folder = self.make_folder("notebooks")?;
+        let lock = Lock::within(&folder.join(format!("{name}.lock")), within)?;
+        let held = || io::Error::new(io::ErrorKind::TimedOut, "another nb holds the ledger");
         Ok(Ledger {
-            _lock: Lock::wait(&folder.join(format!("{name}.lock")))?,
+            _lock: lock.ok_or_else(held)?,
             path: folder.join(format!("{name}.json")),
         })
     }
@@ -72,14 +75,15 @@ mod tests {
     fn it_is_kept_for_each_notebook_and_begun_anew_where_it_is_damaged() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        let ledger = project.ledger("a.ipynb").unwrap();
+        let ledger = project.ledger("a.ipynb", Duration::ZERO).unwrap();
         assert_eq!(ledger.read::<Vec<u32>>(), None);
         ledger.write(&[1, 2]).unwrap();
+        assert!(project.ledger("a.ipynb", Duration::ZERO).is_err());
         // Another notebook's is free while this one is held.
-        let other = project.ledger("b.ipynb").unwrap();
+        let other = project.ledger("b.ipynb", Duration::ZERO).unwrap();
         assert_eq!(other.read::<Vec<u32>>(), None);
         drop(ledger);
-        let ledger = project.ledger("a.ipynb").unwrap();
+        let ledger = project.ledger("a.ipynb", Duration::ZERO).unwrap();
         assert_eq!(ledger.read(), Some(vec![1, 2]));
         std::fs::write(&ledger.path, "[1,").unwrap();
         assert_eq!(ledger.read::<Vec<u32>>(), None);

@@ -25,6 +25,21 @@ impl Lock {
         Ok(Self { _file: file })
     }
 
+    /// Waits for the lock, `within` at most; none where somebody else holds it all the time.
+    pub fn within(path: &Path, within: Duration) -> io::Result<Option<Self>> {
+        if let Some(lock) = Self::attempt(path)? {
+            return Ok(Some(lock));
+        }
+        // The system gives the lock to those who wait for it in turn, but has no end for the
+        // waiting: a thread waits, and drops what it gets when nobody asks for it any more.
+        let (give, get) = std::sync::mpsc::sync_channel(1);
+        let wanted = path.to_owned();
+        std::thread::spawn(move || {
+            let _ = give.send(Self::wait(&wanted));
+        });
+        get.recv_timeout(within).ok().transpose()
+    }
+
     /// Takes the lock if it is free.
     pub fn attempt(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
@@ -58,23 +73,11 @@ pub enum NotLocked {
 /// replaced by each write, and a lock on it would be on a file that nobody reads any more.
 pub fn lock_notebook(notebook: &Path, within: Duration) -> Result<Lock, NotLocked> {
     let path = notebook_lock(notebook).map_err(NotLocked::Unusable)?;
-    if let Some(lock) = Lock::attempt(&path).map_err(NotLocked::Unusable)? {
-        return Ok(lock);
-    }
-    // The system gives the lock to those who wait for it in turn, but has no end for the waiting:
-    // a thread waits, and drops what it gets when nobody asks for it any more.
-    let (give, get) = std::sync::mpsc::sync_channel(1);
-    let wanted = path.clone();
-    std::thread::spawn(move || {
-        let _ = give.send(Lock::wait(&wanted));
-    });
-    match get.recv_timeout(within) {
-        Ok(lock) => lock.map_err(NotLocked::Unusable),
-        Err(_) => Err(NotLocked::Held {
-            holder: holder(&path),
-            waited: within,
-        }),
-    }
+    let lock = Lock::within(&path, within).map_err(NotLocked::Unusable)?;
+    lock.ok_or_else(|| NotLocked::Held {
+        holder: holder(&path),
+        waited: within,
+    })
 }
 
 /// Takes the lock of a notebook's writers if it is free.

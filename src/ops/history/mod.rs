@@ -25,6 +25,8 @@
 //! more, split, joined), the cell is kept whole and the step's `kept` names it ([`kept`]). Where the
 //! user wants no code kept (`journal.code = false`) no version is.
 
+use std::time::Duration;
+
 mod keep;
 mod known;
 mod overwritten;
@@ -43,3 +45,11 @@ pub use record::Recording;
 pub use recorded::{Deed, Overwritten, Recorded};
 pub use steps::{Manifest, Step};
 pub use untold::{overwritten, words};
+
+/// How long who only looks waits for the ledger: who does not get it in time has missed nothing
+/// that the next look will not find.
+const GLANCE: Duration = Duration::from_secs(2);
+
+/// How long who edits waits for it: others' edits take a moment each. A process that was stopped
+/// keeps nobody from editing for ever.
+const TURN: Duration = Duration::from_secs(10);

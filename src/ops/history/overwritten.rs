@@ -130,9 +130,11 @@ fn in_words(old: &str, new: &str, then: &str, now: &str) -> Left {
         .filter(|word| of(&old, word) > of(&new, word))
         .collect();
     let is_taken = |words: &Words<'_>, word: &str| of(words, word) < of(&old, word);
-    let (of, is_there): (_, &dyn Fn(&Words<'_>, &str) -> bool) = match brought.is_empty() {
-        false => (brought, &is_brought),
-        true => (taken, &is_taken),
+    let only_took = brought.is_empty();
+    let of = if only_took { taken } else { brought };
+    let is_there = |words: &Words<'_>, word: &str| match only_took {
+        true => is_taken(words, word),
+        false => is_brought(words, word),
     };
     if of.is_empty() {
         // Of white space, the type or the metadata.

@@ -1,5 +1,6 @@
 //! The cells of a notebook at an earlier revision.
 
+use super::GLANCE;
 use super::known::Known;
 use super::recorded::Recorded;
 use super::steps::{self, Manifest};
@@ -11,7 +12,7 @@ use crate::ops::page::Page;
 pub fn manifest_at(page: &Page, revision: Revision) -> Option<Manifest> {
     let (known, past) = {
         // The journal's end and the ledger belong together.
-        let ledger = page.project.ledger(&page.key).ok()?;
+        let ledger = page.project.ledger(&page.key, GLANCE).ok()?;
         let known: Known = ledger.read()?;
         (known, page.project.past(&page.key))
     };

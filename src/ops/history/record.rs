@@ -2,22 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::keep::Versions;
 use super::known::{Intent, Known};
-use super::recorded::{Deed, Recorded};
+use super::recorded::{Deed, Overwritten, Recorded};
 use super::steps::{self, Manifest, Step};
-use super::{overwritten, untold};
+use super::{GLANCE, TURN, overwritten, untold};
 use crate::notebook::{Cell, Change, Changed, Document, Revision};
 use crate::ops::page::Page;
 use crate::ops::status;
 use crate::ops::transaction::Written;
 use crate::project::ledger::Ledger;
 
-/// So many of the journal's last entries are looked through for an edit whose process was killed
-/// before it could say that it was done.
+/// So many of the journal's last entries are looked through for what the ledger has missed: a
+/// process that was killed has written one or two.
 const LAST: usize = 20;
 
 /// One command's look at a notebook, or its change of it. The ledger is locked as long as it lives,
@@ -36,9 +37,18 @@ pub struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Waits for the ledger, and reads it.
-    pub fn begin(page: &'a Page, by: &'a str) -> Self {
-        let ledger = page.project.ledger(&page.key);
+    /// Waits for the ledger to look at the notebook, and reads it.
+    pub fn look(page: &'a Page, by: &'a str) -> Self {
+        Self::begin(page, by, GLANCE)
+    }
+
+    /// Waits for the ledger to change the notebook, and reads it.
+    pub fn edit(page: &'a Page, by: &'a str) -> Self {
+        Self::begin(page, by, TURN)
+    }
+
+    fn begin(page: &'a Page, by: &'a str, within: Duration) -> Self {
+        let ledger = page.project.ledger(&page.key, within);
         let ledger = ledger.inspect_err(|error| warn(page, error)).ok();
         let known = ledger.as_ref().and_then(Ledger::read);
         Self {
@@ -56,7 +66,7 @@ impl<'a> Recording<'a> {
         known.is_some_and(|known| known.intent.is_none() && is_same(&known.cells, document))
     }
 
-    /// Compares a notebook that was read after [`Recording::begin`] with the ledger, and writes
+    /// Compares a notebook that was read after the recording has begun with the ledger, and writes
     /// down what others saved since.
     pub fn touch(&mut self, document: &Document) {
         if self.ledger.is_some() && !self.knows(document) {
@@ -75,8 +85,10 @@ impl<'a> Recording<'a> {
             versions.keep(&self.page.project);
             return self.write(Known::new(&self.page.key, there));
         };
+        let told = self.replay(&mut known);
         if let Some(intent) = known.intent.take()
             && self.own.as_ref() != Some(&intent.op)
+            && !told.contains(&intent.op)
             && intent.has_landed(&known.cells, &there)
         {
             self.finish(&mut known, intent)?;
@@ -88,29 +100,59 @@ impl<'a> Recording<'a> {
         self.write(known)
     }
 
+    /// Takes in what the journal tells and the ledger does not: the process that wrote it down was
+    /// killed in between. Returns the ops of the last edits.
+    fn replay(&self, known: &mut Known) -> Vec<String> {
+        let past = self.page.project.past(&self.page.key);
+        let entries = past.filter_map(|it| Some((Recorded::of(&it.entry)?, it.entry)));
+        let mut entries: Vec<_> = entries.take(LAST).collect();
+        let ops = entries
+            .iter()
+            .filter_map(|(recorded, _)| recorded.op.clone());
+        let ops = ops.collect();
+        if entries
+            .first()
+            .is_none_or(|(last, _)| last.after == known.revision)
+        {
+            return ops;
+        }
+        let newer = entries
+            .iter()
+            .position(|(recorded, _)| recorded.before == known.revision);
+        entries.truncate(newer.map_or(0, |at| at + 1));
+        for (recorded, entry) in entries.into_iter().rev() {
+            if recorded.before != known.revision {
+                continue;
+            }
+            known.advance(steps::forth(&known.cells, &recorded.changes));
+            match (&recorded.op, &entry.by) {
+                (Some(op), Some(by)) => known.watch(op, by, &recorded.changes),
+                _ => known.watched.retain(|edit| {
+                    let is_lost =
+                        |lost: &Overwritten| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
+                    !recorded.overwritten.iter().any(is_lost)
+                }),
+            }
+        }
+        ops
+    }
+
     /// Writes down the edit of a process that was killed before it could do so itself.
     fn finish(&self, known: &mut Known, intent: Intent) -> io::Result<()> {
         let after = steps::forth(&known.cells, &intent.steps);
-        let mut last = self.page.project.past(&self.page.key).take(LAST);
-        let is_told = last.any(|placed| {
-            let op = placed.entry.other.get("op");
-            op.and_then(|op| op.as_str()) == Some(&intent.op)
-        });
-        if !is_told {
-            let recorded = Recorded {
-                op: Some(intent.op.clone()),
-                deed: Some(intent.deed.op),
-                before: known.revision,
-                after: steps::revision(&after),
-                changes: intent.steps.clone(),
-                forced: intent.deed.forced,
-                undoes: intent.deed.undoes,
-                conflicts: 0,
-                overwritten: Vec::new(),
-            };
-            self.journal(&recorded, Some(intent.by.clone()))?;
-        }
-        known.watch(&intent.op, &intent.by, &intent.steps);
+        let recorded = Recorded {
+            op: Some(intent.op.clone()),
+            deed: Some(intent.deed.op),
+            before: known.revision,
+            after: steps::revision(&after),
+            changes: intent.steps,
+            forced: intent.deed.forced,
+            undoes: intent.deed.undoes,
+            conflicts: 0,
+            overwritten: Vec::new(),
+        };
+        self.journal(&recorded, Some(intent.by.clone()))?;
+        known.watch(&intent.op, &intent.by, &recorded.changes);
         known.advance(after);
         Ok(())
     }
@@ -146,9 +188,11 @@ impl<'a> Recording<'a> {
             conflicts: 0,
             overwritten: lost,
         };
-        self.journal(&recorded, by.clone())?;
+        // A process that is killed here has it told twice rather than never.
+        untold::add(self.page, by.as_deref(), &recorded.overwritten)?;
+        self.journal(&recorded, by)?;
         known.advance(there);
-        untold::add(self.page, by.as_deref(), recorded.overwritten)
+        Ok(())
     }
 
     /// Returns the name of whoever can have saved: the one whose front end is joined, if it is one.
@@ -203,7 +247,8 @@ impl<'a> Recording<'a> {
         after: &Document,
         changes: &[Changed],
     ) -> Vec<Step> {
-        let mut steps = steps::between(&known.cells, &steps::manifest(after));
+        let there = steps::manifest_after(after, before, &known.cells);
+        let mut steps = steps::between(&known.cells, &there);
         let (old, new) = (by_id(before), by_id(after));
         let mut versions = Versions::default();
         for step in &steps {
@@ -254,16 +299,23 @@ impl<'a> Recording<'a> {
     }
 
     /// Writes down what a command has done, and returns the name by which it can be undone; none
-    /// where it changed nothing, or nothing can be written down.
-    pub fn done(mut self, written: &Written, changes: &[Changed], deed: &Deed) -> Option<String> {
+    /// where it changed nothing, or nothing can be written down. `meant` is what it was to be.
+    pub fn done(
+        mut self,
+        written: &Written,
+        meant: &Document,
+        changes: &[Changed],
+        deed: &Deed,
+    ) -> Option<String> {
         self.ledger.as_ref()?;
-        let done = self.write_down(written, changes, deed);
+        let done = self.write_down(written, meant, changes, deed);
         done.inspect_err(|error| warn(self.page, error)).ok()?
     }
 
     fn write_down(
         &mut self,
         written: &Written,
+        meant: &Document,
         changes: &[Changed],
         deed: &Deed,
     ) -> io::Result<Option<String>> {
@@ -272,11 +324,8 @@ impl<'a> Recording<'a> {
         };
         let intent = known.intent.take();
         let (op, steps) = match (&written.theirs, intent) {
-            (None, Some(intent)) if written.wrote => (intent.op, intent.steps),
-            (None, None) => {
-                // It was never written: what was meant was there already.
-                self.known = Some(known);
-                return Ok(None);
+            (None, Some(intent)) if steps::is_untouched(meant, &written.after) => {
+                (intent.op, intent.steps)
             }
             (theirs, intent) => {
                 let base = theirs.as_ref().unwrap_or(&written.before);
@@ -291,7 +340,10 @@ impl<'a> Recording<'a> {
             }
         };
         if steps.is_empty() && written.conflicts.is_empty() {
-            self.write(known)?;
+            match self.own.is_some() || written.theirs.is_some() {
+                true => self.write(known)?,
+                false => self.known = Some(known),
+            }
             return Ok(None);
         }
         let after = steps::forth(&known.cells, &steps);

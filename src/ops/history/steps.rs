@@ -40,6 +40,31 @@ pub fn manifest(document: &Document) -> Manifest {
         .collect()
 }
 
+/// Returns the list of a document's cells that was made by an edit of one whose list is known: only
+/// what the edit touched is looked at.
+pub(super) fn manifest_after(document: &Document, before: &Document, known: &Manifest) -> Manifest {
+    let old = before.cells().iter().zip(known);
+    let old: HashMap<_, _> = old
+        .map(|(cell, known)| (cell.id(), (cell, known.1)))
+        .collect();
+    let cells = document.cells().iter().map(|cell| {
+        let same = old.get(cell.id()).filter(|(old, _)| cell.is_untouched(old));
+        let revision = same.map_or_else(|| cell.revision(), |(_, revision)| *revision);
+        (cell.id().to_owned(), revision)
+    });
+    cells.collect()
+}
+
+/// Whether two documents have the same cells, untouched.
+pub(super) fn is_untouched(one: &Document, other: &Document) -> bool {
+    let (one, other) = (one.cells(), other.cells());
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(one, other)| one.is_untouched(other))
+}
+
 /// Returns the revision of a notebook of these cells.
 pub fn revision(cells: &Manifest) -> Revision {
     Revision::of_cells(cells.iter().map(|(id, revision)| (&**id, *revision)))

@@ -36,18 +36,18 @@ impl Desk {
         desk
     }
 
-    fn path(&self) -> &Path {
+    fn file(&self) -> &Path {
         &self.page.real
     }
 
     fn text(&self) -> Vec<u8> {
-        std::fs::read(self.path()).unwrap()
+        std::fs::read(self.file()).unwrap()
     }
 
     /// Saves as a program does that knows nothing of `nb`.
     fn save(&self, change: impl FnOnce(&Document) -> Document) {
         let document = Document::parse(self.text()).unwrap();
-        std::fs::write(self.path(), change(&document).to_bytes()).unwrap();
+        std::fs::write(self.file(), change(&document).to_bytes()).unwrap();
     }
 
     fn save_operations(&self, operations: &str) {
@@ -171,7 +171,7 @@ fn an_edit_that_a_save_wiped_out_is_told_to_whoever_made_it_once() {
     let inserted = op(r#"[{"op":"insert","id":"mine","source":"w"}]"#);
     let removed = op(r#"[{"op":"remove","cell":1}]"#);
     assert_eq!(desk.lost("claude"), []);
-    std::fs::write(desk.path(), old).unwrap();
+    std::fs::write(desk.file(), old).unwrap();
     desk.read("codex");
     assert_eq!(desk.lost("codex"), []);
     let lost = [("a", edited), ("mine", inserted), ("b", removed)];
@@ -180,4 +180,155 @@ fn an_edit_that_a_save_wiped_out_is_told_to_whoever_made_it_once() {
     assert_eq!(desk.lost("claude"), []);
     desk.read("claude");
     assert_eq!(desk.lost("claude"), []);
+}
+
+#[test]
+fn an_edit_whose_process_was_killed_is_no_humans() {
+    for journalled in [false, true] {
+        let desk = Desk::new("a:1 b:2");
+        desk.read("claude");
+        let ledger = |name: &str| desk.page.project.dir().join("notebooks").join(name);
+        let name = std::fs::read_dir(ledger("")).unwrap().flatten();
+        let name = name.map(|entry| entry.file_name().into_string().unwrap());
+        let name = name.filter(|name| name.ends_with(".json")).last().unwrap();
+        let before = desk.read("claude");
+        let intended = applied(&before, r#"[{"op":"edit","cell":0,"source":"one"}]"#);
+        let deed = Deed {
+            op: "edit".to_owned(),
+            ..Deed::default()
+        };
+        // Killed before the exchange, and one that was killed after it.
+        let mut recording = Recording::edit(&desk.page, "claude");
+        recording.intend(&before, &intended, &[], &deed);
+        drop(recording);
+        desk.read("codex");
+        assert_eq!(desk.journal(), [""; 0]);
+        let mut recording = Recording::edit(&desk.page, "claude");
+        recording.intend(&before, &intended, &[], &deed);
+        drop(recording);
+        if journalled {
+            // It got as far as the journal.
+            let meant = std::fs::read(ledger(&name)).unwrap();
+            std::fs::write(desk.file(), intended.to_bytes()).unwrap();
+            desk.read("codex");
+            std::fs::write(ledger(&name), meant).unwrap();
+        }
+        let human =
+            r#"[{"op":"insert","id":"h","source":"h"},{"op":"edit","cell":1,"source":"3"}]"#;
+        std::fs::write(desk.file(), applied(&intended, human).to_bytes()).unwrap();
+        let document = desk.read("codex");
+        let told = ["edited claude edited a", "saved - edited b inserted h"];
+        assert_eq!(desk.journal(), told);
+        desk.read("codex");
+        assert_eq!(desk.journal(), told);
+        let past = manifest_at(&desk.page, before.revision());
+        assert_eq!(past, Some(steps::manifest(&before)));
+        assert_eq!(
+            manifest_at(&desk.page, document.revision()),
+            Some(steps::manifest(&document))
+        );
+        assert_eq!(desk.lost("claude"), []);
+        std::fs::write(desk.file(), before.to_bytes()).unwrap();
+        desk.read("codex");
+        assert_eq!(desk.lost("claude").len(), 1);
+    }
+}
+
+#[test]
+fn what_is_merged_into_a_save_is_told_apart_from_it() {
+    let desk = Desk::new("a:1 b:2");
+    let before = desk.read("claude");
+    let mut saved = false;
+    let editor = Editor {
+        by: "claude".to_owned(),
+        force: false,
+        now: true,
+        must_have_seen: true,
+        tell: |_| {},
+    };
+    let deed = Deed {
+        op: "edit".to_owned(),
+        ..Deed::default()
+    };
+    let operations = r#"[{"op":"edit","cell":0,"source":"one"},{"op":"remove","cell":1}]"#;
+    let operations = Operation::read_list(operations).unwrap();
+    let done = edit::change(&desk.page, &editor, &deed, &[], |document| {
+        if !std::mem::replace(&mut saved, true) {
+            // Between the look and the exchange.
+            desk.save_operations(r#"[{"op":"insert","at":0,"id":"h","source":"h"}]"#);
+        }
+        Ok(document.applied(&operations, &mut String::new)?)
+    });
+    let done = done.unwrap();
+    assert_eq!(
+        desk.journal(),
+        ["saved - inserted h", "edited claude edited a removed b"]
+    );
+    assert_eq!(
+        manifest_at(&desk.page, before.revision()),
+        Some(steps::manifest(&before))
+    );
+    let document = desk.read("codex");
+    assert_eq!(document.to_bytes(), done.document.to_bytes());
+    assert_eq!(desk.journal().len(), 2);
+}
+
+#[test]
+fn outputs_that_a_command_takes_away_are_kept() {
+    let desk = Desk::new("a:1 b:2 c:3");
+    let output = r#"{"output_type":"stream","name":"stdout","text":"out"}"#;
+    let text = String::from_utf8(desk.text()).unwrap();
+    let text = text.replace("\"outputs\": []", &format!("\"outputs\": [{output}]"));
+    std::fs::write(desk.file(), text).unwrap();
+    let document = desk.read("claude");
+    let operations = r#"[{"op":"clear","cell":0},{"op":"edit","cell":1,"source":"two"},{"op":"remove","cell":2}]"#;
+    desk.edit("claude", operations).unwrap();
+    let recorded = Recorded::of(&desk.entries()[0]).unwrap();
+    let kept = |cell: &str| {
+        let mut steps = recorded.changes.iter().filter(|step| step.cell == cell);
+        let step = steps.next().unwrap();
+        (
+            step.what,
+            step.kept.as_ref().and_then(|name| kept(&desk.page, name)),
+        )
+    };
+    let cell = |index: usize| Some(document.cells()[index].json());
+    assert_eq!(kept("a"), (Change::Outputs, cell(0)));
+    assert_eq!(kept("b"), (Change::Edited, None));
+    assert_eq!(kept("c"), (Change::Removed, cell(2)));
+}
+
+#[test]
+fn what_a_name_has_not_seen_it_does_not_change() {
+    let desk = Desk::new("a:1 b:2");
+    desk.read("claude");
+    let human = r#"[{"op":"edit","cell":0,"source":"human"}]"#;
+    desk.save_operations(human);
+    let edit = r#"[{"op":"edit","cell":0,"source":"agent"}]"#;
+    let Err(EditError::Unseen { conflicts }) = desk.edit("claude", edit) else {
+        panic!("it was not shown")
+    };
+    let [conflict] = &conflicts[..] else {
+        panic!("{conflicts:?}")
+    };
+    let texts = [&conflict.base, &conflict.yours, &conflict.theirs];
+    assert_eq!(
+        texts.map(Option::as_deref),
+        [Some("1"), Some("agent"), Some("human")]
+    );
+    let document = desk.read("nobody");
+    assert_eq!(document.cells()[0].source(), "human");
+    // Now it was shown.
+    desk.edit("claude", edit).unwrap();
+    // One's own text was seen; a cell that is new is one's own; a move asks for nothing.
+    let more = r#"[{"op":"edit","cell":0,"source":"x"},{"op":"insert","id":"n"},
+        {"op":"edit","cell":-1,"source":"y"},{"op":"move","cell":1,"to":0}]"#;
+    desk.edit("claude", more).unwrap();
+    assert!(matches!(
+        desk.edit("codex", edit),
+        Err(EditError::Unseen { .. })
+    ));
+    let revision = desk.read("nobody").cells()[1].revision();
+    let said = format!(r#"[{{"op":"remove","cell":1,"if_rev":"{revision}"}}]"#);
+    desk.edit("third", &said).unwrap();
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use jiff::tz::TimeZone;
 
+use super::GLANCE;
 use super::recorded::Overwritten;
 use crate::notebook::Change;
 use crate::ops::page::Page;
@@ -18,14 +19,18 @@ const WAITING: usize = 1000;
 const LINES: usize = 3;
 
 /// Remembers edits to be told of, under the ledger's lock. Whoever saved knows it already.
-pub(super) fn add(page: &Page, saver: Option<&str>, lost: Vec<Overwritten>) -> io::Result<()> {
+pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[Overwritten]) -> io::Result<()> {
     let is_saver = |name: &str| saver.is_some_and(|saver| company::is_same(saver, name));
-    let lost: Vec<_> = lost.into_iter().filter(|one| !is_saver(&one.by)).collect();
-    if lost.is_empty() {
+    let mut lost = lost.iter().filter(|one| !is_saver(&one.by)).peekable();
+    if lost.peek().is_none() {
         return Ok(());
     }
     let mut waiting = read(&page.project, &page.key);
-    waiting.extend(lost);
+    for lost in lost {
+        if !waiting.contains(lost) {
+            waiting.push(lost.clone());
+        }
+    }
     let too_many = waiting.len().saturating_sub(WAITING);
     waiting.drain(..too_many);
     write(&page.project, &page.key, &waiting)
@@ -43,7 +48,7 @@ pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<Overwritten> {
 }
 
 fn take(project: &Project, key: &str, by: &str) -> io::Result<Vec<Overwritten>> {
-    let _locked = project.ledger(key)?;
+    let _locked = project.ledger(key, GLANCE)?;
     let waiting = read(project, key).into_iter();
     let (own, others): (Vec<_>, Vec<_>) = waiting.partition(|lost| company::is_same(&lost.by, by));
     if own.is_empty() {
