@@ -4,11 +4,11 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
-use crate::notebook::{Change, Changed, Operation};
+use crate::notebook::{Change, Changed, Document, Operation};
 use crate::ops::asker;
 use crate::ops::edit::{self, Done, Editor};
 use crate::ops::page::Page;
@@ -56,6 +56,17 @@ impl Context {
 
     /// Tells what came of an edit. What of it is not in the notebook is a conflict.
     pub(super) fn tell(&self, page: &Page, done: &Done, json: bool, command: &str) -> ExitCode {
+        self.tell_with(page, done, json.then(|| json!({})), command)
+    }
+
+    /// Tells what came of an edit; as one JSON object, with more fields, where there is one.
+    pub(super) fn tell_with(
+        &self,
+        page: &Page,
+        done: &Done,
+        json: Option<Value>,
+        command: &str,
+    ) -> ExitCode {
         let fault = (!done.conflicts.is_empty()).then(|| {
             let count = done.conflicts.len();
             let these = if count == 1 { "this is" } else { "these are" };
@@ -67,7 +78,7 @@ impl Context {
                 .again(command)
         });
         let code = fault.as_ref().map_or(ExitCode::SUCCESS, Fault::code);
-        if json {
+        if let Some(Value::Object(more)) = json {
             let mut answer = json!({
                 "notebook": page.key,
                 "path": page.real,
@@ -79,6 +90,9 @@ impl Context {
             });
             if let Some(fault) = fault {
                 answer["error"] = fault.object()["error"].take();
+            }
+            if let Value::Object(answer) = &mut answer {
+                answer.extend(more);
             }
             let _ = self.answer(answer);
         } else {
@@ -94,7 +108,8 @@ impl Context {
 
 /// Returns a line for each change, and with the last the notebook's revision.
 fn text(done: &Done) -> String {
-    let mut lines: Vec<_> = done.changes.iter().map(line).collect();
+    let lines = done.changes.iter().map(|it| line(it, &done.document));
+    let mut lines: Vec<_> = lines.collect();
     let mut end = format!("notebook {}", done.document.revision());
     if let Some(op) = &done.op {
         end = format!("{end} · nb undo {op}");
@@ -107,12 +122,16 @@ fn text(done: &Done) -> String {
     lines.join("\n")
 }
 
-fn line(change: &Changed) -> String {
+fn line(change: &Changed, document: &Document) -> String {
+    let cell = document.cells().get(change.index);
+    let has_outputs = cell.is_some_and(|cell| cell.id() == change.cell && cell.has_run());
     let what = match change.what {
         Change::Nothing => "unchanged",
         Change::Inserted => "inserted",
         Change::Edited => "edited",
         Change::Moved => "moved",
+        // An undo brings them back.
+        Change::Outputs if has_outputs => "outputs are back:",
         Change::Outputs => "cleared",
         Change::Removed => "removed",
     };

@@ -38,13 +38,20 @@ pub(super) fn blocks(conflict: &Conflict, unsaved: bool) -> Vec<String> {
         match side {
             Some(text) => {
                 lines.push(format!("  {name}:"));
-                lines.extend(text.split('\n').map(|line| format!("    | {line}")));
+                lines.extend(indented(text));
             }
             None if deleted && name != "base" => lines.push(format!("  {name}: removed")),
             None => {}
         }
     }
     lines
+}
+
+/// Returns a text as a block of lines of its own.
+pub(super) fn indented(text: &str) -> Vec<String> {
+    text.split('\n')
+        .map(|line| format!("    | {line}"))
+        .collect()
 }
 
 /// Returns a conflict as a program reads it.

@@ -96,6 +96,12 @@ impl Fault {
         self
     }
 
+    /// Adds more of it.
+    pub(super) fn more_lines(mut self, lines: &[String]) -> Self {
+        self.lines.extend_from_slice(lines);
+        self
+    }
+
     /// Adds what stands against what; `unsaved` says that theirs is in no file yet.
     pub(super) fn with_conflicts(mut self, conflicts: &[Conflict], unsaved: bool) -> Self {
         self.conflicts = conflicts.to_vec();

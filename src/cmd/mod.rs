@@ -21,8 +21,9 @@ mod habits;
 mod help;
 mod insert;
 mod interrupt;
-mod kernel_log;
+mod log;
 mod metadata;
+mod moment;
 mod move_cell;
 mod open;
 mod outputs;
@@ -39,8 +40,10 @@ mod serve;
 mod shutdown;
 mod source;
 mod status;
+mod tail;
 mod terminal;
 mod undo;
+mod versions;
 mod which;
 
 use std::cell::OnceCell;
@@ -131,7 +134,7 @@ enum Command {
     Fmt(fmt::Fmt),
     Run(run::Run),
     #[command(hide = true)]
-    Log(kernel_log::Log),
+    Log(log::Log),
     #[command(hide = true)]
     Demo(demo::Demo),
     /// Print a completion script for a shell
@@ -310,8 +313,8 @@ impl Command {
             Self::Diff(it) => it.json,
             Self::Apply(it) => it.manner.json,
             Self::Save(it) => it.json,
-            Self::Undo(it) => it.json,
-            Self::Restore(it) => it.json,
+            Self::Undo(it) => it.manner.json,
+            Self::Restore(it) => it.manner.json,
             Self::Fmt(it) => it.json,
             Self::Demo(_) | Self::Completions { .. } | Self::Help(_) => false,
         }

@@ -4,7 +4,7 @@
 //! of a cell count, what the notebook has no more is forgotten when there is too much, and the file
 //! of a name that has not looked for half a year goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -76,6 +76,11 @@ impl Seen {
         self.memory.cells.get(cell)?.last().copied()
     }
 
+    /// Returns the ids of all cells of which the name has seen anything.
+    pub fn cells(&self) -> HashSet<String> {
+        self.memory.cells.keys().cloned().collect()
+    }
+
     /// Takes a revision of a cell for seen.
     pub fn show(&mut self, cell: &str, revision: Revision) {
         if self.last(cell) != Some(revision) {
@@ -106,8 +111,7 @@ impl Seen {
             None => forget(&folder),
         }
         if self.memory.cells.len() > CELLS {
-            let there: std::collections::HashSet<_> =
-                document.cells().iter().map(|cell| cell.id()).collect();
+            let there: HashSet<_> = document.cells().iter().map(|cell| cell.id()).collect();
             self.memory.cells.retain(|id, _| there.contains(&**id));
         }
         self.new.clear();

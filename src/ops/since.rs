@@ -63,6 +63,15 @@ pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
     })
 }
 
+/// Returns when a name looked last at what others did on a session's kernel; none where it never
+/// did, or that is forgotten.
+pub fn looked_last(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
+    let key = project.state().ok()?.owner_key(key);
+    let bytes = std::fs::read(project.dir().join("looked.json")).ok()?;
+    let memory: Memory = serde_json::from_slice(&bytes).ok()?;
+    Some(memory.get(name)?.get(&key)?.at)
+}
+
 fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> {
     let state = project.state().map_err(io::Error::other)?;
     // Notebooks that share a kernel share what happens on it.

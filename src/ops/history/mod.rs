@@ -33,8 +33,11 @@ mod overwritten;
 mod past;
 mod record;
 mod recorded;
+mod restore;
 pub mod steps;
+mod undo;
 mod untold;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -43,8 +46,11 @@ pub use keep::{kept, version, version_source};
 pub use past::manifest_at;
 pub use record::Recording;
 pub use recorded::{Deed, Overwritten, Recorded};
+pub use restore::{RestoreError, Restored, restore};
 pub use steps::{Manifest, Step};
+pub use undo::{Op, UndoError, Undone, undo};
 pub use untold::{overwritten, words};
+pub use versions::{CellVersion, Deleted, Event, deleted, events, versions};
 
 /// How long who only looks waits for the ledger: who does not get it in time has missed nothing
 /// that the next look will not find.

@@ -269,14 +269,15 @@ impl<'a> Recording<'a> {
                 continue;
             };
             let now = new.get(&*change.cell).copied();
-            if change.what == Change::Nothing
-                || !looked.insert(&*change.cell)
-                || !cell.ran_unlike(now)
-            {
+            // An undo brings outputs back: that is something to take back too.
+            let lost = cell.ran_unlike(now);
+            let came =
+                change.what == Change::Outputs && now.is_some_and(|now| now.ran_unlike(Some(cell)));
+            if change.what == Change::Nothing || !looked.insert(&*change.cell) || !(lost || came) {
                 continue;
             }
             let revision = cell.revision();
-            let kept = versions.whole(cell, revision);
+            let kept = lost.then(|| versions.whole(cell, revision)).flatten();
             let lasting = [Change::Removed, Change::Edited];
             let step = steps
                 .iter_mut()

@@ -1,0 +1,170 @@
+//! A notebook as git has it. The `git` program is asked; nothing of a repository is read otherwise.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Why git has no such version of a file.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// There is no such program.
+    #[error("there is no git on the PATH")]
+    NoGit,
+    /// It could not be started.
+    #[error("cannot run git")]
+    Run(#[source] io::Error),
+    /// The file is in no repository.
+    #[error("{path} is in no git repository")]
+    NoRepository {
+        /// The file.
+        path: String,
+    },
+    /// No commit has that name.
+    #[error("{}", if reference == "HEAD" { "the git repository has no commit yet".to_owned() } else { format!("git knows no commit {reference:?}") })]
+    NoCommit {
+        /// What was asked for.
+        reference: String,
+    },
+    /// The commit does not have the file.
+    #[error("{path} is not in git at {reference}")]
+    NotThere {
+        /// The file.
+        path: String,
+        /// What was asked for.
+        reference: String,
+    },
+    /// Git refused, in its own words.
+    #[error("git: {0}")]
+    Refused(String),
+}
+
+/// A file's content in a commit.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The commit in short.
+    pub commit: String,
+    /// What the file was.
+    pub content: Vec<u8>,
+}
+
+/// Returns what a file was in a commit, which a branch, a tag, `HEAD~2` or a hash names.
+///
+/// # Errors
+/// There is no git, no repository, no such commit, or the commit does not have the file.
+pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(GitError::NoRepository {
+            path: file.display().to_string(),
+        });
+    };
+    let path = Path::new(name).display().to_string();
+    let commit = format!("{reference}^{{commit}}");
+    let found = git(
+        folder,
+        ["rev-parse", "--short", "--verify", "--end-of-options"],
+        commit.as_ref(),
+    )?;
+    if !found.status.success() {
+        let inside = git(folder, ["rev-parse"], "--is-inside-work-tree".as_ref())?;
+        let words = words(&inside.stderr);
+        return Err(match inside.status.success() {
+            true => GitError::NoCommit {
+                reference: reference.to_owned(),
+            },
+            false if words.contains("not a git repository") => GitError::NoRepository { path },
+            false => GitError::Refused(words),
+        });
+    }
+    let commit = words(&found.stdout);
+    // Relative to the folder, wherever in the repository that is; without any filter for showing.
+    let mut blob = std::ffi::OsString::from(format!("{commit}:./"));
+    blob.push(name);
+    let content = git(folder, ["cat-file", "blob"], &blob)?;
+    if !content.status.success() {
+        let tree = git(folder, ["cat-file", "-e"], &blob)?;
+        return Err(match tree.status.success() {
+            true => GitError::Refused(words(&content.stderr)),
+            false => GitError::NotThere {
+                path,
+                reference: reference.to_owned(),
+            },
+        });
+    }
+    Ok(Committed {
+        commit,
+        content: content.stdout,
+    })
+}
+
+fn git<const N: usize>(
+    folder: &Path,
+    words: [&str; N],
+    last: &std::ffi::OsStr,
+) -> Result<Output, GitError> {
+    let run = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(words)
+        .arg(last)
+        // Its words are looked at.
+        .env("LC_ALL", "C")
+        .output();
+    run.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => GitError::NoGit,
+        _ => GitError::Run(error),
+    })
+}
+
+/// Returns what a program wrote on its last line, without its own name for it.
+fn words(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    let line = line.unwrap_or_default().trim();
+    line.strip_prefix("fatal: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(folder: &Path, words: &[&str]) {
+        let done = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
+            .args(words)
+            .current_dir(folder)
+            .output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{words:?}: {done:?}");
+    }
+
+    fn refused(file: &Path, reference: &str) -> String {
+        committed(file, reference).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_is_found_in_its_commit_or_the_error_says_what_is_missing() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("sub folder");
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join("a: b.ipynb");
+        std::fs::write(&file, "first").unwrap();
+        let said = refused(&file, "HEAD");
+        assert_eq!(said, "a: b.ipynb is in no git repository");
+        run(temp.path(), &["init", "-q"]);
+        let said = refused(&file, "HEAD");
+        assert_eq!(said, "the git repository has no commit yet");
+        run(temp.path(), &["commit", "-q", "--allow-empty", "-m", "x"]);
+        assert_eq!(refused(&file, "HEAD"), "a: b.ipynb is not in git at HEAD");
+        run(temp.path(), &["add", "."]);
+        run(temp.path(), &["commit", "-q", "-m", "y"]);
+        std::fs::write(&file, "second").unwrap();
+        let found = committed(&file, "HEAD").unwrap();
+        assert_eq!(found.content, b"first");
+        assert_eq!(committed(&file, &found.commit).unwrap().content, b"first");
+        assert!(committed(&file, "HEAD~1").is_err());
+        for wrong in ["nowhere", "--all", "-h", "HEAD:x"] {
+            let said = refused(&file, wrong);
+            assert_eq!(said, format!("git knows no commit {wrong:?}"));
+        }
+    }
+}
