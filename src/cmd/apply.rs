@@ -14,14 +14,14 @@ use crate::ops::edit::{self, EditError};
 /// Do several edits at once, all or none: a list of operations as JSON
 ///
 /// Each operation sees what the one before left, so that indexes count anew. Cells are named as on
-/// the command line: by index, id or the beginning of one, \"In[12]\", and where several may be meant
-/// by ranges and lists. The notebook is written once, or, if one operation cannot be done, not at
-/// all.
+/// the command line: by index, id or the beginning of one, "In[12]", and where several may be meant
+/// by ranges and lists; {"id": "1234"} is an id that looks like an index. The notebook is written
+/// once, or, if one operation cannot be done, not at all.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb apply [OPTIONS] [NOTEBOOK] FILE|-", after_help = EXAMPLES)]
 pub(super) struct Apply {
     /// The notebook, and a file with the list, or `-` for stdin
-    #[arg(num_args = 0..=2, value_name = "WORD")]
+    #[arg(value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
     pub(super) manner: Manner,

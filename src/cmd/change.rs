@@ -108,18 +108,38 @@ impl Context {
 
 /// Returns a line for each change, and with the last the notebook's revision.
 fn text(done: &Done) -> String {
-    let lines = done.changes.iter().map(|it| line(it, &done.document));
+    let lines = runs(&done.changes);
+    let lines = lines.iter().map(|it| line(it, &done.document));
     let mut lines: Vec<_> = lines.collect();
     let mut end = format!("notebook {}", done.document.revision());
     if let Some(op) = &done.op {
         end = format!("{end} · nb undo {op}");
     }
     match lines.as_mut_slice() {
+        [] => lines.push(format!("unchanged · {end}")),
         [line] => *line = format!("{line} · {end}"),
         _ => lines.push(end),
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Returns the changes, those of one cell that follow each other as one.
+fn runs(changes: &[Changed]) -> Vec<Changed> {
+    let mut runs: Vec<Changed> = Vec::new();
+    for change in changes {
+        let is_text = |it: &Changed| matches!(it.what, Change::Edited | Change::Nothing);
+        match runs.last_mut() {
+            Some(last) if last.cell == change.cell && is_text(last) && is_text(change) => {
+                last.after = change.after;
+                if change.what == Change::Edited {
+                    last.what = Change::Edited;
+                }
+            }
+            _ => runs.push(change.clone()),
+        }
+    }
+    runs
 }
 
 fn line(change: &Changed, document: &Document) -> String {

@@ -86,7 +86,8 @@ impl Fault {
 /// Returns the command as it was typed, with one more option and without that of the last time.
 fn typed(command: &str, option: &str) -> String {
     let mut words: Vec<String> = Vec::new();
-    let mut given = std::env::args().skip(1);
+    let given = std::env::args_os().skip(1);
+    let mut given = given.map(|word| word.to_string_lossy().into_owned());
     let mut named = false;
     while let Some(word) = given.next() {
         match word.as_str() {
@@ -133,6 +134,13 @@ pub(super) fn of_operation(error: &OperationError, message: &str) -> Fault {
             fault(Kind::Conflict).with_conflicts(std::slice::from_ref(conflict), false)
         }
         OperationError::Edit(CellError::ReadOnly(_)) => fault(Kind::Refused),
+        OperationError::Edit(CellError::NotFound(cell)) => fault(Kind::Failed).hint(format!(
+            "nb cell -c {} --source-only shows its text",
+            quote(Path::new(cell))
+        )),
+        OperationError::Edit(CellError::Several { .. }) => {
+            fault(Kind::Failed).hint("--all replaces it wherever it is")
+        }
         OperationError::Edit(_) | OperationError::Place | OperationError::OneRevision => {
             fault(Kind::Failed)
         }

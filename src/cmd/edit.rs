@@ -23,7 +23,7 @@ use crate::notebook::{CellType, Operation, Revision, Selector};
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(super) struct Edit {
     /// The notebook, the cell, and its new text
-    #[arg(num_args = 0..=3, value_name = "WORD", allow_negative_numbers = true)]
+    #[arg(value_name = "WORD", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     which: Which,

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::cells::about;
-use super::fault::Fault;
+use super::fault::{Fault, Kind};
 use super::{Context, conflict, print};
 use crate::kernel::python::quote;
 use crate::notebook::Document;
@@ -25,7 +25,7 @@ const SMALL: usize = 10_000;
 #[command(override_usage = "nb save [OPTIONS] [NOTEBOOK]")]
 pub(super) struct Save {
     /// The notebook; without it, the only open one
-    #[arg(num_args = 0..=1, value_name = "NOTEBOOK")]
+    #[arg(value_name = "NOTEBOOK")]
     words: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -35,11 +35,12 @@ pub(super) struct Save {
 impl Save {
     /// Runs the command.
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
-        let page = context.page(&mut self.words, "nb save").await?;
-        if let Some(word) = self.words.first() {
+        let other = self.words.iter().find(|word| !word.ends_with(".ipynb"));
+        if let Some(word) = other {
             let message = format!("{word:?} is no notebook: its name ends in .ipynb");
-            return Err(Fault::new(super::fault::Kind::Usage, message));
+            return Err(Fault::new(Kind::Usage, message));
         }
+        let page = context.page(&mut self.words, "nb save").await?;
         // A change of nothing writes nothing, and finishes what is pending.
         let written = transaction::write(&page, false, |document| {
             Ok::<_, Infallible>(document.clone())

@@ -96,6 +96,10 @@ pub(super) fn of_selection(error: &SelectError, message: &str) -> Fault {
         SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
             fault.hint("give more of the id, or its index")
         }
+        // Ids of digits alone are rare, and look like this.
+        SelectError::OutOfRange { index, .. } if *index >= 100 => fault.hint(format!(
+            "if {index} is an id: -c {index}; in a list of operations {{\"id\": \"{index}\"}}"
+        )),
         _ => fault.hint(LIST),
     }
 }

@@ -361,7 +361,9 @@ impl Document {
                 for at in places {
                     let code = self.check(at)?.cell_type() == CellType::Code;
                     if code || named {
-                        changes.push(self.clear_outputs(at)?);
+                        let change = self.clear_outputs(at)?;
+                        changes
+                            .extend(Some(change).filter(|it| named || it.what != Change::Nothing));
                     }
                 }
                 Ok(changes)

@@ -159,16 +159,19 @@ impl FromStr for Selector {
 }
 
 impl<'de> serde::Deserialize<'de> for Selector {
-    /// Reads a number as an index, and a string as [`Selector::from_str`] does.
+    /// Reads a number as an index, a string as [`Selector::from_str`] does, and `{"id": "1234"}` as
+    /// an id, whatever it looks like.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(untagged)]
         enum Word {
             Number(i64),
             Text(String),
+            Id { id: String },
         }
         match Word::deserialize(deserializer)? {
             Word::Number(index) => Ok(Self::Index(index)),
+            Word::Id { id } => Ok(Self::Id(id)),
             Word::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
     }

@@ -3,6 +3,7 @@
 mod attach;
 mod broken;
 mod company;
+mod edits;
 mod killed;
 mod life;
 mod places;

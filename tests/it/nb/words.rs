@@ -58,18 +58,19 @@ fn the_help_is_one_screen() {
     Usage: nb [OPTIONS] <COMMAND>
 
     Commands:
-      open         Open a notebook: create it if needed, and keep a kernel alive for it
-      run          Run code on the notebook's kernel, outside the notebook
-      status       Show the kernels of this project, who is joined, and whether front ends find them
-      interrupt    Interrupt what the kernel runs
-      restart      Replace the kernel by a new one: its variables are gone
-      shutdown     End the kernel for good; `nb open` starts another
-      serve        Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
-      unserve      Remove the kernelspec "nb shared kernel"
-      log          Show what the proxies or the kernel wrote
-      demo         Show an agent and a front end at work on one kernel
-      completions  Print a completion script for a shell
-      help         Print this message or the help of the given subcommand(s)
+      open      Open a notebook: create it if needed, and keep a kernel alive for it
+      status    Show the kernels of this project, who is joined, and whether front ends find them
+      restart   Replace the kernel by a new one: its variables are gone
+      shutdown  End the kernel for good; `nb open` starts another
+      cells     List the cells, one line each
+      cell      Show cells: their source and their outputs
+      insert    Insert a cell: at the end, or where you say
+      edit      Edit a cell: the whole text, a part of it, its type or its metadata
+      rm        Remove cells
+      search    Find text in the cells of notebooks
+      undo      Take an edit back
+      run       Run code on the notebook's kernel, outside the notebook
+      help      Show the help of a command; `nb help all` lists all of them
 
     Options:
       -h, --help
@@ -84,6 +85,8 @@ fn the_help_is_one_screen() {
 
           --as <NAME>
               Act under this name [env: NB_AS]
+
+    nb help all lists all commands, nb help COMMAND tells more of one, with examples.
 
     Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
     5 conflict or refused · 6 no kernel, or it died · 130 interrupted

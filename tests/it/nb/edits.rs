@@ -1,0 +1,736 @@
+//! The commands that write cells: what they are told, what they do, what they say.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{Said, nb, say, shell};
+use crate::world::World;
+
+/// Four cells, of which the last two begin alike and the third has been run.
+const NOTEBOOK: &str = r##"{
+ "cells": [
+  {"cell_type": "markdown", "id": "aaaa1111", "metadata": {}, "source": ["# Title"]},
+  {"cell_type": "code", "execution_count": null, "id": "12345678", "metadata": {}, "outputs": [], "source": ["lr = 0.1\n", "n = 3"]},
+  {"cell_type": "code", "execution_count": 12, "id": "bbbb2222", "metadata": {"tags": ["a"]}, "outputs": [{"name": "stdout", "output_type": "stream", "text": ["1\n"]}], "source": ["print(1)"]},
+  {"cell_type": "code", "execution_count": null, "id": "bbbb3333", "metadata": {}, "outputs": [], "source": []}
+ ],
+ "metadata": {},
+ "nbformat": 4,
+ "nbformat_minor": 5
+}
+"##;
+
+/// A world with the notebook, all of which the tests' agent has seen.
+fn world() -> World {
+    let world = World::new();
+    write(&world, NOTEBOOK);
+    see_all(&world, "t.ipynb");
+    world
+}
+
+/// What is refused because the agent has not seen it is shown with that.
+fn see_all(world: &World, notebook: &str) {
+    nb(world, ["rm", notebook, "0.."]).ended(5);
+}
+
+fn write(world: &World, text: &str) {
+    std::fs::write(world.project().join("t.ipynb"), text).expect("write the notebook");
+}
+
+fn read(world: &World) -> Value {
+    let text = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
+    serde_json::from_slice(&text).expect("it is JSON")
+}
+
+fn source(cell: &Value) -> String {
+    let lines = cell["source"].as_array().expect("a list of lines").iter();
+    lines.map(|line| line.as_str().expect("a line")).collect()
+}
+
+/// The ids and texts of the cells.
+fn cells(world: &World) -> Vec<(String, String)> {
+    let notebook = read(world);
+    let cells = notebook["cells"].as_array().expect("cells").iter();
+    let id = |cell: &Value| cell["id"].as_str().expect("an id").to_owned();
+    cells.map(|cell| (id(cell), source(cell))).collect()
+}
+
+fn ids(world: &World) -> Vec<String> {
+    cells(world).into_iter().map(|(id, _)| id).collect()
+}
+
+fn text_of(world: &World, id: &str) -> String {
+    let cells = cells(world).into_iter();
+    let mut found = cells.filter(|(other, _)| other == id);
+    found.next().expect("there is the cell").1
+}
+
+/// Runs a command of the agent's on the notebook.
+fn on(world: &World, words: &[&str]) -> Said {
+    let (command, rest) = words.split_first().expect("a command");
+    nb(world, [&[*command, "t.ipynb"], rest].concat())
+}
+
+/// Runs a script in which `nb` is the one under test.
+fn run(world: &World, script: &str) -> Said {
+    let script = format!("nb() {{ \"$NB_TEST_BINARY\" \"$@\"; }}\n{script}");
+    say(&mut shell(world, &script))
+}
+
+/// Stdout, with names of edits that are made anew each time replaced.
+fn out(said: &Said) -> String {
+    let mut words = Vec::new();
+    let mut after_undo = false;
+    for word in said.out.split_inclusive([' ', '\n']) {
+        let end = word.trim_end().len();
+        words.push(match after_undo {
+            true => format!("OP{}", &word[end..]),
+            false => word.to_owned(),
+        });
+        after_undo = word.trim_end() == "undo";
+    }
+    words.concat()
+}
+
+#[test]
+fn each_change_is_told_in_a_line() {
+    let world = world();
+    let mut all = String::new();
+    for words in [
+        &["insert", "x = 1", "--id", "new1"][..],
+        &["insert", "0", "# Top", "-t", "markdown", "--id", "new2"],
+        &["insert", "-1", "y", "--id", "new3"],
+        &["insert", "-a", "bbbb2222", "-s", "-z", "--id", "new4"],
+        &["edit", "new1", "x = 2"],
+        &["edit", "new1", "x = 2"],
+        &[
+            "edit",
+            "12345678",
+            "--replace",
+            "lr = 0.1",
+            "lr = 0.01",
+            "-t",
+            "raw",
+        ],
+        &[
+            "edit",
+            "new1",
+            "--meta",
+            "jupyter.source_hidden=true",
+            "--meta",
+            "tags=[\"b\"]",
+        ],
+        &["move", "new1", "--before", "aaaa1111"],
+        &["move", "new2", "-1"],
+        &["clear"],
+        &["rm", "bbbb2222", "-1"],
+    ] {
+        all.push_str(&out(&on(&world, words).ended(0)));
+    }
+    insta::assert_snapshot!(all, @r"
+    inserted new1 (cell 4) bb6a1319f6 · notebook 652fdb2989 · nb undo OP
+    inserted new2 (cell 0) 83d1b54389 · notebook 367be71a01 · nb undo OP
+    inserted new3 (cell 5) e0ef88f673 · notebook 89e251b7ab · nb undo OP
+    inserted new4 (cell 4) 109a2d7131 · notebook e5113921aa · nb undo OP
+    edited new1 (cell 7) bb6a1319f6 → 986dc7ce4b · notebook 9578638f1d · nb undo OP
+    unchanged new1 (cell 7) 986dc7ce4b · notebook 9578638f1d
+    edited 12345678 (cell 2) 4d29d5e34c → a64018ba98 · notebook f3e383a267 · nb undo OP
+    edited new1 (cell 7) 986dc7ce4b → 3b52b57759 · notebook 35b5883475 · nb undo OP
+    moved new1 (cell 1) 3b52b57759 · notebook 946d6f3241 · nb undo OP
+    moved new2 (cell 7) 83d1b54389 · notebook e35fcda988 · nb undo OP
+    cleared bbbb2222 (cell 3) fbc666d1a0 · notebook e35fcda988 · nb undo OP
+    removed bbbb2222 (was cell 3) fbc666d1a0
+    removed new2 (was cell 7) 83d1b54389
+    notebook 5c002d4ab9 · nb undo OP
+    ");
+    assert_eq!(
+        cells(&world)
+            .iter()
+            .map(|(id, text)| format!("{id} {text:?}"))
+            .collect::<Vec<_>>(),
+        [
+            r#"new1 "x = 2""#,
+            r##"aaaa1111 "# Title""##,
+            r#"12345678 "lr = 0.01\nn = 3""#,
+            r#"new4 "-z""#,
+            r#"bbbb3333 """#,
+            r#"new3 "y""#,
+        ]
+    );
+    let notebook = read(&world);
+    assert_eq!(notebook["cells"][2]["cell_type"], "raw");
+    assert_eq!(
+        notebook["cells"][0]["metadata"],
+        json!({"jupyter": {"source_hidden": true}, "tags": ["b"]})
+    );
+}
+
+#[test]
+fn an_answer_has_all_of_it() {
+    let world = world();
+    let done = on(&world, &["edit", "bbbb2", "print(2)", "--json"]);
+    let done = done.ended(0).json();
+    assert_eq!(done["notebook"], "t.ipynb");
+    assert_eq!(done["changes"][0]["cell"], "bbbb2222");
+    assert_eq!(done["changes"][0]["index"], 2);
+    assert_eq!(done["changes"][0]["what"], "edited");
+    let listed = on(&world, &["cells", "--json"]).ended(0).json();
+    assert_eq!(done["revision"], listed["revision"]);
+    assert_eq!(done["changes"][0]["after"], listed["cells"][2]["revision"]);
+    assert_ne!(done["changes"][0]["before"], done["changes"][0]["after"]);
+    assert!(done["op"].is_string());
+    for field in ["conflicts", "notes", "since"] {
+        assert_eq!(done[field], json!([]), "{field}");
+    }
+    assert_eq!(done["kernel_generation"], Value::Null);
+    // What changes no byte is no edit.
+    let before = std::fs::metadata(world.project().join("t.ipynb")).expect("it is there");
+    let again = on(&world, &["edit", "bbbb2", "print(2)", "--json"]);
+    let again = again.ended(0).json();
+    assert_eq!(again["changes"][0]["what"], "nothing");
+    assert_eq!(again["op"], Value::Null);
+    let after = std::fs::metadata(world.project().join("t.ipynb")).expect("it is there");
+    assert_eq!(
+        before.modified().expect("a time"),
+        after.modified().expect("a time")
+    );
+}
+
+#[test]
+fn a_text_is_taken_as_it_is() {
+    let world = world();
+    let text = r#"print("a\n\t'$HOME' \\ é")"#;
+    on(&world, &["edit", "bbbb2222", text]).ended(0);
+    assert_eq!(text_of(&world, "bbbb2222"), text);
+    on(&world, &["edit", "bbbb2222", "-s", "-x\n"]).ended(0);
+    assert_eq!(text_of(&world, "bbbb2222"), "-x\n");
+    on(&world, &["edit", "bbbb2222", "--", "--json"]).ended(0);
+    assert_eq!(text_of(&world, "bbbb2222"), "--json");
+    on(&world, &["edit", "bbbb2222", ""]).ended(0);
+    assert_eq!(text_of(&world, "bbbb2222"), "");
+    // Of stdin and of a file the last newline is not the cell's.
+    let heredoc = "nb edit t.ipynb bbbb2222 - <<'EOF'\nfor x in \"\\n\":\n    print(x)\n\nEOF\n";
+    run(&world, heredoc).ended(0);
+    assert_eq!(
+        text_of(&world, "bbbb2222"),
+        "for x in \"\\n\":\n    print(x)\n"
+    );
+    let file = world.project().join("cell.py");
+    std::fs::write(&file, "\u{feff}a = 1\r\nb = 2\r\n").expect("write a file");
+    on(&world, &["edit", "bbbb2222", "--file", "cell.py"]).ended(0);
+    assert_eq!(text_of(&world, "bbbb2222"), "a = 1\r\nb = 2");
+    run(&world, "nb insert t.ipynb -s - < cell.py").ended(0);
+    run(&world, "printf 'last' | nb insert t.ipynb 0 -").ended(0);
+    assert_eq!(cells(&world)[0].1, "last");
+    assert_eq!(cells(&world)[5].1, "a = 1\r\nb = 2");
+    // What is no text is no source.
+    std::fs::write(&file, b"a = 1\nb = '\xff'\n").expect("write a file");
+    on(&world, &["insert", "--file", "cell.py"])
+        .ended(1)
+        .with("cell.py is not UTF-8: line 2, byte 11");
+    run(&world, "nb insert t.ipynb - < cell.py")
+        .ended(1)
+        .with("stdin is not UTF-8");
+    run(&world, "nb insert t.ipynb $'\\xff'")
+        .ended(2)
+        .with("UTF-8");
+    on(&world, &["insert", "--file", "none.py"])
+        .ended(1)
+        .with("cannot read the text from none.py");
+    assert_eq!(cells(&world).len(), 6);
+}
+
+#[test]
+fn cells_are_named_by_index_id_count_and_range() {
+    let world = world();
+    for (words, id) in [
+        (&["0"][..], "aaaa1111"),
+        (&["-2"], "bbbb2222"),
+        (&["aaa"], "aaaa1111"),
+        (&["In[12]"], "bbbb2222"),
+        (&["12345678"], "12345678"),
+        (&["-c", "123"], "12345678"),
+        (&["--cell", "bbbb3"], "bbbb3333"),
+        (&["--id", "bbbb3333"], "bbbb3333"),
+        (&["-i", "-1"], "bbbb3333"),
+        (&["--index", "0"], "aaaa1111"),
+        (&["--cell-index", "0"], "aaaa1111"),
+    ] {
+        let words = [&["edit"], words, &["--meta", "seen=1", "--json"]].concat();
+        let done = on(&world, &words).ended(0).json();
+        assert_eq!(done["changes"][0]["cell"], id, "{words:?}");
+    }
+    on(&world, &["edit", "In[12]", "--meta-rm", "seen"]).ended(0);
+    assert_eq!(read(&world)["cells"][2]["metadata"], json!({"tags": ["a"]}));
+    // Several are all named as they stand before any is gone.
+    on(&world, &["rm", "0", "2..=2", "-c", "123", "-i", "2"]).ended(0);
+    assert_eq!(ids(&world), ["bbbb3333"]);
+}
+
+#[test]
+fn what_users_of_nb_cli_type_works() {
+    let world = world();
+    for line in [
+        "cell add t.ipynb --source x --type markdown --after aaaa1111 --id new1",
+        "cell add t.ipynb -s y -t raw -b aaaa1111 --id new2",
+        "cell add t.ipynb -s z --insert-at 0 --id new3",
+        "add t.ipynb -s z -i -1 --id new4",
+        "cell update t.ipynb --cell new3 --source zz",
+        "update t.ipynb --cell-index 0 -t markdown",
+        "cell delete t.ipynb --cell new1",
+        "delete t.ipynb -i 0 -i 1",
+        "cell delete t.ipynb --range 0:2",
+        "output clear t.ipynb --cell bbbb2222",
+    ] {
+        nb(&world, line.split(' ')).ended(0);
+    }
+    assert_eq!(ids(&world), ["bbbb2222", "new4", "bbbb3333"]);
+    assert_eq!(read(&world)["cells"][0]["outputs"], json!([]));
+}
+
+#[test]
+fn a_wrong_word_is_answered_with_the_right_ones() {
+    let world = world();
+    let mut all = String::new();
+    for (words, code) in [
+        (&["edit", "7", "x"][..], 1),
+        (&["edit", "-5", "x"], 1),
+        (&["edit", "bbbb", "x"], 1),
+        (&["edit", "bb", "x"], 2),
+        (&["edit", "aaab1111", "x"], 1),
+        (&["edit", "In[13]", "x"], 1),
+        (&["edit", "x = 1"], 2),
+        (&["edit", "0..2", "x"], 2),
+        (&["edit"], 2),
+        (&["edit", "0"], 2),
+        (&["edit", "0", "x", "y"], 2),
+        (&["edit", "0", "x", "--replace", "a", "b"], 2),
+        (&["edit", "0", "--replace", "none", "b"], 1),
+        (&["edit", "1", "--replace", "n", "m"], 0),
+        (&["edit", "1", "--replace", " ", "m"], 1),
+        (&["edit", "0", "--meta", "tags"], 2),
+        (&["insert"], 2),
+        (&["insert", "aaaa", "x"], 2),
+        (&["insert", "5", "x"], 1),
+        (&["insert", "0", "x", "--id", "aaaa1111"], 1),
+        (&["insert", "0", "x", "--id", "a b"], 1),
+        (&["insert", "0", "x", "-a", "1"], 2),
+        (&["rm"], 2),
+        (&["rm", "2..2"], 1),
+        (&["rm", "0", "1", "--if-rev", "0000000000"], 2),
+        (&["move", "0"], 2),
+        (&["move", "0", "x"], 2),
+        (&["move", "0", "4"], 1),
+        (&["clear", "0"], 1),
+        (&["clear", "0", "--all"], 2),
+        (&["apply"], 2),
+        (&["save", "x"], 2),
+    ] {
+        let said = on(&world, words).ended(code);
+        if code != 0 {
+            all.push_str(&format!("$ nb {}\n{}", words.join(" "), said.err));
+        }
+    }
+    insta::assert_snapshot!(all, @r#"
+    $ nb edit 7 x
+    nb: there is no cell 7: the notebook has 4, from 0
+    hint: nb cells lists the cells
+    $ nb edit -5 x
+    nb: there is no cell -5: the notebook has 4, from 0
+    hint: nb cells lists the cells
+    $ nb edit bbbb x
+    nb: bbbb is more than one cell
+      | bbbb2222 (cell 2, In[12]: print(1))
+      | bbbb3333 (cell 3, empty)
+    hint: give more of the id, or its index
+    $ nb edit bb x
+    nb: "bb" is too little of an id: give 3 characters or more
+      | bbbb2222 (cell 2, In[12]: print(1))
+      | bbbb3333 (cell 3, empty)
+    hint: give more of the id, or its index
+    $ nb edit aaab1111 x
+    nb: there is no cell "aaab1111"
+      | aaaa1111 (cell 0: # Title)
+    hint: nb cells lists the cells
+    $ nb edit In[13] x
+    nb: no cell is In[13]
+      | bbbb2222 (cell 2, In[12]: print(1))
+    hint: nb cells lists the cells
+    $ nb edit x = 1
+    nb: "x = 1" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5
+    $ nb edit 0..2 x
+    nb: 0..2 is a range: one cell is meant here
+    $ nb edit
+    nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
+    hint: nb cells lists the cells
+    $ nb edit 0
+    nb: there is nothing to change
+    hint: nb edit CELL SOURCE, nb edit CELL - reads stdin, nb edit CELL --file PATH
+    hint: nb edit CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE
+    $ nb edit 0 x y
+    nb: one text is wanted; put it in quotes
+    $ nb edit 0 x --replace a b
+    nb: one text is wanted; put it in quotes
+    $ nb edit 0 --replace none b
+    nb: the text to replace is not in cell aaaa1111
+    hint: nb cell -c aaaa1111 --source-only shows its text
+    $ nb edit 1 --replace   m
+    nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
+    hint: --all replaces it wherever it is
+    $ nb edit 0 --meta tags
+    nb: "tags" is no value of metadata: say KEY=VALUE
+    $ nb insert
+    nb: there is no text for the cell
+    hint: nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH
+    hint: an empty cell: nb insert -s ''
+    $ nb insert aaaa x
+    nb: "aaaa" is no index: a number, or -1 from the end
+    hint: after a cell: -a CELL; before it: -b CELL
+    $ nb insert 5 x
+    nb: there is no cell 5: the notebook has 4, from 0
+    hint: nb cells lists the cells
+    $ nb insert 0 x --id aaaa1111
+    nb: there is a cell aaaa1111 already
+    $ nb insert 0 x --id a b
+    nb: "a b" is no id: up to 64 letters, digits, - and _
+    $ nb insert 0 x -a 1
+    nb: one place is wanted
+    $ nb rm
+    nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
+    hint: nb cells lists the cells
+    $ nb rm 2..2
+    nb: 2..2 holds no cell
+    hint: nb cells lists the cells
+    $ nb rm 0 1 --if-rev 0000000000
+    nb: --if-rev is for one cell
+    $ nb move 0
+    nb: one place is wanted
+    hint: nb move CELL --after CELL | --before CELL | --to INDEX
+    $ nb move 0 x
+    nb: "x" is no index: a number, or -1 from the end
+    hint: nb move CELL --after CELL | --before CELL | --to INDEX
+    $ nb move 0 4
+    nb: there is no cell 4: the notebook has 4, from 0
+    hint: nb cells lists the cells
+    $ nb clear 0
+    nb: cell aaaa1111 is no code: it has no outputs
+    $ nb clear 0 --all
+    nb: name cells or say --all, not both
+    $ nb apply
+    nb: one list of operations is wanted
+    hint: nb apply - reads it from stdin, nb apply FILE from a file
+    hint: nb apply --help tells what may be in it
+    $ nb save x
+    nb: "x" is no notebook: its name ends in .ipynb
+    "#);
+    assert_eq!(
+        ids(&world),
+        ["aaaa1111", "12345678", "bbbb2222", "bbbb3333"]
+    );
+}
+
+#[test]
+fn a_revision_that_is_no_more_shows_what_is_there() {
+    let world = world();
+    let listed = on(&world, &["cells", "--json"]).ended(0).json();
+    let seen = listed["cells"][1]["revision"].as_str().expect("a revision");
+    write(&world, &NOTEBOOK.replace("lr = 0.1", "lr = 0.5"));
+    let edit = ["edit", "1", "lr = 0.2", "--if-rev", seen];
+    let refused = on(&world, &edit).ended(5);
+    insta::assert_snapshot!(refused.err, @r"
+    nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
+    cell 12345678 · source · revision 8f6be0085b
+      yours:
+        | lr = 0.2
+      theirs (in the file):
+        | lr = 0.5
+        | n = 3
+    hint: if it still holds, repeat it: nb edit --if-rev 8f6be0085b t.ipynb 1 'lr = 0.2'
+    hint: --force writes without a check
+    ");
+    let refused = on(&world, &[&edit[..], &["--json"]].concat())
+        .ended(5)
+        .json();
+    let [conflict] = refused["error"]["conflicts"]
+        .as_array()
+        .expect("conflicts")
+        .as_slice()
+    else {
+        panic!("one conflict: {refused}");
+    };
+    assert_eq!(refused["error"]["kind"], "conflict");
+    assert_eq!(conflict["cell"], "12345678");
+    assert_eq!(conflict["yours"], "lr = 0.2");
+    assert_eq!(conflict["theirs"], "lr = 0.5\nn = 3");
+    assert_eq!(text_of(&world, "12345678"), "lr = 0.5\nn = 3");
+    // The hint is the command to repeat.
+    let actual = conflict["revision"].as_str().expect("a revision");
+    let repeat = refused["error"]["hints"][0].as_str().expect("a hint");
+    assert!(
+        repeat.contains(&format!("nb edit --if-rev {actual} t.ipynb")),
+        "{repeat}"
+    );
+    let (_, repeat) = repeat.split_once(": ").expect("a command");
+    run(&world, repeat).ended(0);
+    assert_eq!(text_of(&world, "12345678"), "lr = 0.2");
+    on(&world, &["rm", "1", "--if-rev", seen])
+        .ended(5)
+        .with("revision");
+    on(&world, &["edit", "1", "x", "--if-rev", "3f2c"])
+        .ended(2)
+        .with("ten hexadecimal digits");
+}
+
+#[test]
+fn a_list_of_operations_is_done_whole_or_not_at_all() {
+    let world = world();
+    let apply = |list: &str| {
+        std::fs::write(world.project().join("list.json"), list).expect("write the list");
+        on(&world, &["apply", "list.json"])
+    };
+    let list = r##"[
+        {"op": "insert", "source": "# Top", "type": "markdown", "at": 0, "id": "new1", "metadata": {"a.b": 1e-05}},
+        {"op": "edit", "cell": "1234", "source": "x = 1\ny = 2"},
+        {"op": "replace", "cell": "bbbb2", "old": "1", "new": "2"},
+        {"op": "split", "cell": 2, "line": 1, "id": "new2"},
+        {"op": "join", "cells": "0..2"},
+        {"op": "move", "cell": "new2", "to": -1},
+        {"op": "remove", "cell": ["bbbb3333"]},
+        {"op": "clear"}
+    ]"##;
+    // 1234 is an index of four digits, and none of this notebook's.
+    let refused = apply(list).ended(1);
+    insta::assert_snapshot!(refused.err, @r#"
+    nb: operation 1: there is no cell 1234: the notebook has 5, from 0
+    hint: if 1234 is an id: -c 1234; in a list of operations {"id": "1234"}
+    hint: nothing was done: all or none
+    "#);
+    assert_eq!(
+        read(&world),
+        serde_json::from_str::<Value>(NOTEBOOK).expect("JSON")
+    );
+    let done = apply(&list.replace("1234", "12345678")).ended(0);
+    insta::assert_snapshot!(out(&done), @r"
+    inserted new1 (cell 0) 57272f0564
+    edited 12345678 (cell 2) 4d29d5e34c → 03b7bd5a23
+    edited bbbb2222 (cell 3) fbc666d1a0 → e7bc41607e
+    edited 12345678 (cell 2) 03b7bd5a23 → bb6a1319f6
+    inserted new2 (cell 3) 0c7a578a78
+    edited new1 (cell 0) 57272f0564 → 06652a7ea8
+    removed aaaa1111 (was cell 1) d6ab13f03a
+    moved new2 (cell 4) 0c7a578a78
+    removed bbbb3333 (was cell 3) e3df2bf08d
+    cleared bbbb2222 (cell 2) e7bc41607e
+    notebook 2b31aaad55 · nb undo OP
+    ");
+    let all = cells(&world);
+    let all: Vec<_> = all.iter().map(|(id, text)| (&id[..], &text[..])).collect();
+    assert_eq!(
+        all,
+        [
+            ("new1", "# Top\n# Title"),
+            ("12345678", "x = 1"),
+            ("bbbb2222", "print(2)"),
+            ("new2", "y = 2"),
+        ]
+    );
+    let text = std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
+    assert!(text.contains("\"a.b\": 1e-05"), "{text}");
+    for (list, fault) in [
+        ("{}", "a list of operations is meant"),
+        ("[", "not JSON"),
+        (
+            r#"[{"op": "insert"}, {"op": "burn"}]"#,
+            "operation 1: unknown variant `burn`",
+        ),
+        (r#"[{"op": "rm"}]"#, "operation 0: missing field `cell`"),
+    ] {
+        apply(list).ended(2).with(fault).with("nb apply --help");
+    }
+    run(&world, "echo '[]' | nb apply t.ipynb -")
+        .ended(0)
+        .with("notebook ");
+    assert_eq!(cells(&world).len(), 4);
+}
+
+/// The examples of the help are what an agent copies.
+#[test]
+fn the_examples_of_the_help_work() {
+    let ids = [
+        "3f2c", "77de", "1234", "aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "abcd",
+    ];
+    for command in ["insert", "edit", "rm", "move", "clear", "apply"] {
+        let help = nb(&World::new(), ["help", command]).ended(0).out;
+        let (_, examples) = help.split_once("Example").expect("it has examples");
+        let (_, examples) = examples.split_once('\n').expect("lines");
+        let (examples, _) = examples.split_once("\n\n").unwrap_or((examples, ""));
+        let mut lines = examples
+            .lines()
+            .map(|line| line.strip_prefix("  ").unwrap_or(line));
+        let mut examples = 0;
+        while let Some(line) = lines.next() {
+            let mut example = line.to_owned();
+            if line.contains("<<'EOF'") {
+                // What follows the words in the line tells what they do.
+                let (words, _) = line.split_once("<<'EOF'").expect("it has it");
+                example = format!("{words} <<'EOF'\n");
+                for line in lines.by_ref() {
+                    example.push_str(&format!("{line}\n"));
+                    if line == "EOF" {
+                        break;
+                    }
+                }
+            } else if let Some((words, _)) = line.split_once("   ") {
+                example = words.to_owned();
+            }
+            let world = World::new();
+            let cells = ids.map(|id| {
+                json!({"cell_type": "code", "id": format!("{id}0000"), "metadata": {},
+                    "outputs": [], "execution_count": null, "source": "lr = 0.1"})
+            });
+            let notebook =
+                json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+            let path = world.project().join("analysis.ipynb");
+            std::fs::write(path, notebook.to_string()).expect("write the notebook");
+            std::fs::write(world.project().join("cell.py"), "y = 3\n").expect("write a file");
+            see_all(&world, "analysis.ipynb");
+            let listed = nb(&world, ["cells", "analysis.ipynb", "--json"]);
+            let listed = listed.ended(0).json();
+            let revision = listed["cells"][0]["revision"].as_str().expect("a revision");
+            let example = example.replace("9f8e7d6c5b", revision);
+            let script = format!("export NB_NOTEBOOK=analysis.ipynb\n{example}");
+            run(&world, &script).ended(0);
+            examples += 1;
+        }
+        assert!(examples > 0, "{help}");
+    }
+}
+
+#[test]
+fn a_command_that_names_no_notebook_says_which_there_are() {
+    let world = World::new();
+    for (words, hint) in [
+        (&["insert", "x"][..], "nb insert -n NOTEBOOK.ipynb"),
+        (&["edit", "0", "x"], "nb edit -n NOTEBOOK.ipynb"),
+        (&["rm", "0"], "nb rm -n NOTEBOOK.ipynb"),
+        (&["move", "0", "1"], "nb move -n NOTEBOOK.ipynb"),
+        (&["clear"], "nb clear -n NOTEBOOK.ipynb"),
+        (&["apply", "-"], "nb apply - -n NOTEBOOK.ipynb"),
+        (&["save"], "nb save -n NOTEBOOK.ipynb"),
+    ] {
+        nb(&world, words)
+            .ended(2)
+            .with("no notebook is named")
+            .with(hint);
+    }
+    write(&world, NOTEBOOK);
+    nb(&world, ["save"]).ended(2).with("nb save -n t.ipynb");
+    let mut named = world.nb();
+    named.args(["insert", "x"]).env("NB_NOTEBOOK", "t.ipynb");
+    say(&mut named).ended(0);
+    nb(&world, ["-n", "t.ipynb", "insert", "x"]).ended(0);
+    nb(&world, ["insert", "-n", "t.ipynb", "x"]).ended(0);
+    nb(&world, ["insert", "none.ipynb", "x"])
+        .ended(1)
+        .with("there is no notebook none.ipynb")
+        .with("nb open none.ipynb");
+    assert_eq!(cells(&world).len(), 7);
+}
+
+#[test]
+fn a_link_stays_a_link_and_a_notebook_may_lie_anywhere() {
+    let world = World::new();
+    let away = tempfile::tempdir().expect("make a folder");
+    let there = away.path().join("there.ipynb");
+    std::fs::write(&there, NOTEBOOK).expect("write the notebook");
+    let link = world.project().join("t.ipynb");
+    std::os::unix::fs::symlink(&there, &link).expect("make a link");
+    on(&world, &["insert", "x", "--id", "new1"]).ended(0);
+    assert!(link.is_symlink());
+    assert_eq!(ids(&world).last().map(String::as_str), Some("new1"));
+    // The project is the notebook's, not the working directory's.
+    assert!(away.path().join(".nb").is_dir());
+    assert!(!world.project().join(".nb").exists());
+    let there = there.to_str().expect("a path");
+    nb(&world, ["edit", there, "new1", "y"]).ended(0);
+    assert_eq!(text_of(&world, "new1"), "y");
+}
+
+#[test]
+fn a_notebook_that_may_not_be_written_is_refused() {
+    let world = world();
+    write(
+        &world,
+        r#"{"worksheets": [{"cells": []}], "nbformat": 3, "nbformat_minor": 0, "metadata": {}}"#,
+    );
+    let refused = on(&world, &["insert", "x"]);
+    assert_ne!(refused.code, Some(0));
+    refused.with("format 3");
+    write(&world, "{\"cells\": [}");
+    on(&world, &["insert", "x"])
+        .ended(1)
+        .with("line 1, column 12");
+    on(&world, &["save"]).ended(1).with("it is not a notebook");
+    write(&world, NOTEBOOK);
+    if rustix::process::geteuid().is_root() {
+        // Nothing is read-only for root.
+        return;
+    }
+    let mode = |path: &Path, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("set the mode");
+    };
+    mode(&world.project().join("t.ipynb"), 0o444);
+    on(&world, &["insert", "x"])
+        .ended(1)
+        .with("read-only")
+        .with("chmod u+w t.ipynb");
+    mode(&world.project().join("t.ipynb"), 0o644);
+    mode(&world.project(), 0o555);
+    let refused = on(&world, &["insert", "x"]);
+    mode(&world.project(), 0o755);
+    refused.ended(1).with("must be writable");
+    assert_eq!(
+        read(&world),
+        serde_json::from_str::<Value>(NOTEBOOK).expect("JSON")
+    );
+}
+
+#[test]
+fn save_tells_what_the_file_is() {
+    let world = world();
+    let said = on(&world, &["save"]).ended(0);
+    insta::assert_snapshot!(said.out, @r"t.ipynb: revision cc8c0effb2 · 4 cells · format 4.5 · 600 bytes");
+    let saved = on(&world, &["save", "--json"]).ended(0).json();
+    assert_eq!(saved["nbformat"], json!([4, 5]));
+    assert_eq!(saved["cell_count"], 4);
+    assert_eq!(saved["bytes"], NOTEBOOK.len());
+    let without = NOTEBOOK.replace("\"id\": \"aaaa1111\", ", "");
+    write(&world, &without);
+    on(&world, &["save"])
+        .ended(0)
+        .with("1 cells have no id of their own");
+    assert_eq!(
+        read(&world),
+        serde_json::from_str::<Value>(&without).expect("JSON")
+    );
+}
+
+#[test]
+fn the_help_lists_every_command() {
+    let world = World::new();
+    let all = nb(&world, ["help", "all"]).ended(0).out;
+    for command in ["apply", "move", "restore", "completions", "interrupt"] {
+        assert!(all.contains(&format!("  {command} ")), "{all}");
+        nb(&world, ["help", command]).ended(0).with("Usage: nb ");
+    }
+    nb(&world, ["help", "burn"]).ended(2).with("nb help all");
+    let first: Vec<_> = nb(&world, ["help"])
+        .ended(0)
+        .out
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert!(first.len() < 50, "{first:#?}");
+}
