@@ -119,7 +119,7 @@ impl Cell {
                 shown.push(object(*index, cell, &previews.json()));
             } else {
                 text.push_str(&head(page, *index, cell));
-                text.push_str(&line_ended(cell.source().into_owned()));
+                text.push_str(&line_ended(readable(&cell.source())));
                 text.push_str(&previews.text());
             }
         }
@@ -128,7 +128,7 @@ impl Cell {
             answer["cells"] = json!(shown);
             context.answer(answer)
         } else {
-            print::raw(text.as_bytes())
+            print::exact(text.as_bytes())
         }
     }
 
@@ -190,6 +190,21 @@ fn best(output: &Output) -> Option<&str> {
         .find_map(|mime| output.data.iter().find(|data| data.mime == *mime));
     let found = media.or(text).or(output.data.first());
     found.map(|data| data.mime.as_str())
+}
+
+/// Returns a source as it is; for a terminal, whose escapes it may hold, with pictures of them.
+fn readable(source: &str) -> String {
+    if !io::stdout().is_terminal() {
+        return source.to_owned();
+    }
+    let picture = |c: char| match c {
+        '\n' | '\t' => c,
+        '\u{7f}' => '\u{2421}',
+        c if c < ' ' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(c),
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    source.chars().map(picture).collect()
 }
 
 fn line_ended(mut text: String) -> String {

@@ -116,7 +116,7 @@ impl Cells {
             }
             context.answer(answer)
         } else {
-            let mut lines = vec![head(&page, document, rows.len())];
+            let mut lines = vec![head(&page, document, rows.len(), self.since)];
             lines.extend(texts(&rows, width));
             lines.extend(gone.iter().map(Gone::text));
             print::line(&lines.join("\n"))
@@ -311,12 +311,13 @@ pub(super) fn about(page: &Page, document: &Document) -> Value {
     })
 }
 
-fn head(page: &Page, document: &Document, shown: usize) -> String {
+fn head(page: &Page, document: &Document, shown: usize, since: Option<Revision>) -> String {
     let count = document.cells().len();
-    let cells = match (count, shown) {
-        (1, _) => "1 cell".to_owned(),
-        (count, shown) if shown < count => format!("{shown} of {count} cells"),
-        (count, _) => format!("{count} cells"),
+    let cells = match (count, shown, since) {
+        (_, _, Some(since)) => format!("{shown} of {count} cells have changed since {since}"),
+        (1, 1, _) => "1 cell".to_owned(),
+        (count, shown, _) if shown < count => format!("{shown} of {count} cells"),
+        (count, ..) => format!("{count} cells"),
     };
     let mut parts = vec![cells, format!("revision {}", document.revision())];
     parts.extend(document.metadata_string(&["kernelspec", "name"]));

@@ -181,10 +181,14 @@ impl Fmt {
 /// Tells of differences that are more than style.
 fn about(differences: &Differences, written: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    let cells = match differences.ids {
+        1 => "1 cell has".to_owned(),
+        count => format!("{count} cells have"),
+    };
     match (differences.ids, written) {
         (0, _) => {}
-        (count, true) => notes.push(format!("{count} cells have got an id")),
-        (count, false) => notes.push(format!("{count} cells have no id of their own")),
+        (_, true) => notes.push(format!("{cells} got an id")),
+        (_, false) => notes.push(format!("{cells} no id")),
     }
     if let Some(renamed) = &differences.kernelspec {
         let from = &renamed.from;

@@ -134,7 +134,7 @@ impl Search {
             for Found { path, is_named } in gathered.notebooks {
                 match opened(&path) {
                     Ok(document) => {
-                        found.extend(meant.look(&path.display().to_string(), &document))
+                        found.extend(meant.look(&path.display().to_string(), &document));
                     }
                     Err(fault) if is_named && searched == 1 => {
                         return Err(Fault::new(Kind::Failed, fault));

@@ -6,6 +6,7 @@ mod browser;
 mod client;
 mod demo;
 mod faults;
+mod format;
 mod frontends;
 mod home;
 mod layers;

@@ -20,14 +20,14 @@ fn corpus(command: &str, folder: &Path) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-fn made() -> tempfile::TempDir {
+pub fn made() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("make a folder");
     corpus("make", folder.path());
     folder
 }
 
 /// Notebooks in the source archives of nbformat, nbclient, nbconvert, papermill, nbdime, jupytext.
-fn jupyters_own() -> PathBuf {
+pub fn jupyters_own() -> PathBuf {
     let script = include_str!("../python/notebooks.py");
     let list = script.split("# What pip asks").next().expect("a list");
     made::once("test-notebooks", &[list], |home| {
@@ -35,7 +35,7 @@ fn jupyters_own() -> PathBuf {
     })
 }
 
-fn notebooks(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub fn notebooks(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut notebooks: Vec<_> = std::fs::read_dir(folder)
         .expect("read the folder")
         .map(|entry| entry.expect("read an entry").path())

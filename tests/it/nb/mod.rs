@@ -7,6 +7,7 @@ mod edits;
 mod killed;
 mod life;
 mod places;
+mod reads;
 mod share;
 mod spec;
 mod target;
