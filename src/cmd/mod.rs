@@ -158,7 +158,7 @@ struct Context {
     here: PathBuf,
     /// How many seconds to wait where the command line does not say.
     timeout: Option<f64>,
-    /// The kernel that the command acts on, once that is known.
+    /// The notebook that the command acts on, by its own key, once that is known.
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
     since: OnceCell<Vec<Doings>>,
@@ -173,11 +173,11 @@ impl Context {
         let target = target::resolve(given.as_deref(), &self.here, &ProcessVariables)
             .await
             .map_err(|error| Fault::of_target(&error, command))?;
-        self.concerns(&target.project, &target.key);
+        self.concerns(&target.project, &target.notebook_key);
         Ok(target)
     }
 
-    /// Says which kernel the command acts on: what others did there is told at its end.
+    /// Says which notebook the command acts on: what others did there is told at its end.
     fn concerns(&self, project: &Project, key: &str) {
         let _ = self.concerns.set((project.clone(), key.to_owned()));
     }
@@ -202,7 +202,8 @@ impl Context {
     fn answer(&self, mut answer: Value) -> io::Result<()> {
         if let Some((project, key)) = self.concerns.get() {
             if answer.get("kernel_generation").is_none() {
-                let session = project.state().ok().and_then(|state| state.session(key));
+                let state = project.state().ok();
+                let session = state.and_then(|state| state.session(&state.owner_key(key)));
                 answer["kernel_generation"] = json!(session.map(|it| it.generation));
             }
             answer["since"] = json!(self.since());

@@ -52,8 +52,13 @@ fn what(cell: Option<&str>, code: Option<&str>) -> String {
     }
 }
 
+/// Returns a cell's id as people use it.
+pub(super) fn cell(id: &str) -> String {
+    short_id(Some(id)).unwrap_or_else(|| id.to_owned())
+}
+
 /// A cell's id as people use it: its beginning is enough. VS Code sends an address in its place.
-pub(super) fn short_id(cell: Option<&str>) -> Option<String> {
+fn short_id(cell: Option<&str>) -> Option<String> {
     let id = cell.filter(|id| !id.is_empty() && !id.contains([':', '/', '#']))?;
     let is_random = id.len() >= 8 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     Some(id.chars().take(if is_random { 4 } else { 24 }).collect())

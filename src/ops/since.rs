@@ -1,7 +1,9 @@
-//! What others did on a kernel since somebody last looked.
+//! What others did on a kernel, and with a notebook's cells, since somebody last looked.
 //!
 //! For each name and each kernel `.nb/looked.json` remembers how far in the journal that name has
-//! been told, and which of the session's kernels it knew. What one did oneself is never told.
+//! been told, and which of the session's kernels it knew; and for each notebook the same of its
+//! cells. Notebooks that share a kernel share what happens on it, not their cells. What one did
+//! oneself is never told.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -11,12 +13,26 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::company::{self, label};
+use super::history::Recorded;
+use crate::notebook::Change;
 use crate::project::journal::Entry;
 use crate::project::past::{Past, Placed};
 use crate::project::{Lock, Project, save};
 
 /// At most this many lines are told.
 const LINES: usize = 3;
+
+/// So many cells are named for each thing that was done.
+const CELLS: usize = 4;
+
+/// The words for what is done to cells, in the order in which they are told.
+const VERBS: [(Change, &str); 5] = [
+    (Change::Edited, "edited"),
+    (Change::Inserted, "inserted"),
+    (Change::Removed, "removed"),
+    (Change::Moved, "moved"),
+    (Change::Outputs, "cleared"),
+];
 
 /// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
 const NEWS: u64 = 2 << 20;
@@ -49,11 +65,11 @@ struct Looked {
     generation: u64,
 }
 
-/// The content of `looked.json`: by name, then by the session's key.
+/// The content of `looked.json`: by name, then by the session's key, or [`cells`] of a notebook.
 type Memory = BTreeMap<String, BTreeMap<String, Looked>>;
 
-/// Returns what others did on a session's kernel since `name` last looked, and remembers that it
-/// has been told. Nothing on the first time.
+/// Returns what others did on a notebook's kernel and with its cells since `name` last looked, and
+/// remembers that it has been told. Nothing on the first time.
 ///
 /// What cannot be read or written is as if there were nothing to tell: no command fails by it.
 pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
@@ -74,9 +90,10 @@ pub fn looked_last(project: &Project, key: &str, name: &str) -> Option<Timestamp
 
 fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> {
     let state = project.state().map_err(io::Error::other)?;
-    // Notebooks that share a kernel share what happens on it.
-    let key = &state.owner_key(key);
-    let generation = state.session(key).map_or(0, |session| session.generation);
+    let owner = state.owner_key(key);
+    let generation = state
+        .session(&owner)
+        .map_or(0, |session| session.generation);
     let file = project.dir().join("looked.json");
     let lock = Lock::wait(&project.dir().join("looked.lock"))?;
     // A damaged one costs a line that is not told, no more.
@@ -84,14 +101,15 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
-    let past = project.past(key);
+    let past = project.past_of(&[&owner, key]);
     let looked = Looked {
         at: Timestamp::now(),
         position: past.end(),
         generation,
     };
     let of_name = memory.entry(name.to_owned()).or_default();
-    let before = of_name.insert(key.to_owned(), looked);
+    let cells = of_name.insert(cells(key), looked.clone());
+    let kernel = of_name.insert(owner.clone(), looked.clone());
     let young = jiff::Span::new().hours(FORGOTTEN_HOURS);
     let oldest = Timestamp::now()
         .checked_sub(young)
@@ -102,46 +120,87 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
     memory.retain(|_, kernels| !kernels.is_empty());
     save::replace_unsynced(&file, &serde_json::to_vec(&memory)?)?;
     drop(lock);
-    let Some(before) = before else {
+    // Who looks at one of them for the first time is told nothing of that.
+    let Some(at) = kernel.iter().chain(&cells).map(|looked| looked.at).min() else {
         return Ok(Vec::new());
     };
-    let (news, earlier) = news(past, before.position);
-    let others = gathered(&news, &earlier, &before, generation, name);
+    let kernel = kernel.unwrap_or_else(|| looked.clone());
+    let told = Told {
+        owner: &owner,
+        key,
+        kernel: place(&past, kernel.position),
+        cells: place(&past, cells.map_or(looked.position, |cells| cells.position)),
+    };
+    let (news, earlier) = told.news(past);
+    let others = gathered(&news, &earlier, &kernel, generation, name);
     if others.is_empty() {
         // The system's zone takes longer to find than all the rest.
         return Ok(Vec::new());
     }
-    Ok(lines(others, before.at, &TimeZone::system()))
+    Ok(lines(others, at, &TimeZone::system()))
 }
 
-/// Returns the entries from a place on, oldest first, and those before it that tell how what has
-/// ended in them began.
-fn news(past: Past, position: u64) -> (Vec<Entry>, Vec<Entry>) {
+/// Returns under what a notebook's cells are known in [`Memory`]: no session has such a key.
+fn cells(key: &str) -> String {
+    format!("cells of {key}")
+}
+
+/// Returns where in the journal the news begins for whoever was told up to `position`.
+fn place(past: &Past, position: u64) -> u64 {
     // A journal that is shorter than it was is another one.
     let position = if position > past.end() { 0 } else { position };
-    let position = position.max(past.end().saturating_sub(NEWS));
-    let mut news: Vec<Entry> = Vec::new();
-    let mut earlier = Vec::new();
-    let mut open: Option<Vec<String>> = None;
-    for Placed { at, entry } in past {
-        if at >= position {
-            news.push(entry);
-            continue;
+    position.max(past.end().saturating_sub(NEWS))
+}
+
+/// How far one has been told of a kernel and of a notebook's cells.
+struct Told<'a> {
+    owner: &'a str,
+    key: &'a str,
+    kernel: u64,
+    cells: u64,
+}
+
+impl Told<'_> {
+    /// Returns the entries that are new, oldest first, and those before them that tell how what has
+    /// ended in them began.
+    fn news(&self, past: Past) -> (Vec<Entry>, Vec<Entry>) {
+        let mut news: Vec<Entry> = Vec::new();
+        let mut earlier = Vec::new();
+        let mut open: Option<Vec<String>> = None;
+        for Placed { at, entry } in past {
+            let of_cells = matches!(entry.event.as_str(), "edited" | "saved");
+            let (session, place) = match of_cells {
+                true => (self.key, self.cells),
+                false => (self.owner, self.kernel),
+            };
+            if at >= place && entry.session == session {
+                news.push(entry);
+                continue;
+            }
+            if at >= self.kernel {
+                continue;
+            }
+            // Ends without their beginning.
+            let open = open.get_or_insert_with(|| endings(&news));
+            if open.is_empty() || at + BEGINNINGS < self.kernel {
+                if at < self.cells {
+                    break;
+                }
+                continue;
+            }
+            if of_cells || entry.session != session {
+                continue;
+            }
+            let Some(id) = &entry.msg_id else { continue };
+            // Whoever asked knows more of it than who has seen it begin.
+            if entry.event == "asked" {
+                open.retain(|waiting| waiting != id);
+            }
+            earlier.push(entry);
         }
-        // Ends without their beginning.
-        let open = open.get_or_insert_with(|| endings(&news));
-        if open.is_empty() || at + BEGINNINGS < position {
-            break;
-        }
-        let Some(id) = &entry.msg_id else { continue };
-        // Whoever asked knows more of it than who has seen it begin.
-        if entry.event == "asked" {
-            open.retain(|waiting| waiting != id);
-        }
-        earlier.push(entry);
+        news.reverse();
+        (news, earlier)
     }
-    news.reverse();
-    (news, earlier)
 }
 
 /// The requests that end in these entries and began before them.
@@ -162,6 +221,8 @@ struct Gathered {
     /// What ran to its end, and how that was.
     ran: Vec<(String, Option<String>)>,
     runs: Option<(String, Timestamp)>,
+    /// What was done to which cells, in short; each cell once.
+    cells: Vec<(Change, String)>,
     /// Each kind of event with how often it happened and when last.
     events: Vec<(&'static str, usize, Timestamp)>,
     variables_gone: bool,
@@ -192,7 +253,12 @@ fn gathered(
         let by = began
             .and_then(|it| it.by.as_deref())
             .or(entry.by.as_deref());
-        let by = (entry.event != "died").then(|| company::name(by));
+        let by = match entry.event.as_str() {
+            "died" => None,
+            // By a program that has joined no kernel; or by one of several that have.
+            "saved" => Some(by.unwrap_or("somebody")),
+            _ => Some(company::name(by)),
+        };
         if by.is_some_and(|by| company::is_same(by, name)) {
             continue;
         }
@@ -217,11 +283,15 @@ fn gathered(
             ("interrupted", _) if entry.other.get("withdrawn").is_none_or(|it| *it == 0) => {
                 one.events.push(("interrupted the kernel", 1, entry.at));
             }
+            ("edited" | "saved", _) => one.cells = cells_of(entry),
             ("opened", _) => one.events.push(("started the kernel", 1, entry.at)),
             ("restarted", _) => one.events.push(("restarted the kernel", 1, entry.at)),
             ("stopped", _) => one.events.push(("shut the kernel down", 1, entry.at)),
             ("died", _) => one.events.push(("the kernel died", 1, entry.at)),
             _ => continue,
+        }
+        if matches!(entry.event.as_str(), "edited" | "saved") && one.cells.is_empty() {
+            continue;
         }
         match others.iter_mut().find(|other| other.by == one.by) {
             Some(other) => other.add(one),
@@ -286,10 +356,41 @@ fn is_seen(status: &str) -> bool {
     matches!(status, "seen" | "unseen")
 }
 
+/// Returns what an entry tells of a notebook's cells.
+fn cells_of(entry: &Entry) -> Vec<(Change, String)> {
+    let changes = Recorded::of(entry).map(|recorded| recorded.changes);
+    let mut cells = Vec::new();
+    for step in changes.unwrap_or_default() {
+        add_cell(&mut cells, step.what, step.cell);
+    }
+    cells
+}
+
+/// Adds what was done to a cell to what was done to cells before: a cell is told once.
+fn add_cell(cells: &mut Vec<(Change, String)>, what: Change, cell: String) {
+    let Some(at) = cells.iter().position(|(_, known)| *known == cell) else {
+        cells.push((what, cell));
+        return;
+    };
+    let Some((known, _)) = cells.get_mut(at) else {
+        return;
+    };
+    match (*known, what) {
+        // It came and went.
+        (Change::Inserted, Change::Removed) => drop(cells.remove(at)),
+        (Change::Removed, Change::Inserted) => *known = Change::Edited,
+        (Change::Inserted, _) | (Change::Edited, Change::Moved | Change::Outputs) => {}
+        _ => *known = what,
+    }
+}
+
 impl Gathered {
     fn add(&mut self, more: Self) {
         self.last = more.last;
         self.ran.extend(more.ran);
+        for (what, cell) in more.cells {
+            add_cell(&mut self.cells, what, cell);
+        }
         self.runs = more.runs.or(self.runs.take());
         for (what, _, at) in more.events {
             match self.events.iter_mut().find(|(known, ..)| *known == what) {
@@ -318,6 +419,21 @@ impl Gathered {
         }
         if let Some((label, at)) = &self.runs {
             parts.push(format!("runs {label} since {}", clock(*at, zone)));
+        }
+        for (what, verb) in VERBS {
+            let cells = self.cells.iter().filter(|(known, _)| *known == what);
+            let cells: Vec<_> = cells.map(|(_, cell)| company::cell(cell)).collect();
+            let rest = cells.len().saturating_sub(CELLS);
+            let shown = cells
+                .iter()
+                .take(CELLS)
+                .map(String::as_str)
+                .collect::<Vec<_>>();
+            match rest {
+                _ if cells.is_empty() => {}
+                0 => parts.push(format!("{verb} {}", shown.join(", "))),
+                _ => parts.push(format!("{verb} {} and {rest} more", shown.join(", "))),
+            }
         }
         for (what, count, at) in &self.events {
             let at = clock(*at, zone);
@@ -450,6 +566,101 @@ mod tests {
                  restarted the kernel 14:05: variables are gone",
             ]
         );
+    }
+
+    fn changed(event: &str, by: Option<&str>, changes: &str) -> Entry {
+        let mut entry = entry(event, "", "");
+        entry.by = by.map(str::to_owned);
+        entry.generation = None;
+        let steps = changes.split(' ').map(|change| {
+            let (what, cell) = change.split_once(':').unwrap();
+            serde_json::json!({"cell": cell, "what": what, "index": 0})
+        });
+        entry.other.insert("changes".to_owned(), steps.collect());
+        for name in ["before", "after"] {
+            entry.other.insert(name.to_owned(), "0123456789".into());
+        }
+        entry
+    }
+
+    #[test]
+    fn what_was_done_to_cells_is_told_a_cell_once() {
+        let news = [
+            entry("asked", "1", HUMAN),
+            done("1", HUMAN, "ok"),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "edited:77de0a1b inserted:load removed:c",
+            ),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "edited:77de0a1b edited:load moved:m outputs:o",
+            ),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "removed:load edited:1 edited:2 edited:3 edited:4",
+            ),
+            changed("edited", Some("claude"), "edited:x"),
+            changed("edited", Some("codex"), "inserted:n"),
+            changed("edited", Some("codex"), "edited:n"),
+        ];
+        assert_eq!(
+            tell(&news, &[], 1),
+            [
+                "since 14:02 · human (VS Code) ran \"code 1\" ok, edited 77de, 1, 2, 3 and 1 more, \
+                 removed c, moved m, cleared o",
+                "since 14:02 · codex inserted n",
+            ]
+        );
+        let somebody = [changed("saved", None, "edited:x")];
+        assert_eq!(tell(&somebody, &[], 1), ["since 14:02 · somebody edited x"]);
+    }
+
+    #[test]
+    fn notebooks_that_share_a_kernel_do_not_share_their_cells() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let session = |owner: Option<&str>| serde_json::json!({"notebook": "x.ipynb", "connection_file": "x.json", "kernel_of": owner});
+        let sessions =
+            serde_json::json!({"a.ipynb": session(None), "b.ipynb": session(Some("a.ipynb"))});
+        let state = serde_json::json!({"version": 1, "sessions": sessions});
+        std::fs::write(project.state_file(), state.to_string()).unwrap();
+        let mut journal = project.journal().unwrap();
+        let mut write = |key: &str, mut entry: Entry| {
+            entry.session = key.to_owned();
+            entry.at = Timestamp::now();
+            journal.append(&entry).unwrap();
+        };
+        let told = |key: &str| -> Vec<_> {
+            let told = look(&project, key, "claude").into_iter();
+            told.map(|told| told.text.split_once(" · ").unwrap().1.to_owned())
+                .collect()
+        };
+        assert_eq!(
+            (
+                told("a.ipynb").len(),
+                told("b.ipynb").len(),
+                told("c.ipynb").len()
+            ),
+            (0, 0, 0)
+        );
+        write("a.ipynb", changed("edited", Some("ada"), "edited:a"));
+        write("b.ipynb", changed("edited", Some("ada"), "edited:b"));
+        write("c.ipynb", changed("edited", Some("ada"), "edited:c"));
+        write("a.ipynb", entry("interrupted", "", "ada"));
+        let b = told("b.ipynb");
+        assert!(
+            b[0].starts_with("ada edited b, interrupted the kernel "),
+            "{b:?}"
+        );
+        // The kernel has been told; the cells of the other have not.
+        assert_eq!(told("a.ipynb"), ["ada edited a"]);
+        // One that has no kernel at all.
+        assert_eq!(told("c.ipynb"), ["ada edited c"]);
+        assert_eq!(told("c.ipynb"), [""; 0]);
     }
 
     #[test]

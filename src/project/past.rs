@@ -18,7 +18,7 @@ const CHUNK: u64 = 32 << 10;
 /// How far back anybody looks: what is older than so many bytes is not asked for.
 const FAR: u64 = 32 << 20;
 
-/// The journal's entries of one session, newest first.
+/// The journal's entries of one session, or of several, newest first.
 #[derive(Debug)]
 pub struct Past {
     /// None where there is no journal yet, or it cannot be read any further.
@@ -30,9 +30,9 @@ pub struct Past {
     /// Nothing before this is read.
     stop: u64,
     end: u64,
-    /// A line without this is another session's. Saves reading most lines of a shared journal.
-    mark: Vec<u8>,
-    session: String,
+    /// The sessions, and as they stand in a line: one without any of these is another session's.
+    /// Saves reading most lines of a shared journal.
+    sessions: Vec<(String, Vec<u8>)>,
 }
 
 /// An entry and where its line begins in the journal.
@@ -72,7 +72,12 @@ pub struct Present {
 impl Project {
     /// Returns the entries of one session, newest first.
     pub fn past(&self, session: &str) -> Past {
-        Past::open(File::open(self.journal_file()).ok(), session)
+        self.past_of(&[session])
+    }
+
+    /// Returns the entries of several sessions, newest first.
+    pub fn past_of(&self, sessions: &[&str]) -> Past {
+        Past::open(File::open(self.journal_file()).ok(), sessions)
     }
 
     /// Returns what the journal tells of this generation of a session's kernel.
@@ -87,17 +92,19 @@ impl Project {
 }
 
 impl Past {
-    fn open(file: Option<File>, session: &str) -> Self {
-        // As the writer writes it, without the quotes around.
-        let mark = serde_json::to_string(session).unwrap_or_default();
+    fn open(file: Option<File>, sessions: &[&str]) -> Self {
+        let sessions = sessions.iter().map(|session| {
+            // As the writer writes it, without the quotes around.
+            let mark = serde_json::to_string(session).unwrap_or_default();
+            ((*session).to_owned(), mark.trim_matches('"').into())
+        });
         let mut past = Self {
             file,
             from: 0,
             bytes: Vec::new(),
             stop: 0,
             end: 0,
-            mark: mark.trim_matches('"').into(),
-            session: session.to_owned(),
+            sessions: sessions.collect(),
         };
         if let Some(Ok(end)) = past.file.as_ref().map(|file| file.metadata()) {
             past.from = end.len();
@@ -168,11 +175,14 @@ impl Iterator for Past {
     fn next(&mut self) -> Option<Placed> {
         loop {
             let (at, line) = self.line()?;
-            if !holds(&line, &self.mark) {
+            if !self.sessions.iter().any(|(_, mark)| holds(&line, mark)) {
                 continue;
             }
             if let Ok(entry) = serde_json::from_slice::<Entry>(&line)
-                && entry.session == self.session
+                && self
+                    .sessions
+                    .iter()
+                    .any(|(session, _)| entry.session == *session)
             {
                 return Some(Placed { at, entry });
             }

@@ -106,7 +106,7 @@ fn words_in(lost: &[Overwritten], zone: &TimeZone) -> Vec<String> {
 
 fn line(one: &Overwritten, zone: &TimeZone) -> String {
     let Overwritten { cell, revision, .. } = one;
-    let short = company::short_id(Some(cell)).unwrap_or_else(|| cell.clone());
+    let short = company::cell(cell);
     let at = since::clock(one.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();
