@@ -82,7 +82,7 @@ fn held(page: &Page) -> Option<Held> {
     }
     let now = Timestamp::now();
     let past = page.project.past(&owner).map(|placed| placed.entry);
-    let mut lately = past.take_while(|entry| age(entry.at, now) < AUTO_SAVE);
+    let mut lately = past.take_while(|entry| is_young(entry.at, now));
     let ended = lately.find(|entry| entry.event == "done" && entry.store_history)?;
     (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(Held::MaySave)
 }
@@ -119,6 +119,117 @@ fn saved_since(page: &Page, moment: Timestamp) -> bool {
     modified.is_ok_and(|modified| modified > SystemTime::from(moment))
 }
 
-fn age(at: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(at)).unwrap_or_default()
+/// What seems to come from the future tells of a clock that was set back.
+fn is_young(at: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(at)).is_ok_and(|age| age < AUTO_SAVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::process::Process;
+    use crate::ops::start::empty_session;
+
+    const NOTEBOOK: &str = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
+
+    /// A notebook with a kernel, and a VS Code that joined a while ago.
+    struct Desk {
+        _home: tempfile::TempDir,
+        page: Page,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("a.ipynb");
+            std::fs::write(&path, NOTEBOOK).unwrap();
+            let page = Page::of(&path).unwrap();
+            let desk = Self { _home: home, page };
+            desk.saved(60);
+            let mut session = empty_session(&desk.page.path);
+            session.status = Status::Live;
+            session.generation = 1;
+            let key = desk.page.key.clone();
+            let project = &desk.page.project;
+            project
+                .update(|state| state.sessions.insert(key.clone(), session))
+                .unwrap();
+            let process = Process::current();
+            let joined = Joined {
+                pid: process.pid,
+                start_time: process.start_time,
+                boot_id: process.boot_id,
+                pid_namespace: String::new(),
+                session: Some(key),
+                front_end: "VS Code".to_owned(),
+                since: ago(30),
+                clients: 1,
+                other: serde_json::Map::new(),
+            };
+            project.write_joined(&joined).unwrap();
+            desk
+        }
+
+        /// Has the file be so many seconds old.
+        fn saved(&self, seconds: u64) {
+            let file = std::fs::File::options()
+                .append(true)
+                .open(&self.page.real)
+                .unwrap();
+            let then = SystemTime::now() - Duration::from_secs(seconds);
+            file.set_modified(then).unwrap();
+        }
+
+        fn happened(&self, event: &str, by: &str, seconds: i64) {
+            let mut entry = Entry::now(event, &self.page.key);
+            entry.at = ago(seconds);
+            entry.generation = Some(1);
+            entry.msg_id = Some("1".to_owned());
+            entry.by = Some(by.to_owned());
+            entry.status = (event == "done").then(|| "ok".to_owned());
+            let mut journal = self.page.project.journal().unwrap();
+            journal.append(&entry).unwrap();
+        }
+    }
+
+    fn ago(seconds: i64) -> Timestamp {
+        Timestamp::now() - jiff::Span::new().seconds(seconds)
+    }
+
+    const PERSON: &str = "human (VS Code)";
+
+    #[test]
+    fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {
+        for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
+            let desk = Desk::new();
+            assert!(held(&desk.page).is_none());
+            desk.happened("asked", by, seconds);
+            let held = held(&desk.page);
+            assert_eq!(matches!(held, Some(Held::By(_))), waits, "{by} {seconds}");
+        }
+        let desk = Desk::new();
+        desk.happened("asked", PERSON, 10);
+        desk.page.project.remove_joined(std::process::id()).unwrap();
+        assert!(held(&desk.page).is_none());
+    }
+
+    #[test]
+    fn vs_code_has_time_to_save_what_a_cell_printed() {
+        let desk = Desk::new();
+        desk.happened("asked", PERSON, 10);
+        desk.happened("done", PERSON, 0);
+        assert!(matches!(held(&desk.page), Some(Held::MaySave)));
+        desk.saved(0);
+        assert!(held(&desk.page).is_none(), "it has saved");
+        let begun = Instant::now();
+        let told = |what: &str| panic!("told of {what}");
+        wait_for_front_end(&desk.page, false, &told);
+        assert!(begun.elapsed() < AUTO_SAVE);
+        for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
+            let desk = Desk::new();
+            desk.happened("asked", by, 10);
+            desk.happened("done", by, seconds);
+            assert!(held(&desk.page).is_none(), "{by} {seconds}");
+        }
+    }
 }

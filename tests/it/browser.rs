@@ -40,3 +40,11 @@ fn a_day_in_jupyterlab_with_an_agent_beside() {
         succeed(&mut journey);
     }
 }
+
+#[test]
+fn a_person_types_in_jupyterlab_while_an_agent_edits() {
+    let world = World::new();
+    if let Some(mut both) = script(&world, "both_edit.py") {
+        succeed(&mut both);
+    }
+}
