@@ -22,4 +22,5 @@ mod socket_events;
 mod sockets;
 mod vscode;
 mod world;
+mod writers;
 mod zmq_rs;

@@ -9,12 +9,13 @@ use rustix::fs::XattrFlags;
 
 use super::text;
 use crate::notebook::Document;
+use crate::ops::stamp::Stamp;
 
 /// A file that is removed unless it is placed.
 #[derive(Debug)]
 pub(super) struct Draft {
     path: PathBuf,
-    file: File,
+    stamp: Stamp,
     placed: bool,
 }
 
@@ -41,21 +42,19 @@ impl Draft {
             .mode(0o600)
             .open(&path)
             .map_err(Failed::Make)?;
-        let placed = false;
-        let draft = Self { path, file, placed };
-        draft.fill(notebook, like, text).map_err(Failed::Fill)?;
+        let mut draft = Self {
+            path,
+            stamp: Stamp::of(like),
+            placed: false,
+        };
+        // Closed before it is placed: watchers would see the notebook being written afterwards.
+        draft.stamp = fill(&file, notebook, like, text).map_err(Failed::Fill)?;
         Ok(draft)
     }
 
-    fn fill(&self, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<()> {
-        text::write(&self.file, text)?;
-        dress(&self.file, notebook, like)?;
-        self.file.sync_all()
-    }
-
-    /// Returns the open file.
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    /// Returns the file's stamp.
+    pub(super) fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
     /// Gives it another name.
@@ -77,6 +76,13 @@ impl Drop for Draft {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<Stamp> {
+    text::write(file, text)?;
+    dress(file, notebook, like)?;
+    file.sync_all()?;
+    Ok(Stamp::of(&file.metadata()?))
 }
 
 /// Gives a new file the mode, owner, access list and attributes of the notebook.

@@ -35,21 +35,28 @@ impl Holder {
     /// Looks through the open files of one process.
     fn in_process(pid: &str, file: &Metadata) -> Option<Self> {
         use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, statat};
+        use rustix::io::Errno;
         use std::os::unix::fs::MetadataExt;
         let folder = format!("/proc/{pid}/fd");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // Another user's, or gone meanwhile.
         let fds = open(&folder, flags, Mode::empty()).ok()?;
         for entry in Dir::read_from(&fds).ok()?.flatten() {
-            let same = statat(&fds, entry.file_name(), AtFlags::empty())
-                .is_ok_and(|found| found.st_ino == file.ino() && found.st_dev == file.dev());
-            if same {
-                let holder = Self {
-                    path: format!("{folder}/{}", entry.file_name().to_string_lossy()),
-                };
-                if holder.still(file) {
-                    return Some(holder);
+            let name = entry.file_name();
+            if name.to_bytes().starts_with(b".") {
+                continue;
+            }
+            match statat(&fds, name, AtFlags::empty()) {
+                Ok(found) if (found.st_dev, found.st_ino) == (file.dev(), file.ino()) => {
+                    let path = format!("{folder}/{}", name.to_string_lossy());
+                    let holder = Self { path };
+                    if holder.still(file) {
+                        return Some(holder);
+                    }
                 }
+                // So are all its others.
+                Err(Errno::ACCESS) => return None,
+                _ => {}
             }
         }
         None

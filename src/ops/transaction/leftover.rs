@@ -9,7 +9,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -146,7 +146,9 @@ impl Leftover {
     /// Keeps the base, or only the mark that there is one.
     pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<()> {
         page.project.make_folder(FOLDER)?;
-        let file = File::create(&self.base_path)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(&self.base_path)?;
         match base {
             Some(base) => text::write(&file, base),
             None => Ok(()),
@@ -167,8 +169,13 @@ impl Leftover {
 
     /// Removes it: nothing in it is needed.
     pub(super) fn remove(self) {
-        let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(&self.base_path);
+        match std::fs::remove_file(&self.path) {
+            // The base is the mark by which the next command finds it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+            _ => {
+                let _ = std::fs::remove_file(&self.base_path);
+            }
+        }
     }
 
     /// Puts it away where its user finds it; returns the path.

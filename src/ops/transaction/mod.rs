@@ -134,6 +134,8 @@ struct Rounds<'a, E> {
     wrote: bool,
     /// What they saved that is in `wanted`, but in the file perhaps not yet.
     over: Vec<Over>,
+    /// Whether they changed the same lines in two of those: the last stays.
+    disputed: bool,
     /// The change cannot be made of what they saved: theirs is put back.
     refused: Option<E>,
     notes: Vec<String>,
@@ -152,6 +154,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
             stamp,
             wrote: false,
             over: Vec::new(),
+            disputed: false,
             refused: None,
             notes: Vec::new(),
         }
@@ -181,15 +184,16 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     }
 
     /// Returns what others made of the base, by what they saved in place of `there`.
-    fn without_mine(&self, saved: &Document) -> Document {
+    fn without_mine(&mut self, saved: &Document) -> Document {
         if !self.wrote {
             return saved.clone();
         }
         // The change was in the file when they saved, with what they saved before. Everything
         // together, and then the change taken back: what is left is theirs.
         let nobodys = |_: &str| false;
-        let all = merge(&self.there, saved, &self.wanted, &nobodys).document;
-        merge(&self.mine, &all, &self.base, &nobodys).document
+        let all = merge(&self.there, saved, &self.wanted, &nobodys);
+        self.disputed |= !all.conflicts.is_empty();
+        merge(&self.mine, &all.document, &self.base, &nobodys).document
     }
 
     /// Merges the change into what they saved.
@@ -219,10 +223,14 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     }
 
     /// Ends with what is wanted in the file.
-    fn end(self) -> Result<Written, WriteError<E>> {
+    fn end(mut self) -> Result<Written, WriteError<E>> {
         let now = std::fs::metadata(&self.page.real).map(|found| Stamp::of(&found));
         for over in self.over {
-            over.merged(self.page, now.as_ref().unwrap_or(&self.stamp));
+            if self.disputed {
+                self.notes.extend(over.put_away(self.page));
+            } else {
+                over.merged(self.page, now.as_ref().unwrap_or(&self.stamp));
+            }
         }
         match self.refused {
             Some(error) => Err(WriteError::Change(error)),

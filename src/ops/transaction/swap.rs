@@ -52,6 +52,15 @@ pub(super) enum Failed {
     Io(io::Error),
 }
 
+impl Failed {
+    fn of(error: io::Error) -> Self {
+        match is_full(&error) {
+            true => Self::Full(error),
+            false => Self::Io(error),
+        }
+    }
+}
+
 impl Over {
     /// Says that what they saved is in the notebook.
     pub(super) fn merged(self, page: &Page, now: &Stamp) {
@@ -60,6 +69,15 @@ impl Over {
         } else {
             self.leftover.remove();
         }
+    }
+
+    /// Keeps what they saved where they find it; returns what to tell.
+    pub(super) fn put_away(self, page: &Page) -> Option<String> {
+        let kept = self.leftover.put_away(page).ok()?;
+        Some(format!(
+            "two programs saved the same lines at the same moment: the last stays, the other is kept as {}",
+            kept.display()
+        ))
     }
 }
 
@@ -72,7 +90,7 @@ pub(super) fn put(
 ) -> Result<Put, Failed> {
     let found = std::fs::metadata(&page.real).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failed::Gone,
-        _ => Failed::Io(error),
+        _ => Failed::of(error),
     })?;
     let now = Stamp::of(&found);
     if !stamp.agrees(&now) || stamp.ino() != now.ino() {
@@ -80,8 +98,12 @@ pub(super) fn put(
     }
     // Moving needs no right to write the file itself; taking the right away says what is meant,
     // to root too.
-    if found.permissions().readonly() || access(&page.real, Access::WRITE_OK).is_err() {
+    if found.permissions().readonly() {
         return Err(Failed::ReadOnly);
+    }
+    match access(&page.real, Access::WRITE_OK) {
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Err(Failed::ReadOnly),
+        other => other.map_err(|error| Failed::of(error.into()))?,
     }
     let early = Leftover::prepare(page, there, stamp);
     let result = put_draft(page, there, stamp, text, &early, &found);
@@ -102,15 +124,12 @@ fn put_draft(
 ) -> Result<Put, Failed> {
     let draft = Draft::write(early.path.clone(), &page.real, found, text);
     let mut draft = draft.map_err(|failed| match failed {
-        draft::Failed::Make(error) | draft::Failed::Fill(error) if is_full(&error) => {
-            Failed::Full(error)
-        }
-        draft::Failed::Make(error) => Failed::Folder(error),
-        draft::Failed::Fill(error) => Failed::Io(error),
+        draft::Failed::Make(error) if !is_full(&error) => Failed::Folder(error),
+        draft::Failed::Make(error) | draft::Failed::Fill(error) => Failed::of(error),
     })?;
-    let placed = Stamp::of(&draft.file().metadata().map_err(Failed::Io)?);
+    let placed = draft.stamp();
     let leftover = early.with_draft(page, &placed);
-    draft.move_to(&leftover.path).map_err(Failed::Io)?;
+    draft.move_to(&leftover.path).map_err(Failed::of)?;
     // The notebook is the old path: of the two events of an exchange the one of the new path comes
     // first, and a watcher that sees the notebook leave last takes it for deleted.
     let exchange = RenameFlags::EXCHANGE;
@@ -126,7 +145,7 @@ fn put_draft(
             }
         }
         Err(Errno::NOENT) => return Err(Failed::Gone),
-        Err(error) => return Err(Failed::Io(error.into())),
+        Err(error) => return Err(Failed::of(error.into())),
     };
     // The name is on disk too, where the system can do that.
     if let Some(folder) = page.real.parent() {
@@ -170,9 +189,9 @@ fn replace(
     leftover: &Leftover,
     mut draft: Draft,
 ) -> Result<Option<File>, Failed> {
-    draft.move_to(&early.path).map_err(Failed::Io)?;
-    let swapped = File::open(&page.real).map_err(Failed::Io)?;
-    let now = Stamp::of(&swapped.metadata().map_err(Failed::Io)?);
+    draft.move_to(&early.path).map_err(Failed::of)?;
+    let swapped = File::open(&page.real).map_err(Failed::of)?;
+    let now = Stamp::of(&swapped.metadata().map_err(Failed::of)?);
     if !stamp.agrees(&now) || stamp.ino() != now.ino() {
         return Ok(None);
     }
@@ -182,7 +201,7 @@ fn replace(
         if kept.is_ok() {
             let _ = std::fs::remove_file(&leftover.path);
         }
-        return Err(Failed::Io(error));
+        return Err(Failed::of(error));
     }
     draft.placed();
     Ok(Some(swapped))

@@ -1,0 +1,90 @@
+//! `nb` under strace, which lets chosen system calls fail or end it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::world::{World, finish};
+
+/// The variable that leaves out the tests that need strace.
+const WITHOUT: &str = "NB_TEST_WITHOUT_STRACE";
+
+pub struct Strace<'a> {
+    world: &'a World,
+    log: PathBuf,
+}
+
+/// A run of `nb` under strace.
+#[derive(Debug)]
+pub struct Run {
+    /// None if it was killed.
+    pub code: Option<i32>,
+    pub err: String,
+    /// The system calls of its main thread, in order.
+    pub calls: Vec<String>,
+}
+
+impl<'a> Strace<'a> {
+    /// Returns it; nothing where the tests are told to do without.
+    ///
+    /// # Panics
+    /// It is not installed, or may trace nothing, as in some containers.
+    pub fn find(world: &'a World) -> Option<Self> {
+        if std::env::var_os(WITHOUT).is_some() {
+            eprintln!("{WITHOUT} is set: saves are not tested under faults");
+            return None;
+        }
+        let works = Command::new("strace")
+            .args(["-o", "/dev/null", "true"])
+            .output();
+        let said = match &works {
+            Ok(out) => String::from_utf8_lossy(&out.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            works.is_ok_and(|out| out.status.success()),
+            "strace cannot trace here ({said}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
+        );
+        let log = world.project().with_file_name("strace.log");
+        Some(Self { world, log })
+    }
+
+    /// Runs `nb` and notes its system calls.
+    pub fn trace(&self, words: &[&str]) -> Run {
+        self.run(words, &[])
+    }
+
+    /// Runs `nb`; a system call has an injection, as strace says it: `error=EIO:when=2`.
+    pub fn inject(&self, words: &[&str], call: &str, what: &str) -> Run {
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+        let mut options = vec!["-e", &trace, "-e", &inject];
+        // Quicker, as the other calls do not stop; but then no signal is sent.
+        if what.starts_with("error") {
+            options.push("--seccomp-bpf");
+        }
+        self.run(words, &options)
+    }
+
+    fn run(&self, words: &[&str], options: &[&str]) -> Run {
+        let nb = self.world.nb();
+        let mut command = self.world.command("strace".as_ref());
+        command
+            .args(["-f", "-s", "16", "-o"])
+            .arg(&self.log)
+            .args(options);
+        command.arg(nb.get_program()).args(words);
+        let (status, _, err) = finish(&mut command);
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let main = log
+            .split_ascii_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let calls = log.lines().filter_map(|line| line.strip_prefix(&main));
+        let calls = calls.map(|line| line.trim().to_owned()).collect();
+        Run {
+            code: status.code(),
+            err,
+            calls,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a file watcher sees of a write.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+use super::strace::Strace;
+use super::{left, notebook};
+use crate::world::{World, succeed};
+
+/// Runs `edit` and returns the events of the notebook itself, in order.
+fn events(project: &Path, edit: impl FnOnce()) -> Vec<ReadFlags> {
+    let watcher = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("watch");
+    let all = WatchFlags::CREATE
+        | WatchFlags::MODIFY
+        | WatchFlags::CLOSE_WRITE
+        | WatchFlags::ATTRIB
+        | WatchFlags::DELETE
+        | WatchFlags::MOVE;
+    inotify::add_watch(&watcher, project, all).expect("watch the folder");
+    edit();
+    let name = CString::new("t.ipynb").expect("a name");
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(&watcher, &mut buffer);
+    let mut events = Vec::new();
+    while let Ok(event) = reader.next() {
+        if event.file_name() == Some(&*name) {
+            events.push(event.events());
+        }
+    }
+    events
+}
+
+#[test]
+fn the_last_event_of_a_write_is_the_notebook_that_moves_in() {
+    let world = World::new();
+    let project = world.project();
+    std::fs::write(project.join("t.ipynb"), notebook(&[("aaaa", "1")])).expect("write it");
+    let edit = |source: &str| {
+        let words = ["edit", "t.ipynb", "aaaa", source, "--force"];
+        succeed(world.nb().args(words));
+    };
+    let seen = events(&project, || edit("2"));
+    assert_eq!(seen, [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO]);
+    // Nothing to write: nothing is seen.
+    assert_eq!(events(&project, || edit("2")), []);
+
+    // Where the file system has no exchange.
+    let Some(strace) = Strace::find(&world) else {
+        return;
+    };
+    let words = ["edit", "t.ipynb", "aaaa", "3", "--force"];
+    let seen = events(&project, || {
+        let run = strace.inject(&words, "renameat2", "error=EINVAL");
+        assert_eq!(run.code, Some(0), "{run:#?}");
+    });
+    assert_eq!(seen.last(), Some(&ReadFlags::MOVED_TO), "{seen:?}");
+    assert!(
+        !seen
+            .iter()
+            .any(|event| event.intersects(ReadFlags::DELETE | ReadFlags::MODIFY)),
+        "{seen:?}"
+    );
+    let text = std::fs::read_to_string(project.join("t.ipynb")).expect("read it");
+    assert!(text.contains("\"3\""), "{text}");
+    assert_eq!(left(&project), Vec::<String>::new());
+}

@@ -1,0 +1,59 @@
+"""An editor that writes a notebook in place, as many do: --notebook PATH --count N --seed S.
+
+It keeps its own cell's text in memory and takes the others' as it reads them. Sometimes the file
+stays open between the reading and the writing; sometimes it is read, closed and written later, and
+then what others wrote in between is overwritten. Every file that it reads must be a notebook, for
+nobody else writes in place. It prints its tokens at the end.
+"""
+
+import argparse
+import json
+import random
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("--notebook")
+arguments.add_argument("--count", type=int)
+arguments.add_argument("--seed", type=int)
+arguments = arguments.parse_args()
+chance = random.Random(arguments.seed)
+tokens = []
+
+
+def changed(text, number):
+    notebook = json.loads(text)
+    own = [cell for cell in notebook["cells"] if cell.get("id") == "python"]
+    if not own:
+        own = [{"cell_type": "raw", "id": "python", "metadata": {}, "source": []}]
+        notebook["cells"] += own
+    own[0]["source"] = "\n".join(tokens)
+    if number % 10 == 3:
+        # A line of a cell that others edit, too.
+        for cell in notebook["cells"]:
+            if cell.get("id") == "shared":
+                lines = "".join(cell["source"]).split("\n")
+                lines[-1] = f"# end {number}"
+                cell["source"] = "\n".join(lines)
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def save(file, text):
+    # In parts, as a large text goes to the disk.
+    for start in range(0, len(text), 1 << 14):
+        file.write(text[start : start + (1 << 14)])
+        file.flush()
+
+
+for number in range(arguments.count):
+    tokens.append(f"<python-{number}>")
+    if chance.random() < 0.5:
+        with open(arguments.notebook, "r+", encoding="utf-8") as file:
+            text = changed(file.read(), number)
+            file.seek(0)
+            file.truncate()
+            save(file, text)
+    else:
+        with open(arguments.notebook, encoding="utf-8") as file:
+            text = changed(file.read(), number)
+        with open(arguments.notebook, "w", encoding="utf-8") as file:
+            save(file, text)
+print("\n".join(tokens))
