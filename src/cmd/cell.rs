@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::cells::about;
+use super::cells::{about, state};
 use super::fault::{Fault, Kind};
 use super::preview::{Previews, parsed};
 use super::which::{Which, places};
 use super::{Context, print};
-use crate::notebook::{self, CellType, Document, Output, OutputKind};
+use crate::notebook::{self, CellType, Document, Output};
 use crate::ops::export::Export;
 use crate::ops::page::Page;
+use crate::ops::running::running;
 use crate::ops::view;
 
 /// How many characters of a cell's outputs are printed.
@@ -100,13 +101,16 @@ impl Cell {
         cells: &[(usize, &notebook::Cell)],
     ) -> io::Result<()> {
         let limit = (self.limit > 0).then_some(self.limit);
+        let runs = running(page)
+            .and_then(|runs| runs.cell)
+            .filter(|_| self.json);
         let mut shown = Vec::new();
         let mut text = String::new();
         for (index, cell) in cells {
             if self.json && limit.is_none() {
                 let outputs = cell.outputs().map(|output| parsed(&output));
                 let outputs: Vec<_> = outputs.collect();
-                shown.push(object(*index, cell, &outputs));
+                shown.push(object(*index, cell, runs.as_deref(), &outputs));
                 continue;
             }
             let mut previews = Previews::of(page, &context.here, cell, limit);
@@ -116,7 +120,7 @@ impl Cell {
                 ));
             }
             if self.json {
-                shown.push(object(*index, cell, &previews.json()));
+                shown.push(object(*index, cell, runs.as_deref(), &previews.json()));
             } else {
                 text.push_str(&head(page, *index, cell));
                 text.push_str(&line_ended(readable(&cell.source())));
@@ -230,9 +234,18 @@ fn head(page: &Page, index: usize, cell: &notebook::Cell) -> String {
     parts.push(page.key.clone());
     let mut head = parts.join(" · ");
     head.push('\n');
-    if let Some(metadata) = said_metadata(cell) {
-        head.push_str(&format!("--- metadata {metadata}\n--- source\n"));
+    let mut more: Vec<_> = said_metadata(cell)
+        .map(|said| format!("metadata {said}"))
+        .into_iter()
+        .collect();
+    for (name, forms) in cell.attachments() {
+        let forms = forms.iter().map(|form| format!(" · {form}"));
+        more.push(format!("attachment {name}{}", forms.collect::<String>()));
     }
+    if !more.is_empty() {
+        more.push("source".to_owned());
+    }
+    head.extend(more.iter().map(|more| format!("--- {more}\n")));
     head
 }
 
@@ -246,17 +259,19 @@ fn said_metadata(cell: &notebook::Cell) -> Option<String> {
     (!said.is_empty()).then(|| metadata.to_string())
 }
 
-fn object(index: usize, cell: &notebook::Cell, outputs: &[Value]) -> Value {
-    let failed = |output: Output| matches!(output.kind, OutputKind::Error { .. });
+fn object(index: usize, cell: &notebook::Cell, runs: Option<&str>, outputs: &[Value]) -> Value {
+    let attachments = cell.attachments().into_iter();
+    let attachments = attachments.map(|(name, forms)| json!({ "name": name, "forms": forms }));
     json!({
         "index": index,
         "id": cell.id(),
         "type": cell.cell_type(),
         "execution_count": cell.execution_count(),
-        "state": cell.read_outputs().any(failed).then_some("error"),
+        "state": state(cell, cell.glance(0).failed, runs),
         "revision": cell.revision(),
         "source": cell.source(),
         "metadata": cell.metadata(&[]).map(|metadata| parsed(&metadata)),
+        "attachments": attachments.collect::<Vec<_>>(),
         "output_count": cell.outputs().count(),
         "outputs": outputs,
     })

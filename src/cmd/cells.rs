@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 use super::fault::{Fault, Kind};
 use super::which::{Which, places};
 use super::{Context, columns, print};
-use crate::notebook::{CellType, Change, Document, Revision};
+use crate::notebook::{Cell, CellType, Change, Document, Revision, first_line};
 use crate::ops::history::{self, Step, steps};
 use crate::ops::page::Page;
 use crate::ops::running::running;
@@ -64,6 +64,9 @@ struct Row<'a> {
     /// `running`, or `error` where its outputs have one.
     state: Option<&'static str>,
     first_line: String,
+    /// Whether that is all of it.
+    #[serde(skip)]
+    is_whole: bool,
     lines: usize,
     outputs: usize,
     outputs_in_short: String,
@@ -123,9 +126,7 @@ impl Cells {
         };
         for row in &rows {
             // Where a line holds the whole source it is no secret any more.
-            if let Some(cell) = document.cells().get(row.index)
-                && *cell.source() == row.first_line
-            {
+            if let Some(cell) = document.cells().get(row.index).filter(|_| row.is_whole) {
                 view.shown(cell);
             }
         }
@@ -172,15 +173,11 @@ fn gone(page: &Page, steps: &[Step], limit: usize) -> Vec<Gone> {
         let source = step
             .before
             .and_then(|before| history::version_source(page, before));
-        let line = |source: &str| {
-            let line = source.lines().find(|line| !line.trim().is_empty());
-            columns::cut(line.unwrap_or_default(), limit)
-        };
         Gone {
             id: step.cell.clone(),
             index: step.index,
             revision: step.before,
-            first_line: source.as_deref().map(line),
+            first_line: source.map(|source| first_line(&source, limit)),
         }
     });
     gone.collect()
@@ -202,26 +199,25 @@ fn rows<'a>(
     width: Option<usize>,
 ) -> Vec<Row<'a>> {
     let short = document.short_ids();
-    let runs = running(page).and_then(|running| running.cell);
+    let runs = running(page).and_then(|runs| runs.cell);
     // A wide terminal shows more; that a narrow one shows less is done to the whole line.
     let more = |least: usize| width.map_or(least, |width| width.max(least));
-    let (first_line, outputs) = (more(FIRST_LINE), more(OUTPUTS));
+    let (most, outputs) = (more(FIRST_LINE), more(OUTPUTS));
     let rows = places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
         let glance = cell.glance(outputs);
-        let state = match runs.as_deref() {
-            Some(id) if id == cell.id() => Some("running"),
-            _ => glance.failed.then_some("error"),
-        };
+        let source = cell.source();
+        let line = first_line(&source, most);
         Some(Row {
             index: *index,
             id: cell.id(),
             short: short.get(*index)?,
             cell_type: cell.cell_type(),
             execution_count: cell.execution_count(),
-            state,
-            first_line: cell.first_line(first_line),
-            lines: cell.source().lines().count(),
+            state: state(cell, glance.failed, runs.as_deref()),
+            is_whole: line == *source,
+            first_line: line,
+            lines: source.lines().count(),
             outputs: glance.count,
             outputs_in_short: glance.text,
             revision: cell.revision(),
@@ -229,6 +225,14 @@ fn rows<'a>(
         })
     });
     rows.collect()
+}
+
+/// Returns what is known of a cell's last execution; `runs` is the cell that runs.
+pub(super) fn state(cell: &Cell, failed: bool, runs: Option<&str>) -> Option<&'static str> {
+    match runs {
+        Some(id) if id == cell.id() => Some("running"),
+        _ => failed.then_some("error"),
+    }
 }
 
 /// Returns the rows as lines of at most `width` columns.

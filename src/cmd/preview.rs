@@ -332,7 +332,7 @@ mod tests {
     fn short_texts_are_whole_and_long_ones_share() {
         assert_eq!(
             shares(&[10, 5000, 0, 3000, 400], 1000),
-            [10, 295, 0, 295, 400]
+            [10, 330, 0, 330, 330]
         );
         assert_eq!(shares(&[10, 20], 1000), [10, 20]);
         assert_eq!(shares(&[5000], 1000), [1000]);

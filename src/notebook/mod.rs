@@ -56,7 +56,7 @@ pub use metadata::Named;
 pub use mime::Form;
 pub use new::new_notebook;
 pub use operation::{NotApplied, NotOperations, Operation, OperationError};
-pub use output::{Glance, MimeData, Output, OutputKind, shortened};
+pub use output::{Glance, MimeData, Output, OutputKind, first_line, shortened};
 pub use revision::{NotARevision, Revision};
 pub use search::{Hit, Within};
 pub use select::{Near, SelectError, Selector};

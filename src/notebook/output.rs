@@ -156,9 +156,18 @@ impl std::fmt::Display for MimeData {
 impl Cell {
     /// Returns the first line of its source that is not blank, of at most `limit` characters.
     pub fn first_line(&self, limit: usize) -> String {
-        let source = self.source();
-        let line = source.lines().find(|line| !line.trim().is_empty());
-        one_line(line.unwrap_or_default().trim_end(), limit)
+        first_line(&self.source(), limit)
+    }
+
+    /// Returns the names of its attachments, each with the forms of its data.
+    pub fn attachments(&self) -> Vec<(String, Vec<MimeData>)> {
+        let raw = self.raw("attachments").unwrap_or_default();
+        let fields = Object::read(raw).unwrap_or_default().fields;
+        let named = fields.iter().map(|field| {
+            let (_, data) = bundle(field.value.of(raw), str::to_owned);
+            (lossy(decode(field.key.of(raw))).into_owned(), data)
+        });
+        named.collect()
     }
 
     /// Returns its outputs as people read them.
@@ -190,6 +199,12 @@ impl Cell {
             failed: error.is_some(),
         }
     }
+}
+
+/// Returns the first line of a text that is not blank, of at most `limit` characters.
+pub fn first_line(text: &str, limit: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    one_line(line.unwrap_or_default().trim_end(), limit)
 }
 
 /// What a list of cells says of a cell's outputs.

@@ -1,5 +1,6 @@
 //! The notebooks that files and folders on a command line stand for.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ pub struct Gathered {
     pub notebooks: Vec<Found>,
     /// What could not be looked into, in words.
     pub faults: Vec<String>,
+    known: HashSet<PathBuf>,
 }
 
 /// One of them.
@@ -64,7 +66,7 @@ impl Gathered {
     }
 
     fn take(&mut self, path: PathBuf, is_named: bool) {
-        if !self.notebooks.iter().any(|found| found.path == path) {
+        if self.known.insert(path.clone()) {
             self.notebooks.push(Found { path, is_named });
         }
     }
@@ -74,10 +76,10 @@ fn is_skipped(entry: &DirEntry) -> bool {
     entry.file_type().is_dir() && SKIPPED.iter().any(|name| entry.file_name() == *name)
 }
 
+/// A link is none: who means the notebooks of a folder means no other folder's.
 fn is_notebook(entry: &DirEntry) -> bool {
     let ending = entry.path().extension();
-    // A link to a notebook is read as any file is; one to a folder is not followed.
-    ending.is_some_and(|ending| ending == "ipynb") && entry.path().is_file()
+    ending.is_some_and(|ending| ending == "ipynb") && entry.file_type().is_file()
 }
 
 #[cfg(test)]
@@ -101,6 +103,7 @@ mod tests {
             std::fs::write(path, "").unwrap();
         }
         std::os::unix::fs::symlink(temp.path(), temp.path().join("a/loop")).unwrap();
+        std::os::unix::fs::symlink("b.ipynb", temp.path().join("link.ipynb")).unwrap();
         let paths = [temp.path().join("b.ipynb"), temp.path().to_owned()];
         let gathered = gather(&paths).unwrap();
         let names: Vec<_> = gathered

@@ -19,3 +19,51 @@ pub fn running(page: &Page) -> Option<Cell> {
     let present = lives.then(|| page.project.present(&key, session.generation));
     present?.running
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::project::journal::Entry;
+    use crate::project::{Place, boot_id};
+
+    #[test]
+    fn a_cell_runs_while_its_kernel_lives_and_nobody_told_its_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let notebook = temp.path().join("a.ipynb");
+        std::fs::write(&notebook, "{}").unwrap();
+        let page = Page::of(&notebook).unwrap();
+        let mut journal = page.project.journal().unwrap();
+        let tell = |event: &str| {
+            let mut entry = Entry::now(event, "a.ipynb");
+            entry.generation = Some(1);
+            entry.msg_id = Some("1".to_owned());
+            entry.cell = Some("3f2c".to_owned());
+            entry.status = (event == "done").then(|| "ok".to_owned());
+            entry
+        };
+        journal.append(&tell("asked")).unwrap();
+        assert_eq!(running(&page), None);
+        let lives = |start_time: u64| {
+            let session = json!({
+                "notebook": notebook, "connection_file": "c.json", "pid": std::process::id(),
+                "start_time": start_time, "where": Place::here(), "status": "live", "generation": 1,
+            });
+            let session = serde_json::from_value(session).unwrap();
+            let known = |state: &mut crate::project::State| {
+                state.sessions.insert("a.ipynb".to_owned(), session);
+            };
+            page.project.update(known).unwrap();
+        };
+        let own = Process::current();
+        assert_eq!(own.boot_id, boot_id());
+        lives(own.start_time);
+        assert_eq!(running(&page).unwrap().cell.as_deref(), Some("3f2c"));
+        lives(own.start_time + 1);
+        assert_eq!(running(&page), None);
+        lives(own.start_time);
+        journal.append(&tell("done")).unwrap();
+        assert_eq!(running(&page), None);
+    }
+}

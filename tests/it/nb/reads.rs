@@ -499,26 +499,57 @@ fn fmt_lists_and_writes_what_jupyter_would_write_otherwise() {
 
 #[test]
 fn fmt_puts_the_real_kernelspec_back_and_adds_ids() {
-    let world = World::new();
-    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    let world = World::opened();
     let path = world.project().join("t.ipynb");
-    let text = std::fs::read_to_string(&path).expect("read it");
-    let real: Value = serde_json::from_str(&text).expect("JSON");
-    let mut shared = real.clone();
+    let read = || -> Value {
+        serde_json::from_slice(&std::fs::read(&path).expect("read it")).expect("JSON")
+    };
+    let real = read()["metadata"]["kernelspec"].clone();
+    let mut shared = read();
     shared["metadata"]["kernelspec"] =
         json!({ "name": "nb-shared", "display_name": "nb shared kernel", "language": "python" });
-    shared["cells"] = json!([{ "cell_type": "raw", "metadata": {}, "source": "x" }]);
+    shared["cells"] =
+        json!([{ "cell_type": "raw", "metadata": { "trusted": true }, "source": "x" }]);
     shared["nbformat_minor"] = json!(4);
     write(&world, "t.ipynb", &shared);
-    let checked = ask(&world, "fmt t.ipynb").ended(1);
-    checked
-        .with("it names the kernelspec nb-shared")
-        .with("1 cell has no id");
-    ask(&world, "fmt --write t.ipynb").ended(0);
-    let after: Value =
-        serde_json::from_slice(&std::fs::read(&path).expect("read it")).expect("JSON");
+    let checked = ask(&world, "fmt t.ipynb").ended(1).with("1 cell has no id");
+    checked.with("it names the kernelspec nb-shared; its own is python3");
+    ask(&world, "fmt --write t.ipynb")
+        .ended(0)
+        .with("its own kernelspec python3 again");
+    let after = read();
+    assert_eq!(after["metadata"]["kernelspec"], real);
     assert_eq!(after["nbformat_minor"], 5);
     assert_eq!(after["cells"][0]["id"].as_str().map(str::len), Some(8));
+    assert_eq!(after["cells"][0]["metadata"], json!({}));
+    // Where nobody knows the real one, it is told and left.
+    write(&world, "u.ipynb", &shared);
+    ask(&world, "fmt --write u.ipynb")
+        .ended(0)
+        .with("which real kernel it had is not known");
+    ask(&world, "fmt u.ipynb").ended(0);
+}
+
+#[test]
+fn attachments_are_named() {
+    let world = World::new();
+    let cell = json!({
+        "cell_type": "markdown", "id": "abcd", "metadata": { "execution": {} }, "source": "![](a.png)",
+        "attachments": { "a.png": { "image/png": PNG } },
+    });
+    write(
+        &world,
+        "t.ipynb",
+        &json!({ "cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5 }),
+    );
+    let shown = ask(&world, "cell t.ipynb 0").ended(0);
+    shown.with("--- attachment a.png · image/png 1x1, 69 bytes\n--- source\n![](a.png)\n");
+    let json = ask(&world, "cell t.ipynb 0 --json").ended(0).json();
+    let forms = json!([{ "mime": "image/png", "bytes": 69, "pixels": [1, 1] }]);
+    assert_eq!(
+        json["cells"][0]["attachments"],
+        json!([{ "name": "a.png", "forms": forms }])
+    );
 }
 
 #[test]
