@@ -10,6 +10,7 @@ use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
 use crate::notebook::Conflict;
 use crate::ops::attach::AttachError;
+pub(super) use crate::ops::causes::with_causes as causes;
 use crate::ops::interrupt::InterruptError;
 use crate::ops::open_error::OpenError;
 use crate::ops::run::RunError;
@@ -173,20 +174,6 @@ impl Fault {
 
 /// What mends a connection file that cannot be used.
 const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
-
-/// Returns an error's message with those of its causes that it does not say itself.
-pub(super) fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        let said = source.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = source.source();
-    }
-    text
-}
 
 impl From<OpenError> for Fault {
     fn from(error: OpenError) -> Self {

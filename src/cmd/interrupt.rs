@@ -1,25 +1,30 @@
-//! `nb interrupt`.
+//! `nb interrupt`: the kernel, or one job.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
 
-use super::fault::Fault;
+use super::fault::{Fault, Kind};
+use super::follow::what;
 use super::{Context, print};
 use crate::ops;
+use crate::ops::company::is_same;
 use crate::ops::consent::Deed;
 use crate::project::InterruptMode;
+use crate::project::jobs::{Ask, JobFolder, JobState};
 
-/// Interrupt what the kernel runs
+/// Interrupt what the kernel runs, or one job
 ///
-/// By SIGINT or by message, as its kernelspec says. An idle kernel is not disturbed. What somebody
-/// else runs is not interrupted without --force; at a terminal the question is put.
+/// The kernel by SIGINT or by message, as its kernelspec says; an idle one is not disturbed. A job
+/// that waits for its turn leaves the queue, and whatever the kernel runs goes on. What somebody else
+/// asked for is not interrupted without --force; at a terminal the question is put.
 #[derive(Args, Debug)]
 pub(super) struct Interrupt {
-    /// The notebook; without it, the only open one
-    notebook: Option<PathBuf>,
+    /// A job, by the beginning of its id; or the notebook whose kernel is meant, if not the only one
+    #[arg(value_name = "JOB|NOTEBOOK")]
+    what: Option<String>,
     /// Interrupt it even when somebody else asked for it
     #[arg(long)]
     force: bool,
@@ -31,7 +36,13 @@ pub(super) struct Interrupt {
 impl Interrupt {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let target = context.target(self.notebook, "nb interrupt").await?;
+        let is_job = |word: &&String| !word.ends_with(".ipynb");
+        if let Some(id) = self.what.as_ref().filter(is_job) {
+            let folder = context.project(None)?.job(id)?;
+            return self.job(context, &folder).await;
+        }
+        let notebook = self.what.as_ref().map(Into::into);
+        let target = context.target(notebook, "nb interrupt").await?;
         context
             .consent(Deed::Interrupt, &target, self.force, self.json)
             .await?;
@@ -52,5 +63,45 @@ impl Interrupt {
             print::line(&format!("{}: interrupted (by {mode})", target.notebook_key))
         };
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Interrupts a job, or takes it out of the queue.
+    async fn job(&self, context: &Context, folder: &JobFolder) -> Result<ExitCode, Fault> {
+        let job = folder.read()?;
+        let id = &job.id;
+        if job.state == JobState::Done {
+            return Err(Fault::new(Kind::Refused, format!("job {id} is over")));
+        }
+        if !is_same(&job.by, &context.by) && !self.force {
+            let text = format!("job {id} is {}'s: {}", job.by, what(&job));
+            return Err(Fault::new(Kind::Refused, text).hint(format!("nb interrupt {id} --force")));
+        }
+        if !folder.has_recorder() {
+            let text = format!("nobody records job {id} any more: its recorder was killed");
+            return Err(
+                Fault::new(Kind::Failed, text).hint("nb interrupt interrupts what the kernel runs")
+            );
+        }
+        let by = context.by.clone();
+        let asked = folder.ask(&Ask::Interrupt { by });
+        asked.map_err(|error| Fault::failed("ask the recorder to interrupt", &error))?;
+        taken(folder).await;
+        let _ = if self.json {
+            context.answer(json!({ "job": id, "interrupted": true }))
+        } else {
+            print::line(&format!("job {id}: asked to end · nb wait {id}"))
+        };
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How long a recorder may take to hear what is asked of it.
+const HEARS: Duration = Duration::from_secs(2);
+
+/// Waits until the recorder of a job has heard what was asked of it.
+pub(super) async fn taken(folder: &JobFolder) {
+    let begun = Instant::now();
+    while folder.has_asks() && begun.elapsed() < HEARS {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -15,12 +15,15 @@ mod consent;
 mod demo;
 mod diff;
 mod edit;
+mod exec;
 mod fault;
 mod fmt;
+mod follow;
 mod habits;
 mod help;
 mod insert;
 mod interrupt;
+mod jobs;
 mod log;
 mod metadata;
 mod moment;
@@ -132,7 +135,14 @@ enum Command {
     Save(save::Save),
     #[command(hide = true)]
     Fmt(fmt::Fmt),
+    #[command(alias = "execute")]
+    Exec(exec::Exec),
     Run(run::Run),
+    Wait(jobs::Wait),
+    #[command(hide = true)]
+    Jobs(jobs::Jobs),
+    #[command(hide = true)]
+    Reply(jobs::Reply),
     #[command(hide = true)]
     Log(log::Log),
     #[command(hide = true)]
@@ -263,7 +273,11 @@ impl Command {
     async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         match self {
             Self::Open(open) => open.run(context).await,
+            Self::Exec(exec) => exec.run(context).await,
             Self::Run(run) => run.run(context).await,
+            Self::Wait(wait) => wait.run(context).await,
+            Self::Jobs(jobs) => jobs.run(context).await,
+            Self::Reply(reply) => reply.run(context).await,
             Self::Status(status) => status.run(context).await,
             Self::Interrupt(interrupt) => interrupt.run(context).await,
             Self::Restart(restart) => restart.run(context).await,
@@ -295,7 +309,11 @@ impl Command {
     fn json(&self) -> bool {
         match self {
             Self::Open(open) => open.json,
+            Self::Exec(exec) => exec.manner.json,
             Self::Run(run) => run.json,
+            Self::Wait(wait) => wait.manner.json,
+            Self::Jobs(jobs) => jobs.json,
+            Self::Reply(reply) => reply.json,
             Self::Status(status) => status.json,
             Self::Interrupt(interrupt) => interrupt.json,
             Self::Restart(restart) => restart.json,

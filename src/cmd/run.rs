@@ -79,7 +79,7 @@ impl Run {
             notebook,
             options: Options {
                 code,
-                by: context.by.clone(),
+                cell: None,
                 wait,
                 asks: !from_stdin && can_ask(),
             },
@@ -115,7 +115,15 @@ impl Run {
                     .hint(format!("nb open {}", quote(&session.notebook))),
             );
         }
-        let ran = crate::ops::run::run(project, key, session, &meant.options, &terminal).await?;
+        let ran = crate::ops::run::run(
+            project,
+            key,
+            session,
+            &context.by,
+            &meant.options,
+            &terminal,
+        )
+        .await?;
         let code = exit_code(ran.status);
         let _ = tell(&self, ran, &terminal, &session.notebook, context);
         Ok(ExitCode::from(code))

@@ -3,7 +3,6 @@
 //! The program starts itself again, detached, with the job as its argument; the job's report
 //! comes by a file, which the one who waits removes.
 
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::causes::with_causes;
 use super::open_error::OpenError;
+use super::record;
 use super::restart::{self, Report};
 use crate::kernel::detach::{self, Plan};
 use crate::kernel::process::Process;
@@ -28,6 +29,12 @@ pub(super) enum Job {
         key: String,
         by: String,
         patience_ms: u64,
+    },
+    /// Run a job's cells and keep what they say.
+    Record {
+        state_file: PathBuf,
+        /// The job's id.
+        id: String,
     },
 }
 
@@ -47,39 +54,49 @@ fn perform(job: &OsStr, report: &Path) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let (
-        Ok(Job::Restart {
+    let (Ok(job), Ok(runtime)) = (serde_json::from_slice(job.as_encoded_bytes()), runtime) else {
+        return ExitCode::FAILURE;
+    };
+    match job {
+        Job::Restart {
             state_file,
             key,
             by,
             patience_ms,
-        }),
-        Ok(runtime),
-    ) = (serde_json::from_slice(job.as_encoded_bytes()), runtime)
-    else {
-        return ExitCode::FAILURE;
-    };
-    let done = runtime.block_on(async {
-        let project = Project::of_state_file(&state_file)
-            .map_err(|error| OpenError::Internal(error.to_string()))?;
-        restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
-    });
-    let (answer, code) = match done {
-        Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
-        Err(error) => (failed(&error), ExitCode::FAILURE),
-    };
-    // Nobody may be waiting; then the state says what became of it.
-    let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
-    code
+        } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+            });
+            let (answer, code) = match done {
+                Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
+                Err(error) => (failed(&error), ExitCode::FAILURE),
+            };
+            // Nobody may be waiting; then the state says what became of it.
+            let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
+            code
+        }
+        Job::Record { state_file, id } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)?;
+                let folder = project.job(&id).map_err(std::io::Error::other)?;
+                record::perform(&project, &folder).await
+            });
+            match done {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    // It goes to the project's own log.
+                    eprintln!("job {id} cannot be recorded: {}", with_causes(&error));
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
 }
 
 fn failed(error: &OpenError) -> Report {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        message = format!("{message}: {source}");
-        cause = source.source();
-    }
+    let message = with_causes(error);
     let lines = match error {
         OpenError::Died { lines, .. } => lines.clone(),
         _ => Vec::new(),
@@ -117,7 +134,7 @@ impl Begun {
 pub(super) async fn begin(project: &Project, job: &Job) -> Result<Begun, OpenError> {
     let internal = |error: std::io::Error| OpenError::Internal(error.to_string());
     let folder = project
-        .make_folder("jobs")
+        .make_folder("background")
         .map_err(|source| OpenError::Lock {
             dir: project.dir().to_owned(),
             source,
@@ -151,7 +168,7 @@ pub(super) async fn begin(project: &Project, job: &Job) -> Result<Begun, OpenErr
 
 /// Removes the reports that nobody fetched: whoever waited for them was killed.
 pub(super) fn sweep(project: &Project) {
-    let entries = std::fs::read_dir(project.dir().join("jobs"));
+    let entries = std::fs::read_dir(project.dir().join("background"));
     for entry in entries.into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|found| found.modified());
         let age = modified.ok().and_then(|at| at.elapsed().ok());

@@ -57,6 +57,14 @@ fn read(output: &Json) -> Option<Output> {
     }
 }
 
+/// Returns outputs as a notebook file has them.
+pub fn to_json(outputs: &[Output]) -> Vec<serde_json::Value> {
+    let outputs = outputs
+        .iter()
+        .map(|output| serialize(output, serde_json::value::Serializer));
+    outputs.filter_map(Result::ok).collect()
+}
+
 /// Writes an output as a notebook file has it.
 pub(super) fn serialize<S: Serializer>(output: &Output, serializer: S) -> Result<S::Ok, S::Error> {
     use serde_json::json;

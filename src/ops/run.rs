@@ -1,8 +1,8 @@
-//! Scratch code on the shared kernel: never into the notebook.
+//! Code on the shared kernel, in its turn and to its end.
 //!
 //! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
 //! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
-//! running in the kernel; what it prints after that is not kept.
+//! running in the kernel.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -32,13 +32,13 @@ const SETTLES: Duration = Duration::from_secs(60);
 /// Between two looks whether it is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What to run, and for whom.
+/// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The code.
     pub code: String,
-    /// Who asks: for the journal and the kernel.
-    pub by: String,
+    /// The notebook's cell that it is, if it is one.
+    pub cell: Option<String>,
     /// How long to wait for the end; none waits for ever.
     pub wait: Option<Duration>,
     /// Somebody is there to answer `input()`.
@@ -58,6 +58,11 @@ pub trait Audience {
 
     /// Waits until the user wants the code interrupted. May be dropped halfway.
     fn interrupts(&self) -> impl Future<Output = ()>;
+
+    /// Whether a second interrupt means that the user does not want to wait any longer.
+    fn leaves(&self) -> bool {
+        true
+    }
 }
 
 /// What came of it.
@@ -137,7 +142,106 @@ impl RunError {
     }
 }
 
-/// Runs scratch code on a session's kernel, whose key in the project is `key`.
+/// A session's kernel, joined to run code one piece after the other.
+pub struct Runner {
+    project: Project,
+    key: String,
+    session: Session,
+    by: String,
+    process: Option<Process>,
+    client: Client,
+}
+
+impl Runner {
+    /// Joins the kernel of a session, whose key in the project is `key`, as `by`; one that is being
+    /// started is waited for.
+    ///
+    /// # Errors
+    /// It has ended, is not ready in time, or cannot be talked to.
+    pub async fn join(
+        project: &Project,
+        key: &str,
+        session: &Session,
+        by: &str,
+        wait: Option<Duration>,
+    ) -> Result<Self, RunError> {
+        let session = settled(project, key, session, wait).await?;
+        let info = connection::read(&session.connection_file)?;
+        let process = match life(&session).await {
+            Life::Own(process) => Some(process),
+            Life::Foreign => None,
+            Life::Gone => {
+                if session.status == SessionStatus::Live {
+                    note_death(project, key, session)?;
+                }
+                return Err(RunError::Ended);
+            }
+            Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(&session)))),
+        };
+        let mut client = Client::connect(&info, by).await?;
+        if let Some(process) = process.clone() {
+            client.watch(async move {
+                process.death().await;
+                format!("process {} has ended", process.pid)
+            });
+        }
+        Ok(Self {
+            project: project.clone(),
+            key: key.to_owned(),
+            session,
+            by: by.to_owned(),
+            process,
+            client,
+        })
+    }
+
+    /// Returns which of the session's kernels it is.
+    pub fn generation(&self) -> u64 {
+        self.session.generation
+    }
+
+    /// Runs code to its end, to the time limit or to the audience's second interrupt.
+    ///
+    /// # Errors
+    /// [`RunError`] where nothing was sent; after that the [`Status`] tells.
+    pub async fn run(
+        &mut self,
+        options: &Options,
+        audience: &impl Audience,
+    ) -> Result<Ran, RunError> {
+        let client = &mut self.client;
+        let mut running = Running {
+            project: &self.project,
+            key: &self.key,
+            session: &self.session,
+            by: &self.by,
+            options,
+            process: self.process.as_ref(),
+            began: Instant::now(),
+            outputs: Outputs::default(),
+            notes: Vec::new(),
+            execution_count: None,
+        };
+        let mut status = Status::Aborted;
+        for _ in 0..SENDS {
+            status = match running.idle(client, audience).await? {
+                Some(status) => status,
+                None => running.once(client, audience).await?,
+            };
+            if status != Status::Aborted {
+                break;
+            }
+        }
+        Ok(running.into_ran(status))
+    }
+
+    /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
+    pub async fn leave(self) {
+        self.client.close().await;
+    }
+}
+
+/// Runs one piece of code on a session's kernel, whose key in the project is `key`, as `by`.
 ///
 /// # Errors
 /// [`RunError`] where nothing was sent; after that the [`Status`] tells.
@@ -145,54 +249,26 @@ pub async fn run(
     project: &Project,
     key: &str,
     session: &Session,
+    by: &str,
     options: &Options,
     audience: &impl Audience,
 ) -> Result<Ran, RunError> {
     let began = Instant::now();
-    let session = &settled(project, key, session, options.wait).await?;
-    let info = connection::read(&session.connection_file)?;
-    let process = match life(session).await {
-        Life::Own(process) => Some(process),
-        Life::Foreign => None,
-        Life::Gone => {
-            if session.status == SessionStatus::Live {
-                note_death(project, key, session.clone())?;
-            }
-            return Err(RunError::Ended);
-        }
-        Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(session)))),
+    let mut runner = Runner::join(project, key, session, by, options.wait).await?;
+    let left = options
+        .wait
+        .map(|wait| wait.saturating_sub(began.elapsed()));
+    let options = Options {
+        wait: left,
+        ..options.clone()
     };
-    let mut running = Running {
-        project,
-        key,
-        session,
-        options,
-        process,
-        began,
-        outputs: Outputs::default(),
-        notes: Vec::new(),
-        execution_count: None,
-    };
-    let mut client = Client::connect(&info, &options.by).await?;
-    if let Some(process) = running.process.clone() {
-        client.watch(async move {
-            process.death().await;
-            format!("process {} has ended", process.pid)
-        });
-    }
-    let mut status = Status::Aborted;
-    for _ in 0..SENDS {
-        status = match running.idle(&mut client, audience).await? {
-            Some(status) => status,
-            None => running.once(&mut client, audience).await?,
-        };
-        if status != Status::Aborted {
-            break;
-        }
-    }
-    // An interrupt or an answer may be on its way still.
-    client.close().await;
-    Ok(running.into_ran(status))
+    let ran = runner.run(&options, audience).await;
+    runner.leave().await;
+    let ran = ran?;
+    Ok(Ran {
+        took: began.elapsed(),
+        ..ran
+    })
 }
 
 /// Waits while the kernel is being started or restarted; returns what the record says then.
@@ -230,8 +306,9 @@ struct Running<'a> {
     project: &'a Project,
     key: &'a str,
     session: &'a Session,
+    by: &'a str,
     options: &'a Options,
-    process: Option<Process>,
+    process: Option<&'a Process>,
     began: Instant,
     outputs: Outputs,
     notes: Vec<String>,
@@ -319,7 +396,7 @@ impl Running<'_> {
                 () = &mut deadline => break Some(Status::StillRunning),
                 () = audience.interrupts() => {
                     asked = None;
-                    if std::mem::replace(&mut interrupted, true) {
+                    if std::mem::replace(&mut interrupted, true) && audience.leaves() {
                         break Some(Status::StillRunning);
                     }
                     // Before that the kernel runs another's cell, which is not ours to end.
@@ -388,11 +465,11 @@ impl Running<'_> {
 
     /// Says how the kernel ended: somebody's doing, or its own; the latter is recorded.
     async fn how_it_went(&self, seen: &str) -> String {
-        if let Some(process) = &self.process {
+        if let Some(process) = self.process {
             // Its sockets close a little before it is gone.
             process.ended_within(Duration::from_secs(1)).await;
         }
-        let now = match &self.process {
+        let now = match self.process {
             Some(process) if !process.is_alive() => {
                 note_death(self.project, self.key, self.session.clone()).ok()
             }
@@ -433,7 +510,7 @@ impl Running<'_> {
     /// Interrupts in the kernel's own way.
     fn interrupt(&self, execution: &mut Execution<'_>) {
         if let (InterruptMode::Signal, Some(process)) =
-            (self.session.interrupt_mode(), &self.process)
+            (self.session.interrupt_mode(), self.process)
         {
             // The whole group: the code may wait for a program that it started.
             match process.signal_group(Signal::INT) {
@@ -470,7 +547,8 @@ impl Running<'_> {
         let mut entry = Entry::now(event, self.key);
         entry.generation = Some(self.session.generation);
         entry.msg_id = Some(msg_id.to_owned());
-        entry.by = Some(self.options.by.clone());
+        entry.by = Some(self.by.to_owned());
+        entry.cell.clone_from(&self.options.cell);
         entry
     }
 

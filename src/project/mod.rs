@@ -11,6 +11,7 @@
 
 mod config;
 mod folder;
+pub mod jobs;
 pub mod joined;
 pub mod journal;
 pub mod ledger;

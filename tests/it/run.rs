@@ -85,7 +85,15 @@ impl World {
     }
 
     async fn run_with(&self, options: &Options, listener: &Listener) -> Result<Ran, RunError> {
-        run::run(&self.project, "a.ipynb", &self.session, options, listener).await
+        run::run(
+            &self.project,
+            "a.ipynb",
+            &self.session,
+            "tests",
+            options,
+            listener,
+        )
+        .await
     }
 
     async fn run(&self, code: &str) -> Ran {
@@ -106,7 +114,7 @@ impl World {
 fn options(code: &str) -> Options {
     Options {
         code: code.to_owned(),
-        by: "tests".to_owned(),
+        cell: None,
         wait: Some(PATIENCE),
         asks: false,
     }

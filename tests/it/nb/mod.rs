@@ -4,6 +4,7 @@ mod attach;
 mod broken;
 mod company;
 mod edits;
+mod exec;
 mod history;
 mod killed;
 mod life;

@@ -1,0 +1,129 @@
+//! `nb exec`: cells of the notebook, run in the shared kernel.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Context;
+use super::fault::{Fault, Kind};
+use super::follow::{Following, Manner};
+use super::which::{Which, missing, places};
+use crate::notebook::{Document, Selector};
+use crate::ops::exec::{self, ExecError, Wanted};
+use crate::ops::view;
+
+/// Run cells in the notebook's kernel, their outputs in the notebook
+///
+/// The cells run in the order of the notebook, and stop at the first that raises. A recorder
+/// process writes the outputs into the notebook as they come: ending this command, or being killed,
+/// loses nothing (nb wait goes on). Off a terminal it waits 45 s at most; exit code 4 then says that
+/// the job goes on.
+#[derive(Args, Debug)]
+#[command(override_usage = "nb exec [OPTIONS] [NOTEBOOK] [CELL]...", after_help = EXAMPLES)]
+pub(super) struct Exec {
+    /// The notebook, and the cells: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// All cells
+    #[arg(long)]
+    all: bool,
+    /// From this cell on
+    #[arg(long, value_name = "CELL", allow_negative_numbers = true)]
+    from: Option<String>,
+    /// Up to this cell, which is run too
+    #[arg(long, value_name = "CELL", allow_negative_numbers = true)]
+    to: Option<String>,
+    /// Only cells that show an error
+    #[arg(long)]
+    failed: bool,
+    /// Only cells with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
+    /// Go on with the next cell where one raises
+    #[arg(long)]
+    allow_errors: bool,
+    /// Interrupt a cell that runs longer than this
+    #[arg(long, value_name = "SECONDS")]
+    max_time: Option<f64>,
+    /// Do not write the outputs into the notebook
+    #[arg(long)]
+    no_save: bool,
+    #[command(flatten)]
+    pub(super) manner: Manner,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb exec train.ipynb 3f2c            one cell
+  nb exec --all                       all of them
+  nb exec 4..8 --allow-errors
+  nb exec --from 3f2c --max-time 60
+  nb exec --all -d; nb wait           the job's id is printed; nb wait follows it";
+
+impl Exec {
+    /// Runs the command.
+    pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
+        let page = context.page(&mut self.words, "nb exec CELL").await?;
+        let view = view::open(&page, &context.by)?;
+        let which = exec::Which {
+            places: self.places(&view.document)?,
+            failed: self.failed,
+            tags: self.tag.clone(),
+        };
+        let cells = exec::cells(&view.document, &which);
+        if cells.is_empty() {
+            let text = "none of these cells is code: nothing was run";
+            return Err(Fault::new(Kind::Usage, text).hint("nb cells lists the cells"));
+        }
+        let wanted = Wanted {
+            cells,
+            allow_errors: self.allow_errors,
+            max_time: self.max_time,
+            saves: !self.no_save,
+        };
+        let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;
+        Following::new(context, folder).follow(&self.manner).await
+    }
+
+    /// Returns the places of the cells that are named; none are all.
+    fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Fault> {
+        let named = self.which.selectors(&self.words)?;
+        let filters = self.failed || !self.tag.is_empty();
+        let end = |word: &Option<String>| match word {
+            Some(word) => Ok::<_, Fault>(Some(document.find(&word.parse::<Selector>()?)?)),
+            None => Ok(None),
+        };
+        let (from, to) = (end(&self.from)?, end(&self.to)?);
+        let is_part = from.is_some() || to.is_some();
+        match (named.is_empty(), self.all || filters || is_part) {
+            (true, false) => {
+                Err(missing("which cells? --all runs all of them").hint("nb exec --all"))
+            }
+            (false, _) if self.all || is_part => Err(Fault::new(
+                Kind::Usage,
+                "cells are named twice: by themselves and by --all, --from or --to",
+            )),
+            (false, _) => Ok(Some(places(document, &named)?)),
+            (true, true) if is_part => {
+                let last = document.cells().len().saturating_sub(1);
+                Ok(Some((from.unwrap_or(0)..=to.unwrap_or(last)).collect()))
+            }
+            (true, true) => Ok(None),
+        }
+    }
+}
+
+impl From<ExecError> for Fault {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::Open(open) => open.into(),
+            ExecError::NoKernel { ref notebook, .. } => {
+                Self::new(Kind::NoKernel, error.to_string())
+                    .hint(format!("nb open {notebook} starts one"))
+            }
+            ExecError::Job { .. } => Self::new(Kind::Failed, super::fault::causes(&error)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `nb jobs`, `nb wait`, `nb reply`: what runs, whoever asked for it.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::fault::{Fault, Kind};
+use super::follow::{Following, Manner, what};
+use super::interrupt::taken;
+use super::{Context, print};
+use crate::project::Project;
+use crate::project::jobs::{Ask, Job, JobFolder, JobState};
+
+/// List the jobs that run or wait, and those that ended last
+#[derive(Args, Debug)]
+pub(super) struct Jobs {
+    /// The notebook; without it, all of the project
+    notebook: Option<PathBuf>,
+    /// Those that have ended too, all of them
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How many jobs that have ended are listed.
+const ENDED: usize = 5;
+
+impl Jobs {
+    /// Runs the command.
+    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let project = context.project(self.notebook.as_deref())?;
+        let key = self.notebook.as_deref().map(|it| project.key(it));
+        let mut jobs = read_all(&project);
+        jobs.retain(|(_, job)| key.as_ref().is_none_or(|key| *key == job.notebook));
+        let (mut ended, mut shown): (Vec<_>, Vec<_>) = jobs
+            .into_iter()
+            .partition(|(_, job)| job.state == JobState::Done);
+        if !self.all {
+            ended.drain(..ended.len().saturating_sub(ENDED));
+        }
+        ended.append(&mut shown);
+        let _ = if self.json {
+            let jobs = ended.iter().map(|(folder, job)| {
+                let mut object = serde_json::to_value(job).unwrap_or_default();
+                object["recorded"] = json!(is_recorded(folder, job));
+                object
+            });
+            context.answer(json!({ "jobs": jobs.collect::<Vec<_>>() }))
+        } else if ended.is_empty() {
+            print::line("no jobs")
+        } else {
+            let lines: Vec<_> = ended
+                .iter()
+                .map(|(folder, job)| line(folder, job))
+                .collect();
+            print::line(&lines.join("\n"))
+        };
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn line(folder: &JobFolder, job: &Job) -> String {
+    let mut line = format!("{}  {}  {}", job.id, job.by, what(job));
+    match (job.ended_at, job.state) {
+        (Some(ended), _) => {
+            let first_bad = job.cells.iter().filter_map(|cell| cell.status.as_deref());
+            let status = first_bad.clone().find(|it| *it != "ok").unwrap_or("ok");
+            line = format!("{line} {status}  {}", print::moment(ended));
+        }
+        (None, JobState::Queued) => {
+            if let Some(behind) = &job.behind {
+                line = format!("{line} behind {behind}");
+            }
+            line = format!("{line}  since {}", print::moment(job.asked_at));
+        }
+        (None, _) => line = format!("{line}  since {}", print::moment(job.asked_at)),
+    }
+    if !is_recorded(folder, job) {
+        line.push_str("  (its recorder was killed)");
+    }
+    line
+}
+
+fn is_recorded(folder: &JobFolder, job: &Job) -> bool {
+    job.state == JobState::Done || job.generation.is_none() || folder.has_recorder()
+}
+
+/// Returns the project's jobs, the oldest first.
+fn read_all(project: &Project) -> Vec<(JobFolder, Job)> {
+    let folders = project.jobs().into_iter();
+    let mut jobs: Vec<_> = folders
+        .filter_map(|folder| Some((folder.clone(), folder.read().ok()?)))
+        .collect();
+    jobs.sort_by_key(|(_, job)| job.asked_at);
+    jobs
+}
+
+/// Follow a job to its end
+///
+/// Without JOB: the one that was asked for last and is not over, else the last one.
+#[derive(Args, Debug)]
+pub(super) struct Wait {
+    /// The job; a beginning of its id is enough
+    job: Option<String>,
+    #[command(flatten)]
+    pub(super) manner: Manner,
+}
+
+impl Wait {
+    /// Runs the command.
+    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let project = context.project(None)?;
+        let folder = match &self.job {
+            Some(id) => project.job(id)?,
+            None => {
+                let jobs = read_all(&project);
+                let open = jobs
+                    .iter()
+                    .rev()
+                    .find(|(_, job)| job.state != JobState::Done);
+                let last = open.or(jobs.last()).map(|(folder, _)| folder.clone());
+                last.ok_or_else(|| {
+                    Fault::new(Kind::Usage, "there are no jobs").hint("nb exec CELL begins one")
+                })?
+            }
+        };
+        Following::new(context, folder).follow(&self.manner).await
+    }
+}
+
+/// Answer what a job's code asks
+#[derive(Args, Debug)]
+pub(super) struct Reply {
+    /// The job; a beginning of its id is enough
+    job: String,
+    /// The answer, or `-` to read a line from stdin; a password is taken from there only
+    #[arg(allow_hyphen_values = true)]
+    text: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Reply {
+    /// Runs the command.
+    pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let project = context.project(None)?;
+        let folder = project.job(&self.job)?;
+        let job = folder.read()?;
+        let Some(prompt) = &job.prompt else {
+            let text = format!("job {} asks nothing: {}", job.id, what(&job));
+            return Err(Fault::new(Kind::Refused, text));
+        };
+        if prompt.password && self.text != "-" {
+            let text = "this is a password: others could read it in the list of processes";
+            return Err(Fault::new(Kind::Usage, text).hint(format!("nb reply {} - < FILE", job.id)));
+        }
+        let mut text = self.text.clone();
+        if text == "-" {
+            text.clear();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map_err(|error| Fault::failed("read the answer from stdin", &error))?;
+            text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        }
+        let asked = folder.ask(&Ask::Reply { text });
+        asked.map_err(|error| Fault::failed("hand the answer on", &error))?;
+        taken(&folder).await;
+        let _ = if self.json {
+            context.answer(json!({ "job": job.id, "answered": true }))
+        } else {
+            print::line(&format!("job {}: answered · nb wait {}", job.id, job.id))
+        };
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Context {
+    /// Returns the project of a notebook, or the one that the working directory is in.
+    pub(super) fn project(&self, notebook: Option<&std::path::Path>) -> Result<Project, Fault> {
+        let from = notebook.or(self.notebook.as_deref()).unwrap_or(&self.here);
+        Project::find(from).ok_or_else(|| {
+            let text = format!("no notebook was opened in {}", from.display());
+            Fault::new(Kind::Usage, text).hint("nb open NOTEBOOK.ipynb")
+        })
+    }
+}

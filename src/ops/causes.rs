@@ -1,0 +1,17 @@
+//! An error in one line, with those of its causes that it does not say itself.
+
+use std::error::Error;
+
+/// Returns an error's message with its causes behind it.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let said = source.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = source.source();
+    }
+    text
+}

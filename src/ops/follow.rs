@@ -1,0 +1,92 @@
+//! Following a job: what its recorder keeps, as it comes, until it is over or asks something.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::project::jobs::{Job, JobFolder, JobState, NoJob, Said};
+
+/// The first pause between two looks; it grows, so that a short cell's end is seen at once.
+const FIRST: Duration = Duration::from_millis(2);
+
+/// The longest pause.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// How long a recorder may take to begin.
+const BEGINS: Duration = Duration::from_secs(10);
+
+/// Why following ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The job is over.
+    Over,
+    /// The time is; the job goes on.
+    StillRunning,
+    /// The code asks something.
+    Asks,
+    /// The recorder was killed: what came after that is not kept.
+    Lost,
+}
+
+/// How far a job has been followed.
+#[derive(Debug)]
+pub struct Followed {
+    /// The job as it is.
+    pub job: Job,
+    /// Why it ended.
+    pub left: Left,
+}
+
+/// Why a job cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// Its record cannot be read.
+    #[error(transparent)]
+    Job(#[from] NoJob),
+    /// What it said cannot be read.
+    #[error("cannot read what the job said")]
+    Events(#[from] io::Error),
+}
+
+/// Follows a job from a place in its events on, to its end, to the time limit or to a question; `sees`
+/// gets what it says, in order, and the job as it was before that. May be dropped halfway: `at` then
+/// is where the rest begins.
+///
+/// # Errors
+/// Its folder cannot be read.
+pub async fn follow(
+    folder: &JobFolder,
+    at: &mut u64,
+    wait: Option<Duration>,
+    mut sees: impl FnMut(&Job, &[Said]),
+) -> Result<Followed, FollowError> {
+    let begun = Instant::now();
+    let mut pause = FIRST;
+    loop {
+        // Whether somebody records it, first: what it did before it ended is there then.
+        let is_recorded = folder.has_recorder();
+        let job = folder.read()?;
+        let (said, next) = folder.said(*at)?;
+        sees(&job, &said);
+        *at = next;
+        let left = match job.state {
+            JobState::Done => Some(Left::Over),
+            JobState::WaitingInput => Some(Left::Asks),
+            _ if !is_recorded && is_old(&job) => Some(Left::Lost),
+            _ if wait.is_some_and(|wait| begun.elapsed() >= wait) => Some(Left::StillRunning),
+            _ => None,
+        };
+        if let Some(left) = left {
+            return Ok(Followed { job, left });
+        }
+        tokio::time::sleep(pause).await;
+        pause = LONGEST.min(pause + pause / 8);
+    }
+}
+
+/// Says whether its recorder should have begun long ago.
+fn is_old(job: &Job) -> bool {
+    let age = Timestamp::now().duration_since(job.asked_at);
+    age.unsigned_abs() > BEGINS || job.generation.is_some()
+}

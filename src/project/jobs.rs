@@ -1,0 +1,448 @@
+//! `jobs/`: executions that outlive whoever asked for them, a folder each.
+//!
+//! A job's folder holds `job.json` (what is asked and how far it is; replaced whole, by its recorder
+//! alone once that runs), `events.jsonl` (everything that the kernel said, as it came; appended by
+//! the recorder), `lock` (held by the recorder for as long as it lives, which says so in every
+//! container and namespace) and `asks/` (what others want of it: an interrupt, an answer).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::folder::Project;
+use super::lock::Lock;
+use super::save;
+
+/// An execution: one piece of code, or cells of a notebook one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Eight hexadecimal digits; a beginning of three or more names it.
+    pub id: String,
+    /// Who asked.
+    pub by: String,
+    /// The notebook's key; see [`Project::key`].
+    pub notebook: String,
+    /// The key of the session whose kernel runs it.
+    pub session: String,
+    /// How far it is.
+    pub state: JobState,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// When all was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// The kernel's generation, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// What is run, in order.
+    pub cells: Vec<JobCell>,
+    /// Whose cell is waited for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
+    /// What the code asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<JobPrompt>,
+    /// Go on with the next cell where one raises.
+    #[serde(default)]
+    pub allow_errors: bool,
+    /// The seconds after which a cell is interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<f64>,
+    /// Outputs are written into the notebook.
+    #[serde(default)]
+    pub saves: bool,
+    /// What whoever asked should know besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It waits for others' cells, or for the kernel.
+    Queued,
+    /// The kernel runs it.
+    Running,
+    /// The code asks, and waits for the answer.
+    WaitingInput,
+    /// It is over.
+    Done,
+}
+
+/// One piece of code of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobCell {
+    /// The cell's id; none for code outside the notebook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The cell's revision when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// What is run.
+    pub code: String,
+    /// How it ended: a word of `ops::run::Status`, or `not_run`; none before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The number that the kernel gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_count: Option<u64>,
+    /// When the kernel began with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<Timestamp>,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// Why its outputs are not in the notebook, if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<String>,
+}
+
+/// What the code asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPrompt {
+    /// What it asks; may be empty.
+    pub prompt: String,
+    /// The answer is not to be shown.
+    pub password: bool,
+}
+
+/// What somebody wants of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "ask")]
+pub enum Ask {
+    /// Interrupt what it runs, or leave the queue; the cells after it are not run.
+    Interrupt {
+        /// Who asks.
+        by: String,
+    },
+    /// The answer to its question.
+    Reply {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A message of the kernel about one of a job's cells, as `events.jsonl` keeps it.
+#[derive(Debug, Deserialize)]
+pub struct Said {
+    /// Which of the job's cells, from 0.
+    pub cell: usize,
+    /// The message's type.
+    pub msg_type: String,
+    /// Its content, as the kernel wrote it.
+    pub content: Box<RawValue>,
+}
+
+/// Why there is no such job.
+#[derive(Debug, thiserror::Error)]
+pub enum NoJob {
+    /// None has this id.
+    #[error("there is no job {0}")]
+    Unknown(String),
+    /// Several begin so.
+    #[error("{given} is more than one job: {}", candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        given: String,
+        /// Their ids.
+        candidates: Vec<String>,
+    },
+    /// Its record cannot be read.
+    #[error("the record of job {id} cannot be read")]
+    Damaged {
+        /// Its id.
+        id: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The folder of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFolder {
+    dir: PathBuf,
+    id: String,
+}
+
+impl Project {
+    /// Makes the folder of a new job, whose id is set.
+    pub fn make_job(&self, job: &mut Job) -> io::Result<JobFolder> {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        job.id = id.chars().take(8).collect();
+        let name = format!("jobs/{}", job.id);
+        let dir = self.make_folder(&name)?;
+        self.make_folder(&format!("{name}/asks"))?;
+        let folder = JobFolder {
+            dir,
+            id: job.id.clone(),
+        };
+        folder.write(job)?;
+        Ok(folder)
+    }
+
+    /// Returns the folder of the job that is named, by a beginning of its id.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
+        let all = self.jobs();
+        let found: Vec<_> = all
+            .iter()
+            .filter(|folder| given.len() >= 3 && folder.id.starts_with(given))
+            .collect();
+        match found.as_slice() {
+            [] => Err(NoJob::Unknown(given.to_owned())),
+            [folder] => Ok((*folder).clone()),
+            _ => Err(NoJob::Ambiguous {
+                given: given.to_owned(),
+                candidates: found.iter().map(|folder| folder.id.clone()).collect(),
+            }),
+        }
+    }
+
+    /// Returns the folders of all jobs, in no order.
+    pub fn jobs(&self) -> Vec<JobFolder> {
+        let entries = std::fs::read_dir(self.dir().join("jobs"));
+        let folders = entries.into_iter().flatten().flatten();
+        let folders = folders.filter(|entry| entry.path().join(RECORD).exists());
+        let folders = folders.map(|entry| JobFolder {
+            dir: entry.path(),
+            id: entry.file_name().to_string_lossy().into_owned(),
+        });
+        folders.collect()
+    }
+}
+
+const RECORD: &str = "job.json";
+
+impl JobFolder {
+    /// Returns the job's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns where it is.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Reads what is known of the job.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn read(&self) -> Result<Job, NoJob> {
+        let read = std::fs::read(self.dir.join(RECORD));
+        let read = read.and_then(|text| Ok(serde_json::from_slice(&text)?));
+        read.map_err(|source| NoJob::Damaged {
+            id: self.id.clone(),
+            source,
+        })
+    }
+
+    /// Replaces what is known of the job.
+    pub fn write(&self, job: &Job) -> io::Result<()> {
+        let text = serde_json::to_vec(job)?;
+        save::replace_unsynced(&self.dir.join(RECORD), &text)
+    }
+
+    /// Takes the lock that a recorder holds for its life; none where one does.
+    pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+        Lock::attempt(&self.dir.join("lock"))
+    }
+
+    /// Returns whether a recorder lives.
+    pub fn has_recorder(&self) -> bool {
+        matches!(self.try_lock(), Ok(None))
+    }
+
+    /// Opens the events for appending.
+    pub fn events(&self) -> io::Result<Events> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.dir.join("events.jsonl"))?;
+        Ok(Events { file })
+    }
+
+    /// Reads what was said from a place in the events on, and returns it with the place where the
+    /// next reading begins. A line that is being written is left for then.
+    pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
+        let mut file = match File::open(self.dir.join("events.jsonl")) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), from)),
+            Err(error) => return Err(error),
+        };
+        file.seek(SeekFrom::Start(from))?;
+        let mut lines = BufReader::new(file);
+        let (mut said, mut at) = (Vec::new(), from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = lines.read_until(b'\n', &mut line)?;
+            if read == 0 || line.last() != Some(&b'\n') {
+                return Ok((said, at));
+            }
+            at += read as u64;
+            said.extend(serde_json::from_slice(&line).ok());
+        }
+    }
+
+    /// Asks something of the job's recorder.
+    pub fn ask(&self, ask: &Ask) -> io::Result<()> {
+        // In the order in which they were asked.
+        let now = Timestamp::now().as_nanosecond();
+        let name = format!("{now:024}-{}.json", std::process::id());
+        save::replace_unsynced(&self.dir.join("asks").join(name), &serde_json::to_vec(ask)?)
+    }
+
+    /// Returns what was asked of the job and [`JobFolder::forget`] has not removed, oldest first, each
+    /// with its file.
+    pub fn asks(&self) -> Vec<(PathBuf, Ask)> {
+        let mut paths = self.ask_files();
+        paths.sort();
+        let asks = paths.into_iter().filter_map(|path| {
+            let text = std::fs::read(&path).ok()?;
+            let ask = serde_json::from_slice(&text).ok()?;
+            Some((path, ask))
+        });
+        asks.collect()
+    }
+
+    /// Removes what was asked once it is taken: whoever asked waits for that.
+    pub fn forget(&self, asked: &Path) {
+        let _ = std::fs::remove_file(asked);
+    }
+
+    /// Returns whether something is asked that the recorder has not taken yet.
+    pub fn has_asks(&self) -> bool {
+        !self.ask_files().is_empty()
+    }
+
+    fn ask_files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.dir.join("asks"));
+        let entries = entries.into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+            .collect()
+    }
+}
+
+/// The events of a job, open for appending by its recorder.
+#[derive(Debug)]
+pub struct Events {
+    file: File,
+}
+
+impl Events {
+    /// Appends what the kernel said of a cell; the content is JSON.
+    pub fn append(&mut self, cell: usize, msg_type: &str, content: &[u8]) -> io::Result<()> {
+        let mut line =
+            serde_json::to_vec(&serde_json::json!({ "cell": cell, "msg_type": msg_type }))?;
+        line.pop();
+        line.extend_from_slice(b",\"content\":");
+        // A newline is white space in JSON, and here the end of the record.
+        line.extend(content.iter().map(|byte| match byte {
+            b'\n' | b'\r' => b' ',
+            byte => *byte,
+        }));
+        line.extend_from_slice(b"}\n");
+        self.file.write_all(&line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(project: &Project) -> (Job, JobFolder) {
+        let mut job = Job {
+            id: String::new(),
+            by: "ada".to_owned(),
+            notebook: "a.ipynb".to_owned(),
+            session: "a.ipynb".to_owned(),
+            state: JobState::Queued,
+            asked_at: Timestamp::now(),
+            ended_at: None,
+            generation: None,
+            cells: Vec::new(),
+            behind: None,
+            prompt: None,
+            allow_errors: false,
+            max_time: None,
+            saves: true,
+            notes: Vec::new(),
+            other: Map::new(),
+        };
+        let folder = project.make_job(&mut job).unwrap();
+        (job, folder)
+    }
+
+    #[test]
+    fn a_job_is_found_by_the_beginning_of_its_id() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (one, folder) = job(&project);
+        assert_eq!(project.job(&one.id[..4]).unwrap(), folder);
+        assert_eq!(folder.read().unwrap(), one);
+        for wrong in ["", "zzzz", &one.id[..2]] {
+            assert!(matches!(project.job(wrong), Err(NoJob::Unknown(_))));
+        }
+        assert_eq!(project.jobs().len(), 1);
+    }
+
+    #[test]
+    fn what_is_said_is_read_as_it_comes() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (_, folder) = job(&project);
+        assert_eq!(folder.said(0).unwrap().1, 0);
+        let mut events = folder.events().unwrap();
+        events
+            .append(0, "stream", b"{\"text\":\n\"a\\n\"}")
+            .unwrap();
+        let (said, at) = folder.said(0).unwrap();
+        assert_eq!(said[0].content.get(), "{\"text\": \"a\\n\"}");
+        events.file.write_all(b"{\"cell\":1,").unwrap();
+        assert_eq!(folder.said(at).unwrap().1, at);
+        events
+            .file
+            .write_all(b"\"msg_type\":\"x\",\"content\":3}\n")
+            .unwrap();
+        let (said, _) = folder.said(at).unwrap();
+        assert_eq!((said[0].cell, &said[0].msg_type[..]), (1, "x"));
+    }
+
+    #[test]
+    fn asks_are_taken_once_in_their_order() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (_, folder) = job(&project);
+        let asks = ["1", "2", "3"].map(|text| Ask::Reply {
+            text: text.to_owned(),
+        });
+        asks.iter().for_each(|ask| folder.ask(ask).unwrap());
+        assert!(folder.has_asks());
+        let taken = folder.asks().into_iter().map(|(path, ask)| {
+            folder.forget(&path);
+            ask
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), asks);
+        assert!(!folder.has_asks());
+        let held = folder.try_lock().unwrap();
+        assert!(held.is_some() && folder.has_recorder());
+        drop(held);
+        assert!(!folder.has_recorder());
+    }
+}

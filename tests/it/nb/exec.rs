@@ -1,0 +1,245 @@
+//! Cells run from the command line: their outputs are in the notebook, whoever is killed.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Said, kill, nb, open, until};
+use crate::world::World;
+
+/// Code that goes on once there is a file `go` beside the notebook.
+const GATE: &str =
+    "import os\nprint('before', flush=True)\nwhile not os.path.exists('go'): pass\nprint('after')";
+
+/// A world with an open notebook of these cells.
+fn notebook(cells: &[&str]) -> World {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    for cell in cells {
+        nb(&world, ["insert", "a.ipynb", "-s", cell]).ended(0);
+    }
+    world
+}
+
+fn file(world: &World) -> PathBuf {
+    world.project().join("a.ipynb")
+}
+
+/// The cell as it stands in the file.
+fn cell(world: &World, index: usize) -> Value {
+    let text = std::fs::read(file(world)).expect("read the notebook");
+    let notebook: Value = serde_json::from_slice(&text).expect("JSON");
+    notebook["cells"][index].clone()
+}
+
+/// The text of a cell's first output in the file.
+fn text(world: &World, index: usize) -> String {
+    let text = &cell(world, index)["outputs"][0]["text"];
+    let lines = text.as_array().into_iter().flatten();
+    lines.filter_map(Value::as_str).collect()
+}
+
+fn job(said: &Said) -> String {
+    let word = said.json()["job"].as_str().expect("a job").to_owned();
+    assert_eq!(word.len(), 8, "{word}");
+    word
+}
+
+fn begin(world: &World, cells: &[&str]) -> String {
+    let words = ["exec", "a.ipynb", "-d", "--json"];
+    job(&nb(world, words.iter().chain(cells)).ended(0))
+}
+
+/// Waits until a job is in a state.
+fn is(world: &World, job: &str, state: &str) {
+    let record = world.project().join(".nb/jobs").join(job).join("job.json");
+    until(state, || {
+        let text = std::fs::read(&record).ok()?;
+        let job: Value = serde_json::from_slice(&text).ok()?;
+        (job["state"] == state).then_some(())
+    });
+}
+
+#[test]
+fn outputs_are_printed_and_in_the_notebook() {
+    let world = notebook(&["print('hello'); 6 * 7", "1 / 0", "'never'"]);
+    let said = nb(&world, ["exec", "a.ipynb", "--all"]).ended(3);
+    assert!(said.out.contains("hello\n42\n"), "{said:?}");
+    let said = said
+        .with("ZeroDivisionError")
+        .with("1 more cells were not run");
+    assert!(!said.out.contains("never"), "{said:?}");
+    let first = cell(&world, 0);
+    assert_eq!(first["execution_count"], 1);
+    assert_eq!(first["outputs"][0]["text"], json!(["hello\n"]));
+    assert_eq!(first["outputs"][1]["data"]["text/plain"], json!(["42"]));
+    let times = first["metadata"]["execution"].as_object().expect("times");
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
+    assert_eq!(cell(&world, 2)["outputs"], json!([]));
+
+    let said = nb(&world, ["exec", "--all", "--allow-errors", "--json"]).ended(3);
+    let cells = said.json()["cells"].clone();
+    let statuses: Vec<_> = (0..3).map(|at| cells[at]["status"].clone()).collect();
+    assert_eq!(statuses, ["ok", "error", "ok"]);
+    assert_eq!(cell(&world, 2)["outputs"][0]["execution_count"], 5);
+    // Only what shows an error.
+    let said = nb(&world, ["exec", "--failed", "--json"]).ended(3);
+    assert_eq!(said.json()["cells"].as_array().map(Vec::len), Some(1));
+    nb(&world, ["exec"]).ended(2).with("nb exec --all");
+}
+
+#[test]
+fn a_command_that_is_killed_loses_nothing() {
+    let world = notebook(&[GATE]);
+    let mut command = world.nb();
+    command.args(["exec", "a.ipynb", "0"]);
+    let mut exec = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("run nb");
+    let jobs = world.project().join(".nb/jobs");
+    let id = until("a job", || {
+        let entry = std::fs::read_dir(&jobs).ok()?.flatten().next()?;
+        Some(entry.file_name().to_string_lossy().into_owned())
+    });
+    is(&world, &id, "running");
+    kill(exec.id());
+    exec.wait().expect("it ends");
+    nb(&world, ["wait", "--timeout", "0.1"])
+        .ended(4)
+        .with("before")
+        .with(&format!("next: nb wait {id}"));
+    nb(&world, ["jobs"]).ended(0).with("running");
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id[..4]])
+        .ended(0)
+        .with("before\nafter\n");
+    assert_eq!(text(&world, 0), "before\nafter\n");
+    nb(&world, ["jobs"]).ended(0).with("done ok");
+}
+
+#[test]
+fn a_question_is_answered_from_another_command() {
+    let world = notebook(&[
+        "name = input('name? ')\nprint('hi', name)",
+        "import getpass\nlen(getpass.getpass('key: '))",
+    ]);
+    let said = nb(&world, ["exec", "a.ipynb", "--all", "--json"]).ended(7);
+    assert_eq!(
+        said.json()["prompt"],
+        json!({"prompt": "name? ", "password": false})
+    );
+    let id = job(&said);
+    nb(&world, ["reply", &id, "Ada"]).ended(0);
+    nb(&world, ["wait", &id]).ended(7).with("key: ");
+    nb(&world, ["reply", &id, "secret"])
+        .ended(2)
+        .with("list of processes");
+    let mut reply = super::shell(&world, &format!("echo secret | \"$NB\" reply {id} -"));
+    reply.env("NB", world.nb().get_program());
+    super::say(&mut reply).ended(0);
+    nb(&world, ["wait", &id]).ended(0);
+    assert_eq!(text(&world, 0), "hi Ada\n");
+    assert_eq!(
+        cell(&world, 1)["outputs"][0]["data"]["text/plain"],
+        json!(["6"])
+    );
+    nb(&world, ["reply", &id, "again"])
+        .ended(5)
+        .with("asks nothing");
+}
+
+#[test]
+fn a_job_leaves_the_queue_and_the_one_before_it_goes_on() {
+    let world = notebook(&[GATE, "'behind'"]);
+    let first = begin(&world, &["0"]);
+    is(&world, &first, "running");
+    let second = begin(&world, &["1"]);
+    nb(&world, ["interrupt", &second, "--as", "bob"])
+        .ended(5)
+        .with("--force");
+    nb(&world, ["interrupt", &second]).ended(0);
+    nb(&world, ["wait", &second]).ended(130);
+    is(&world, &first, "running");
+    assert_eq!(cell(&world, 1)["outputs"], json!([]));
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &first]).ended(0).with("after");
+}
+
+#[test]
+fn what_runs_is_interrupted_and_the_cells_after_it_are_not_run() {
+    let world = notebook(&[GATE, "'behind'"]);
+    let id = begin(&world, &["0..2"]);
+    is(&world, &id, "running");
+    until("output", || {
+        let said = std::fs::read_to_string(
+            world
+                .project()
+                .join(".nb/jobs")
+                .join(&id)
+                .join("events.jsonl"),
+        )
+        .ok()?;
+        said.contains("before").then_some(())
+    });
+    nb(&world, ["interrupt", &id]).ended(0);
+    let said = nb(&world, ["wait", &id, "--json"]).ended(130).json();
+    assert_eq!(said["cells"][0]["status"], "interrupted");
+    assert_eq!(said["cells"][1]["status"], "not_run");
+    assert_eq!(text(&world, 0), "before\n");
+    // A cell that runs too long ends by itself.
+    let said = nb(
+        &world,
+        ["exec", "a.ipynb", "0", "--max-time", "0.5", "--json"],
+    )
+    .ended(130);
+    assert_eq!(said.json()["cells"][0]["status"], "interrupted");
+}
+
+#[test]
+fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
+    let world = notebook(&[GATE, "2"]);
+    let id = begin(&world, &["0"]);
+    is(&world, &id, "running");
+    nb(&world, ["edit", "a.ipynb", "0", "-s", "'new'"]).ended(0);
+    nb(&world, ["rm", "a.ipynb", "1"]).ended(0);
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id]).ended(0);
+    let now = cell(&world, 0);
+    assert_eq!(now["source"], json!(["'new'"]));
+    assert_eq!(now["execution_count"], Value::Null);
+    assert!(text(&world, 0).contains("earlier text"), "{now}");
+    assert_eq!(now["outputs"][1]["text"], json!(["before\n", "after\n"]));
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_noticed() {
+    let world = notebook(&[GATE]);
+    let id = begin(&world, &["0"]);
+    is(&world, &id, "running");
+    let recorder = until("the recorder", || {
+        std::fs::read_dir("/proc")
+            .ok()?
+            .flatten()
+            .find_map(|entry| {
+                let pid: u32 = entry.file_name().to_string_lossy().parse().ok()?;
+                let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+                String::from_utf8_lossy(&line)
+                    .contains(&format!("\"id\":\"{id}\""))
+                    .then_some(pid)
+            })
+    });
+    kill(recorder);
+    nb(&world, ["wait", &id])
+        .ended(1)
+        .with("was killed")
+        .with("before");
+    nb(&world, ["jobs"])
+        .ended(0)
+        .with("its recorder was killed");
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0).with("after");
+}
