@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::change::Manner;
 use super::fault::{Fault, Kind};
-use super::{Context, conflict, source};
+use super::{Context, conflict, diff, source};
 use crate::notebook::Operation;
 use crate::ops::edit::{self, EditError};
 
@@ -23,6 +23,9 @@ pub(super) struct Apply {
     /// The notebook, and a file with the list, or `-` for stdin
     #[arg(value_name = "WORD")]
     words: Vec<String>,
+    /// Show what would differ, and write nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     pub(super) manner: Manner,
 }
@@ -63,14 +66,20 @@ impl Apply {
             Fault::new(Kind::Usage, error.to_string())
                 .hint("nb apply --help tells what may be in the list")
         })?;
-        let done = edit::apply(&page, &operations, &context.editor(&self.manner));
-        let done = done.map_err(|error| match error {
+        let listed = |error| match error {
             EditError::Operation(error) => {
                 conflict::of_operation(&error.source, &error.to_string())
                     .hint("nothing was done: all or none")
             }
-            error => Fault::from(error).again("apply"),
-        })?;
+            error => Fault::from(error),
+        };
+        if self.dry_run {
+            let (before, after) = edit::would(&page, &operations).map_err(listed)?;
+            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let done = edit::apply(&page, &operations, &context.editor(&self.manner));
+        let done = done.map_err(|error| listed(error).again("apply"))?;
         Ok(context.tell(&page, &done, self.manner.json, "apply"))
     }
 }

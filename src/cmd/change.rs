@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
-use crate::notebook::{Change, Changed, Document, Operation};
+use crate::notebook::{Cell, Change, Changed, Conflict, Operation};
 use crate::ops::asker;
 use crate::ops::edit::{self, Done, Editor};
 use crate::ops::page::Page;
@@ -78,13 +78,14 @@ impl Context {
                 .again(command)
         });
         let code = fault.as_ref().map_or(ExitCode::SUCCESS, Fault::code);
+        let changes = as_they_are(done);
         if let Some(Value::Object(more)) = json {
             let mut answer = json!({
                 "notebook": page.key,
                 "path": page.real,
                 "revision": done.document.revision(),
                 "op": done.op,
-                "changes": done.changes,
+                "changes": changes,
                 "conflicts": done.conflicts,
                 "notes": done.notes,
             });
@@ -96,7 +97,7 @@ impl Context {
             }
             let _ = self.answer(answer);
         } else {
-            let _ = print::raw(text(done).as_bytes());
+            let _ = print::raw(text(done, &changes).as_bytes());
             done.notes.iter().for_each(|note| print::note(note));
             if let Some(fault) = fault {
                 fault.report(false);
@@ -106,10 +107,36 @@ impl Context {
     }
 }
 
+/// Returns the changes with what the notebook has now: what somebody saved in between is in it too.
+fn as_they_are(done: &Done) -> Vec<Changed> {
+    let mut changes = done.changes.clone();
+    let cells = done.document.cells();
+    for at in 0..changes.len() {
+        let (before, rest) = changes.split_at_mut(at + 1);
+        let Some(change) = before.last_mut() else {
+            continue;
+        };
+        // What came after it in the same edit tells of it.
+        if rest.iter().any(|later| later.cell == change.cell) {
+            continue;
+        }
+        let Some(index) = cells.iter().position(|cell| cell.id() == change.cell) else {
+            continue;
+        };
+        change.index = index;
+        change.after = cells.get(index).map(Cell::revision);
+        if change.what == Change::Removed {
+            // Somebody's edit of it outlives that.
+            change.what = Change::Nothing;
+        }
+    }
+    changes
+}
+
 /// Returns a line for each change, and with the last the notebook's revision.
-fn text(done: &Done) -> String {
-    let lines = runs(&done.changes);
-    let lines = lines.iter().map(|it| line(it, &done.document));
+fn text(done: &Done, changes: &[Changed]) -> String {
+    let lines = runs(changes);
+    let lines = lines.iter().map(|it| line(it, done));
     let mut lines: Vec<_> = lines.collect();
     let mut end = format!("notebook {}", done.document.revision());
     if let Some(op) = &done.op {
@@ -142,10 +169,17 @@ fn runs(changes: &[Changed]) -> Vec<Changed> {
     runs
 }
 
-fn line(change: &Changed, document: &Document) -> String {
-    let cell = document.cells().get(change.index);
+fn line(change: &Changed, done: &Done) -> String {
+    let cell = done.document.cells().get(change.index);
     let has_outputs = cell.is_some_and(|cell| cell.id() == change.cell && cell.has_run());
+    let mut conflicts = done.conflicts.iter();
+    let of_it = |it: &&Conflict| it.cell.as_ref() == Some(&change.cell);
+    let conflict = conflicts.find(of_it);
+    let theirs = conflict.and_then(|it| it.theirs.as_deref());
+    let is_theirs = cell.is_some_and(|cell| theirs == Some(&*cell.source()));
     let what = match change.what {
+        // What they saved stays, and nothing of the edit is there.
+        _ if is_theirs => "kept",
         Change::Nothing => "unchanged",
         Change::Inserted => "inserted",
         Change::Edited => "edited",
@@ -157,7 +191,9 @@ fn line(change: &Changed, document: &Document) -> String {
     };
     let Changed { cell, index, .. } = change;
     let revisions = match (change.before, change.after) {
-        (Some(before), Some(after)) if before != after => format!(" {before} → {after}"),
+        (Some(before), Some(after)) if before != after && !is_theirs => {
+            format!(" {before} → {after}")
+        }
         (_, Some(revision)) | (Some(revision), None) => format!(" {revision}"),
         (None, None) => String::new(),
     };
@@ -165,5 +201,55 @@ fn line(change: &Changed, document: &Document) -> String {
         Change::Removed => format!("was cell {index}"),
         _ => format!("cell {index}"),
     };
-    format!("{what} {cell} ({index}){revisions}")
+    let in_part = match conflict {
+        Some(_) if !is_theirs => ", but not all that was meant",
+        _ => "",
+    };
+    format!("{what} {cell} ({index}){revisions}{in_part}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::{Document, merge};
+
+    fn notebook(sources: [&str; 3]) -> Document {
+        let cells = ["aaaa", "bbbb", "cccc"].iter().zip(sources);
+        let cells = cells.map(|(id, source)| {
+            json!({"cell_type": "code", "id": id, "metadata": {}, "source": source,
+                "outputs": [], "execution_count": null})
+        });
+        let cells: Vec<_> = cells.collect();
+        let text = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+        Document::parse(text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_somebody_saved_in_between_is_told() {
+        let before = notebook(["a = 1", "b = 1\nb = 2", "c = 1"]);
+        let theirs = notebook(["a = 9", "b = 1\nb = 9", "c = 9"]);
+        let operations = Operation::read_list(
+            r#"[{"op":"edit","cell":"bbbb","source":"b = 3\nb = 2"},
+                {"op":"edit","cell":"cccc","source":"c = 3"},
+                {"op":"remove","cell":"aaaa"},
+                {"op":"insert","at":0,"id":"dddd","source":"d"}]"#,
+        );
+        let operations = operations.unwrap();
+        let (mine, changes) = before.applied(&operations, &mut String::new).unwrap();
+        let merged = merge(&before, &theirs, &mine, &|_| false);
+        let done = Done {
+            changes,
+            conflicts: merged.conflicts,
+            document: merged.document,
+            op: None,
+            notes: Vec::new(),
+        };
+        insta::assert_snapshot!(text(&done, &as_they_are(&done)), @r"
+        edited bbbb (cell 2) fd00a2ade3 → d18a98de4b
+        kept cccc (cell 3) 4541c32095
+        kept aaaa (cell 1) 0276849223
+        inserted dddd (cell 0) 5c9e1216ab
+        notebook 0897b4be8b
+        ");
+    }
 }

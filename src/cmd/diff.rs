@@ -137,6 +137,35 @@ fn whole(page: &Page, by: &str) -> Result<Earlier, Fault> {
     })
 }
 
+/// Shows what differs between a notebook as it is and as an edit would leave it.
+pub(super) fn show(
+    context: &Context,
+    page: &Page,
+    before: Document,
+    after: &Document,
+    json: bool,
+) -> std::io::Result<()> {
+    let cells = diff(&before, after, true);
+    let metadata = diff_metadata(&before, after);
+    let earlier = Earlier {
+        name: format!("revision {}", before.revision()),
+        document: before,
+        has_outputs: true,
+        unknown: Vec::new(),
+    };
+    let shown = Shown {
+        page,
+        earlier: &earlier,
+        now: after,
+        cells: &cells,
+        metadata: &metadata,
+    };
+    match json {
+        true => shown.json(context),
+        false => shown.text(colours()),
+    }
+}
+
 /// What is seen of the present side: cells that are shown whole, and those whose earlier version
 /// was seen.
 fn see(page: &Page, by: &str, view: &View, cells: &[CellDiff]) {

@@ -4,14 +4,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Context;
 use super::change::Manner;
 use super::fault::{Fault, Kind};
 use super::insert::cell_type;
 use super::metadata::Metadata;
 use super::source::Source;
 use super::which::Which;
+use super::{Context, diff};
 use crate::notebook::{CellType, Operation, Revision, Selector};
+use crate::ops::edit::would;
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
 ///
@@ -49,6 +50,9 @@ pub(super) struct Edit {
     /// Only if the cell still has this revision
     #[arg(long, value_name = "REVISION")]
     if_rev: Option<Revision>,
+    /// Show what would differ, and write nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     pub(super) manner: Manner,
 }
@@ -71,6 +75,11 @@ impl Edit {
         let page = context.page(&mut self.words, "nb edit").await?;
         let cell = self.which.one(&mut self.words)?;
         let operations = self.meant(&cell)?;
+        if self.dry_run {
+            let (before, after) = would(&page, &operations)?;
+            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            return Ok(ExitCode::SUCCESS);
+        }
         context.edit(&page, &operations, &self.manner, "edit")
     }
 

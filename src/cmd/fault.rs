@@ -1,6 +1,7 @@
 //! What went wrong, as a person and a program read it.
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -88,6 +89,20 @@ impl Fault {
     /// Adds what mends it.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Names the notebook in the hints that are commands on its cells.
+    pub(super) fn names(mut self, notebook: &Path) -> Self {
+        for hint in &mut self.hints {
+            for command in ["nb cells ", "nb cell "] {
+                let rest = hint.strip_prefix(command);
+                if let Some(rest) = rest.filter(|rest| !rest.contains(".ipynb")) {
+                    *hint = format!("{command}{} {rest}", quote(notebook));
+                    break;
+                }
+            }
+        }
         self
     }
 

@@ -168,6 +168,8 @@ struct Context {
     here: PathBuf,
     /// How many seconds to wait where the command line does not say.
     timeout: Option<f64>,
+    /// The notebook of a command on cells, where a word names it: hints name it too.
+    named: OnceCell<PathBuf>,
     /// The notebook that the command acts on, by its own key, once that is known.
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
@@ -224,6 +226,10 @@ impl Context {
 
     /// Ends a command: tells what others did meanwhile, and what went wrong.
     fn end(&self, done: Result<ExitCode, Fault>, json: bool) -> ExitCode {
+        let done = done.map_err(|fault| match self.named.get() {
+            Some(notebook) => fault.names(notebook),
+            None => fault,
+        });
         let code = match done {
             Ok(code) => code,
             Err(fault) if json => {
@@ -408,6 +414,7 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
         by,
         here,
         timeout: settings.timeout,
+        named: OnceCell::new(),
         concerns: OnceCell::new(),
         since: OnceCell::new(),
         overwritten: OnceCell::new(),

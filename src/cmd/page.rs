@@ -1,6 +1,6 @@
 //! Which notebook's cells a command means, and what is common to the commands on cells.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Context;
 use super::fault::{Fault, Kind, causes};
@@ -23,7 +23,11 @@ impl Context {
     pub(super) async fn page(&self, words: &mut Vec<String>, command: &str) -> Result<Page, Fault> {
         let first = words.first().filter(|word| word.ends_with(".ipynb"));
         let named = match first {
-            Some(_) => Some(words.remove(0).into()),
+            Some(_) => {
+                let path = PathBuf::from(words.remove(0));
+                let _ = self.named.set(path.clone());
+                Some(path)
+            }
             None => target::named(self.notebook.as_deref(), &ProcessVariables),
         };
         let path = match named {

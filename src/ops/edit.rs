@@ -85,6 +85,16 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
     })
 }
 
+/// Returns a notebook as it is, and as operations would leave it. Nothing is written.
+///
+/// # Errors
+/// One cannot be done, or the notebook cannot be read.
+pub fn would(page: &Page, operations: &[Operation]) -> Result<(Document, Document), EditError> {
+    let before = page.read()?;
+    let (after, _) = before.applied(operations, &mut fresh_id)?;
+    Ok((before, after))
+}
+
 /// Changes a notebook by `make`, all or nothing, and writes down what was done. `make` may be called
 /// again, with what somebody saved in between. Cells of the revisions in `said` count as seen: the
 /// writer has named them.

@@ -335,10 +335,10 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     insta::assert_snapshot!(all, @r#"
     $ nb edit 7 x
     nb: there is no cell 7: the notebook has 4, from 0
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb edit -5 x
     nb: there is no cell -5: the notebook has 4, from 0
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb edit bbbb x
     nb: bbbb is more than one cell
       | bbbb2222 (cell 2, In[12]: print(1))
@@ -352,18 +352,18 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     $ nb edit aaab1111 x
     nb: there is no cell "aaab1111"
       | aaaa1111 (cell 0: # Title)
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb edit In[13] x
     nb: no cell is In[13]
       | bbbb2222 (cell 2, In[12]: print(1))
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb edit x = 1
     nb: "x = 1" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5
     $ nb edit 0..2 x
     nb: 0..2 is a range: one cell is meant here
     $ nb edit
     nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb edit 0
     nb: there is nothing to change
     hint: nb edit CELL SOURCE, nb edit CELL - reads stdin, nb edit CELL --file PATH
@@ -374,7 +374,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     nb: one text is wanted; put it in quotes
     $ nb edit 0 --replace none b
     nb: the text to replace is not in cell aaaa1111
-    hint: nb cell -c aaaa1111 --source-only shows its text
+    hint: nb cell t.ipynb -c aaaa1111 --source-only shows its text
     $ nb edit 1 --replace   m
     nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
     hint: --all replaces it wherever it is
@@ -389,7 +389,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     hint: after a cell: -a CELL; before it: -b CELL
     $ nb insert 5 x
     nb: there is no cell 5: the notebook has 4, from 0
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb insert 0 x --id aaaa1111
     nb: there is a cell aaaa1111 already
     $ nb insert 0 x --id a b
@@ -398,10 +398,10 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     nb: one place is wanted
     $ nb rm
     nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb rm 2..2
     nb: 2..2 holds no cell
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb rm 0 1 --if-rev 0000000000
     nb: --if-rev is for one cell
     $ nb move 0
@@ -412,7 +412,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     hint: nb move CELL --after CELL | --before CELL | --to INDEX
     $ nb move 0 4
     nb: there is no cell 4: the notebook has 4, from 0
-    hint: nb cells lists the cells
+    hint: nb cells t.ipynb lists the cells
     $ nb clear 0
     nb: cell aaaa1111 is no code: it has no outputs
     $ nb clear 0 --all
@@ -515,11 +515,11 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     inserted new1 (cell 0) 57272f0564
     edited 12345678 (cell 2) 4d29d5e34c → 03b7bd5a23
     edited bbbb2222 (cell 3) fbc666d1a0 → e7bc41607e
-    edited 12345678 (cell 2) 03b7bd5a23 → bb6a1319f6
+    edited 12345678 (cell 1) 03b7bd5a23 → bb6a1319f6
     inserted new2 (cell 3) 0c7a578a78
     edited new1 (cell 0) 57272f0564 → 06652a7ea8
     removed aaaa1111 (was cell 1) d6ab13f03a
-    moved new2 (cell 4) 0c7a578a78
+    moved new2 (cell 3) 0c7a578a78
     removed bbbb3333 (was cell 3) e3df2bf08d
     cleared bbbb2222 (cell 2) e7bc41607e
     notebook 2b31aaad55 · nb undo OP
@@ -636,6 +636,32 @@ fn a_command_that_names_no_notebook_says_which_there_are() {
         .with("there is no notebook none.ipynb")
         .with("nb open none.ipynb");
     assert_eq!(cells(&world).len(), 7);
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_and_writes_nothing() {
+    let world = world();
+    let path = world.project().join("t.ipynb");
+    let replace = ["edit", "1", "--replace", "0.1", "0.2", "--dry-run"];
+    let said = on(&world, &replace).ended(0);
+    insta::assert_snapshot!(said.out, @r"
+    --- t.ipynb · revision cc8c0effb2
+    +++ t.ipynb · revision 14f7470bdd
+    12345678 (cell 1) · 4d29d5e34c → 7b09433434 · lr = 0.2
+    @@ -1,2 +1,2 @@
+    -lr = 0.1
+    +lr = 0.2
+     n = 3
+    ");
+    run(
+        &world,
+        r#"echo '[{"op": "rm", "cell": 0}]' | nb apply t.ipynb - --dry-run"#,
+    )
+    .ended(0)
+    .with("-# Title");
+    let would = on(&world, &["edit", "1", "", "--dry-run", "--json"]);
+    assert_eq!(would.ended(0).json()["cells"][0]["cell"], "12345678");
+    assert_eq!(std::fs::read_to_string(path).expect("read it"), NOTEBOOK);
 }
 
 #[test]

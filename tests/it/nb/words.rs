@@ -15,7 +15,7 @@ fn a_closed_pipe_is_a_quiet_end() {
         "completions bash",
         "serve",
         "serve --json",
-        "log",
+        "log t.ipynb",
         "unserve",
     ] {
         let mut command = world.nb();
@@ -68,7 +68,7 @@ fn the_help_is_one_screen() {
       edit      Edit a cell: the whole text, a part of it, its type or its metadata
       rm        Remove cells
       search    Find text in the cells of notebooks
-      undo      Take an edit back
+      undo      Take an edit back: your last one, or the one that OP names
       run       Run code on the notebook's kernel, outside the notebook
       help      Show the help of a command; `nb help all` lists all of them
 
