@@ -3,17 +3,24 @@
 //! An execution is keyed by the kernel's generation and the request's `msg_id`: the asker's side
 //! writes `asked` and `done`, an observer of others' traffic writes `seen`; readers keep one per
 //! key. A last line that a crash tore is skipped by readers and fenced off by the next writer.
+//!
+//! **The rule of size**: a journal of more than 128 MB is cut to its last 32 MB, further back than
+//! which nobody reads it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::folder::Project;
+use super::past::FAR;
+
+/// From how many bytes on it is cut.
+const LIMIT: u64 = 4 * FAR;
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +88,11 @@ impl Entry {
 /// The journal of a project, open for appending.
 #[derive(Debug)]
 pub struct Journal {
+    path: PathBuf,
     file: File,
+    /// How long it may become, and how much of it stays when it is cut.
+    limit: u64,
+    stays: u64,
     /// Whether the user wants code kept.
     keeps_code: bool,
 }
@@ -108,13 +119,13 @@ impl Project {
 
 impl Journal {
     fn open(path: &Path, keeps_code: bool) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
-        Ok(Self { file, keeps_code })
+        Ok(Self {
+            file: open(path)?,
+            path: path.to_owned(),
+            limit: LIMIT,
+            stays: FAR,
+            keeps_code,
+        })
     }
 
     /// Appends one entry: one write under the file's lock.
@@ -140,10 +151,44 @@ impl Journal {
             }
             lines.push(b'\n');
         }
-        self.file.lock()?;
+        self.lock()?;
         let written = self.append_locked(&lines);
+        let cut = self.cut();
         self.file.unlock()?;
-        written
+        written.and(cut)
+    }
+
+    /// Waits for the lock on the file that is the journal now: another process may have cut it.
+    fn lock(&mut self) -> io::Result<()> {
+        loop {
+            self.file.lock()?;
+            let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+            let there = std::fs::metadata(&self.path).map(of).ok();
+            if there == Some(of(self.file.metadata()?)) {
+                return Ok(());
+            }
+            self.file = open(&self.path)?;
+        }
+    }
+
+    /// Puts the last part of a journal that is too long in its place.
+    fn cut(&mut self) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        if length <= self.limit {
+            return Ok(());
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut shorter = tempfile::Builder::new()
+            .prefix(".nb-")
+            .tempfile_in(folder)?;
+        let mut last = File::open(&self.path)?;
+        last.seek(SeekFrom::Start(length.saturating_sub(self.stays)))?;
+        let mut last = BufReader::new(last);
+        // The rest of a line that began before.
+        last.skip_until(b'\n')?;
+        io::copy(&mut last, &mut shorter)?;
+        shorter.persist(&self.path).map_err(|error| error.error)?;
+        Ok(())
     }
 
     fn append_locked(&mut self, line: &[u8]) -> io::Result<()> {
@@ -163,6 +208,15 @@ impl Journal {
         self.file.read_exact(&mut last)?;
         Ok(last != *b"\n")
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
 }
 
 fn yes() -> bool {
@@ -207,6 +261,36 @@ mod tests {
             .map(|entry| entry.event)
             .collect();
         assert_eq!(events, ["asked", "done"]);
+    }
+
+    #[test]
+    fn one_that_is_too_long_keeps_its_last_part() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (mut one, mut other) = (project.journal().unwrap(), project.journal().unwrap());
+        (one.limit, one.stays) = (10_000, 4_000);
+        (other.limit, other.stays) = (one.limit, one.stays);
+        let mut longest = 0;
+        for number in 0..300 {
+            let mut entry = Entry::now("asked", "a.ipynb");
+            entry.msg_id = Some(number.to_string());
+            // What others wrote meanwhile, and what a process has open since before, stays.
+            let journal = if number % 3 == 0 {
+                &mut other
+            } else {
+                &mut one
+            };
+            journal.append(&entry).unwrap();
+            longest = longest.max(project.journal_file().metadata().unwrap().len());
+        }
+        assert!(longest <= 10_000, "{longest}");
+        let entries = project.journal_entries().unwrap();
+        let ids = entries
+            .iter()
+            .map(|entry| entry.msg_id.clone().unwrap().parse().unwrap());
+        let ids: Vec<u32> = ids.collect();
+        assert!(ids.len() >= 30, "{}", ids.len());
+        assert_eq!(ids, ((300 - ids.len() as u32)..300).collect::<Vec<_>>());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::journal::Entry;
 const CHUNK: u64 = 32 << 10;
 
 /// How far back anybody looks: what is older than so many bytes is not asked for.
-const FAR: u64 = 32 << 20;
+pub(super) const FAR: u64 = 32 << 20;
 
 /// The journal's entries of one session, or of several, newest first.
 #[derive(Debug)]

@@ -332,3 +332,32 @@ fn what_a_name_has_not_seen_it_does_not_change() {
     let said = format!(r#"[{{"op":"remove","cell":1,"if_rev":"{revision}"}}]"#);
     desk.edit("third", &said).unwrap();
 }
+
+#[test]
+fn who_saved_is_the_one_whose_front_end_is_joined() {
+    let desk = Desk::new("a:1");
+    desk.read("claude");
+    let join = |file: &str, front_end: &str, session: &str| {
+        // One process stands for all of them.
+        let own = crate::kernel::process::Process::current();
+        let joined = serde_json::json!({
+            "pid": own.pid, "start_time": own.start_time, "boot_id": own.boot_id,
+            "session": session, "front_end": front_end, "since": jiff::Timestamp::now(),
+        });
+        let folder = desk.page.project.make_folder("proxies").unwrap();
+        std::fs::write(folder.join(file), joined.to_string()).unwrap();
+    };
+    let save = |source: &str| {
+        let edit = format!(r#"[{{"op":"edit","cell":0,"source":"{source}"}}]"#);
+        desk.save_operations(&edit);
+        desk.read("claude");
+        desk.entries().pop().unwrap().by
+    };
+    join("1.json", "VS Code", "a.ipynb");
+    join("2.json", "JupyterLab", "b.ipynb");
+    assert_eq!(save("2").as_deref(), Some("human (VS Code)"));
+    join("3.json", "VS Code", "a.ipynb");
+    assert_eq!(save("3").as_deref(), Some("human (VS Code)"));
+    join("4.json", "JupyterLab", "a.ipynb");
+    assert_eq!(save("4"), None);
+}

@@ -10,6 +10,7 @@ mod killed;
 mod life;
 mod places;
 mod reads;
+mod seen;
 mod share;
 mod spec;
 mod target;

@@ -1,0 +1,176 @@
+//! What is remembered of a notebook between commands: what a name has seen, what others saved.
+
+use serde_json::{Value, json};
+
+use super::{Said, nb};
+use crate::world::World;
+
+fn notebook(cells: &[(&str, &str)]) -> String {
+    let cell = |(id, source): &(&str, &str)| {
+        json!({
+            "cell_type": "code", "execution_count": null, "id": id, "metadata": {},
+            "outputs": [], "source": [source]
+        })
+    };
+    let cells: Vec<_> = cells.iter().map(cell).collect();
+    json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).to_string()
+}
+
+fn text(world: &World) -> String {
+    let path = world.project().join("t.ipynb");
+    std::fs::read_to_string(path).expect("read the notebook")
+}
+
+/// Saves as an editor does that knows nothing of `nb`.
+fn save(world: &World, text: &str) {
+    std::fs::write(world.project().join("t.ipynb"), text).expect("write the notebook");
+}
+
+fn as_(world: &World, name: &str, words: &[&str]) -> Said {
+    let (command, rest) = words.split_first().expect("a command");
+    nb(
+        world,
+        [&[*command, "t.ipynb"], rest, &["--as", name]].concat(),
+    )
+}
+
+fn journal(world: &World) -> Vec<Value> {
+    let path = world.project().join(".nb/journal.jsonl");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.map(|line| line.expect("an entry")).collect()
+}
+
+const CELLS: [(&str, &str); 2] = [("3f2c0001", "lr = 0.1"), ("77de0002", "train(lr)")];
+
+#[test]
+fn a_humans_save_is_not_edited_unseen() {
+    let world = World::new();
+    save(&world, &notebook(&CELLS));
+    as_(&world, "claude", &["cells"]).ended(0);
+    let saved = text(&world).replace("lr = 0.1", "lr = 0.001  # mine");
+    save(&world, &saved);
+
+    let edit = ["edit", "3f2c", "lr = 0.5"];
+    let refused = as_(&world, "claude", &[&edit[..], &["--json"]].concat());
+    let refused = refused.ended(5).json();
+    let conflict = &refused["error"]["conflicts"][0];
+    assert_eq!(conflict["cell"], "3f2c0001");
+    assert_eq!(conflict["base"], "lr = 0.1");
+    assert_eq!(conflict["yours"], "lr = 0.5");
+    assert_eq!(conflict["theirs"], "lr = 0.001  # mine");
+    assert_eq!(text(&world), saved, "the human's text stays");
+    let since = refused["since"][0]["text"].as_str().expect("a text");
+    assert!(since.ends_with(" · somebody edited 3f2c"), "{since}");
+
+    // Another name has not seen it, and neither is the other cell touched by what is asked of one.
+    let other = as_(&world, "codex", &["rm", "3f2c"]).ended(5);
+    other.with("lr = 0.001  # mine");
+    assert_eq!(text(&world), saved);
+    // It was shown: now the agent knows what it changes.
+    as_(&world, "claude", &edit).ended(0);
+    as_(&world, "claude", &["edit", "77de", "train(lr, 3)"]).ended(0);
+    as_(&world, "claude", &["edit", "77de", "train(lr, 4)"]).ended(0);
+    assert!(text(&world).contains("lr = 0.5") && text(&world).contains("train(lr, 4)"));
+    // Force asks for nothing, and the journal says so.
+    as_(&world, "codex", &["rm", "77de", "--force"]).ended(0);
+    let last = journal(&world).pop().expect("an entry");
+    assert_eq!(
+        (&last["event"], &last["by"]),
+        (&json!("edited"), &json!("codex"))
+    );
+    assert_eq!(
+        (&last["deed"], &last["forced"]),
+        (&json!("rm"), &json!(true))
+    );
+    assert_eq!(journal(&world)[0]["event"], "saved");
+}
+
+#[test]
+fn what_an_editors_overwrite_wiped_out_is_told_once() {
+    let world = World::new();
+    save(&world, &notebook(&CELLS));
+    as_(&world, "claude", &["cells"]).ended(0);
+    let opened = text(&world);
+    let done = as_(
+        &world,
+        "claude",
+        &["edit", "77de", "train(lr, 3)", "--json"],
+    )
+    .ended(0);
+    let done = done.json();
+    assert_eq!(done["overwritten"], json!([]));
+    as_(&world, "claude", &["insert", "print(lr)", "--json"]).ended(0);
+    // The editor had it open from before, and its user has typed in the other cell.
+    save(&world, &opened.replace("lr = 0.1", "lr = 0.2"));
+
+    let told = as_(&world, "codex", &["cells", "--json"]).ended(0).json();
+    assert_eq!(told["overwritten"], json!([]), "it is not codex's edit");
+    let told = as_(&world, "claude", &["cells", "--json"]).ended(0).json();
+    let lost = told["overwritten"].as_array().expect("a list");
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert_eq!(
+        (&lost[0]["cell"], &lost[0]["op"]),
+        (&json!("77de0002"), &done["op"])
+    );
+    assert_eq!(lost[1]["what"], "inserted");
+    assert!(lost[0]["revision"].is_string(), "{lost:?}");
+    assert_eq!(
+        text(&world),
+        opened.replace("lr = 0.1", "lr = 0.2"),
+        "nothing is done again by itself"
+    );
+    let told = as_(&world, "claude", &["cells"]).ended(0);
+    assert!(!told.err.contains("overwrote"), "{told:?}");
+
+    // In words, and with a command that works.
+    as_(&world, "claude", &["edit", "77de", "train(lr, 5)"]).ended(0);
+    save(&world, &opened);
+    let told = as_(&world, "claude", &["cell", "77de"]).ended(0);
+    let line = told
+        .err
+        .lines()
+        .find(|line| line.starts_with("your edit of 77de ("));
+    let line = line.unwrap_or_else(|| panic!("{told:?}"));
+    assert!(
+        line.contains(") is no longer in the file: a save overwrote it; nb restore 77de0002@"),
+        "{line}"
+    );
+}
+
+#[test]
+fn processes_at_once_keep_the_ledger_right() {
+    const EACH: usize = 5;
+    let world = World::new();
+    save(&world, &notebook(&CELLS));
+    as_(&world, "reader", &["cells"]).ended(0);
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            let world = &world;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let source = format!("{name}{number} = 1");
+                    let at = if number % 2 == 0 { "0" } else { "3f2c" };
+                    as_(world, name, &["insert", &source, "--before", at]).ended(0);
+                }
+            });
+        }
+        for _ in 0..EACH {
+            let mut reads = world.nb();
+            reads.args(["cells", "t.ipynb", "--as", "reader"]);
+            assert!(reads.output().expect("run nb").status.success());
+        }
+    });
+    let journal = journal(&world);
+    assert_eq!(journal.len(), 4 * EACH, "what nb wrote is nobody's save");
+    assert!(journal.iter().all(|entry| entry["event"] == "edited"));
+    // Each goes on where the one before ended: the order of the journal is that of the writes.
+    assert!(
+        journal
+            .windows(2)
+            .all(|two| two[0]["after"] == two[1]["before"])
+    );
+    let now = as_(&world, "reader", &["cells", "--json"]).ended(0).json();
+    assert_eq!(now["revision"], journal[4 * EACH - 1]["after"]);
+    assert_eq!(now["cells"].as_array().map(Vec::len), Some(2 + 4 * EACH));
+}
