@@ -108,7 +108,11 @@ pub fn change(
     said: &[Revision],
     mut make: impl FnMut(&Document) -> Result<(Document, Vec<Changed>), EditError>,
 ) -> Result<Done, EditError> {
-    manners::wait_for_front_end(page, editor.now, &editor.tell);
+    if !editor.now && manners::must_wait(page) {
+        // What cannot be done is said before anything is waited for.
+        make(&page.read()?)?;
+        manners::wait_for_front_end(page, &editor.tell);
+    }
     let unsaved = unsaved::look(page);
     let mut seen = Seen::of(page, &editor.by);
     let mut recording = Recording::edit(page, &editor.by);

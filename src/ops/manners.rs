@@ -27,27 +27,31 @@ const AUTO_SAVE: Duration = Duration::from_secs(2);
 /// How often is looked whether the cell has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Waits while a front end's own cell runs in this notebook, and until VS Code had time to save
-/// its outputs; returns how long that was. `tell` is told once what is waited for.
+/// Says whether there is something to wait for: a front end's own cell runs in this notebook, or
+/// VS Code may be about to save the outputs of one.
 ///
-/// Nothing is waited for where no front end is joined to the notebook, or with `now`.
-pub fn wait_for_front_end(page: &Page, now: bool, tell: &dyn Fn(&str)) -> Duration {
+/// Costs a listing of a folder where no front end is joined to the notebook.
+pub fn must_wait(page: &Page) -> bool {
+    held(page).is_some()
+}
+
+/// Waits for that; returns how long it was. `tell` is told once which cell is waited for.
+pub fn wait_for_front_end(page: &Page, tell: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
     let mut told = false;
-    while !now && let Some(held) = held(page) {
+    while let Some(held) = held(page) {
         let what = match &held {
             Held::By(cell) => format!("{} to end", whose(cell)),
             Held::MaySave => "VS Code to save".to_owned(),
         };
+        let most = WAIT.as_secs();
         if begun.elapsed() >= WAIT {
-            let whole = WAIT.as_secs();
-            tell(&format!("not waiting any longer than {whole} s for {what}"));
+            tell(&format!("not waiting any longer than {most} s for {what}"));
             break;
         }
         if !told && matches!(held, Held::By(_)) {
-            let whole = WAIT.as_secs();
             tell(&format!(
-                "waiting for {what} before writing, {whole} s at most (--now does not)"
+                "waiting for {what} before writing, {most} s at most (--now does not)"
             ));
             told = true;
         }
@@ -66,7 +70,7 @@ enum Held {
 
 fn held(page: &Page) -> Option<Held> {
     let joined = joined(page);
-    // Costs a listing of a folder; whoever works alone reads no journal for it.
+    // Whoever works alone reads no journal for it.
     if joined.is_empty() {
         return None;
     }
@@ -223,7 +227,7 @@ mod tests {
         assert!(held(&desk.page).is_none(), "it has saved");
         let begun = Instant::now();
         let told = |what: &str| panic!("told of {what}");
-        wait_for_front_end(&desk.page, false, &told);
+        wait_for_front_end(&desk.page, &told);
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
             let desk = Desk::new();

@@ -32,10 +32,10 @@ def begins(client, code):
             return request
 
 
-def ends(process):
+def ends(process, expect=0):
     """Waits for its end; gives what it said on stderr since."""
     _, told = process.communicate(timeout=2 * SECONDS)
-    assert process.returncode == 0, told
+    assert process.returncode == expect, told
     return told
 
 
@@ -55,6 +55,9 @@ def main():
         told = edit.stderr.readline()
         assert told.startswith("waiting for human (") and "--now" in told, told
         assert edit.poll() is None and NOTEBOOK.read_bytes() == before, "it did not wait"
+        say("what cannot be done is said at once")
+        told = ends(begin("edit", "t.ipynb", "99", "x"), expect=1)
+        assert "there is no cell 99" in told and "waiting" not in told, told
         say("--now does not")
         assert "waiting" not in ends(begin("insert", "t.ipynb", "3", "--now"))
         assert sources()[-1] == "3" and edit.poll() is None
