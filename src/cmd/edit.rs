@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::change::Manner;
+use super::exec::Then;
 use super::fault::{Fault, Kind};
 use super::insert::cell_type;
 use super::metadata::Metadata;
@@ -54,6 +55,8 @@ pub(super) struct Edit {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    then: Then,
+    #[command(flatten)]
     pub(super) manner: Manner,
 }
 
@@ -80,7 +83,9 @@ impl Edit {
             let _ = diff::show(context, &page, before, &after, self.manner.json);
             return Ok(ExitCode::SUCCESS);
         }
-        context.edit(&page, &operations, &self.manner, "edit")
+        self.then
+            .edit(context, &page, &operations, &self.manner, "edit")
+            .await
     }
 
     /// Reads what the words mean, without the notebook and the cell.

@@ -3,13 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use super::Context;
 use super::fault::{Fault, Kind};
-use super::follow::{Following, Manner};
+use super::follow::{Following, Patience};
 use super::which::{Which, missing, places};
-use crate::notebook::{Document, Selector};
+use super::{Context, change};
+use crate::notebook::{Document, Operation, Selector};
+use crate::ops::edit;
 use crate::ops::exec::{self, ExecError, Wanted};
+use crate::ops::page::Page;
 use crate::ops::view;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
@@ -50,8 +53,14 @@ pub(super) struct Exec {
     /// Do not write the outputs into the notebook
     #[arg(long)]
     no_save: bool,
+    /// Begin and do not wait: nb wait follows it
+    #[arg(short, long)]
+    detach: bool,
     #[command(flatten)]
-    pub(super) manner: Manner,
+    patience: Patience,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -84,7 +93,13 @@ impl Exec {
             saves: !self.no_save,
         };
         let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;
-        Following::new(context, folder).follow(&self.manner).await
+        let following = Following::new(context, folder);
+        if self.detach {
+            return following.leave(self.json);
+        }
+        following
+            .follow(&self.patience, self.json.then(|| json!({})))
+            .await
     }
 
     /// Returns the places of the cells that are named; none are all.
@@ -112,6 +127,64 @@ impl Exec {
             }
             (true, true) => Ok(None),
         }
+    }
+}
+
+/// Running what was written, in the same call.
+#[derive(Args, Debug)]
+pub(super) struct Then {
+    /// Run the cell once it is written, and print its outputs
+    #[arg(short = 'x', long)]
+    exec: bool,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+impl Then {
+    /// Does operations on a notebook and, if that is wanted, runs the cells that they wrote. What did
+    /// not get into the notebook as it was meant is not run.
+    pub(super) async fn edit(
+        &self,
+        context: &Context,
+        page: &Page,
+        operations: &[Operation],
+        manner: &change::Manner,
+        command: &str,
+    ) -> Result<ExitCode, Fault> {
+        if !self.exec {
+            return context.edit(page, operations, manner, command);
+        }
+        let done = edit::apply(page, operations, &context.editor(manner));
+        let done = done.map_err(|error| Fault::from(error).again(command))?;
+        if !done.conflicts.is_empty() {
+            return Ok(context.tell(page, &done, manner.json, command));
+        }
+        let cells = done.document.cells().iter();
+        let written = |id: &str| done.changes.iter().any(|change| change.cell == id);
+        let places = cells.enumerate().filter(|(_, cell)| written(cell.id()));
+        let which = exec::Which {
+            places: Some(places.map(|(place, _)| place).collect()),
+            ..exec::Which::default()
+        };
+        let cells = exec::cells(&done.document, &which);
+        if cells.is_empty() {
+            return Ok(context.tell(page, &done, manner.json, command));
+        }
+        if !manner.json {
+            context.tell(page, &done, false, command);
+        }
+        let wanted = Wanted {
+            cells,
+            saves: true,
+            ..Wanted::default()
+        };
+        let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;
+        let edited = json!({
+            "op": done.op, "changes": done.changes, "revision": done.document.revision(),
+        });
+        Following::new(context, folder)
+            .follow(&self.patience, manner.json.then_some(edited))
+            .await
     }
 }
 

@@ -19,21 +19,15 @@ use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob, Said};
 /// How many characters of output are printed.
 const LIMIT: usize = 6000;
 
-/// How a job is followed.
+/// How long a job is followed, and how much of it is printed.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Manner {
-    /// Begin the job and do not wait for it
-    #[arg(short, long)]
-    detach: bool,
-    /// Wait at most this long, 0 is for ever; the job goes on after that
+pub(super) struct Patience {
+    /// Wait at most this long for what runs, 0 is for ever; it goes on after that
     #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
     timeout: Option<f64>,
     /// Print at most this many characters of output, head and tail; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]
     limit: usize,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// A job that is followed.
@@ -56,33 +50,45 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Follows the job to its end, to the time limit, or to a question that nobody is here to answer,
-    /// and prints what came of it.
-    pub(super) async fn follow(mut self, manner: &Manner) -> Result<ExitCode, Fault> {
+    /// Says which job it is, and leaves it to itself.
+    pub(super) fn leave(&self, json: bool) -> Result<ExitCode, Fault> {
         let job = self.folder.read()?;
-        if manner.detach {
-            let _ = if manner.json {
-                self.context
-                    .answer(json!({ "job": job.id, "notebook": job.notebook }))
-            } else {
-                print::line(&format!("job {} · {}", job.id, what(&job)))
-            };
-            return Ok(ExitCode::SUCCESS);
-        }
-        let wait = match self.context.wait(manner.timeout)? {
+        let _ = if json {
+            self.context
+                .answer(json!({ "job": job.id, "notebook": job.notebook, "state": job.state }))
+        } else {
+            print::line(&format!("job {} · {}", job.id, what(&job)))
+        };
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Follows the job to its end, to the time limit, or to a question that nobody is here to answer,
+    /// and prints what came of it; as one JSON object, with more fields, where there is one.
+    pub(super) async fn follow(
+        mut self,
+        patience: &Patience,
+        json: Option<Value>,
+    ) -> Result<ExitCode, Fault> {
+        let wait = match self.context.wait(patience.timeout)? {
             Some(wait) => wait,
             None if std::io::stdout().is_terminal() => None,
             None => Some(super::PATIENCE),
         };
-        if !manner.json {
+        if json.is_none() {
+            let job = self.folder.read()?;
             print::note(&format!("job {} · {}", job.id, what(&job)));
         }
-        let followed = self.followed(wait, manner.json).await?;
+        let followed = self.followed(wait, json.is_some()).await?;
         let code = code(&followed);
-        let _ = if manner.json {
-            self.context.answer(self.object(&followed, manner.limit))
-        } else {
-            self.print(&followed, manner.limit)
+        let _ = match json {
+            Some(more) => {
+                let mut answer = self.object(&followed, patience.limit);
+                if let (Value::Object(answer), Value::Object(more)) = (&mut answer, more) {
+                    answer.extend(more);
+                }
+                self.context.answer(answer)
+            }
+            None => self.print(&followed, patience.limit),
         };
         Ok(ExitCode::from(code))
     }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Context;
 use super::change::Manner;
+use super::exec::Then;
 use super::fault::{Fault, Kind};
 use super::metadata::Metadata;
 use super::source::Source;
@@ -60,6 +61,8 @@ pub(super) struct Insert {
     #[command(flatten)]
     metadata: Metadata,
     #[command(flatten)]
+    then: Then,
+    #[command(flatten)]
     pub(super) manner: Manner,
 }
 
@@ -72,6 +75,7 @@ Examples:
       print(x)
   EOF
   nb insert --before 3f2c --file cell.py
+  nb insert -x 'df.head()'                       and run it
   nb insert -s '-x'                              a text that begins with -";
 
 impl Insert {
@@ -79,7 +83,9 @@ impl Insert {
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
         let page = context.page(&mut self.words, "nb insert").await?;
         let operation = self.meant()?;
-        context.edit(&page, &[operation], &self.manner, "insert")
+        self.then
+            .edit(context, &page, &[operation], &self.manner, "insert")
+            .await
     }
 
     /// Reads what the words mean, without the notebook.

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
-use super::follow::{Following, Manner, what};
+use super::follow::{Following, Patience, what};
 use super::interrupt::taken;
 use super::{Context, print};
 use crate::project::Project;
@@ -108,7 +108,10 @@ pub(super) struct Wait {
     /// The job; a beginning of its id is enough
     job: Option<String>,
     #[command(flatten)]
-    pub(super) manner: Manner,
+    patience: Patience,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 impl Wait {
@@ -129,7 +132,9 @@ impl Wait {
                 })?
             }
         };
-        Following::new(context, folder).follow(&self.manner).await
+        Following::new(context, folder)
+            .follow(&self.patience, self.json.then(|| json!({})))
+            .await
     }
 }
 

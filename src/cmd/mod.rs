@@ -90,7 +90,7 @@ const EXIT_CODES: &str = "\
 nb help all lists all commands, nb help COMMAND tells more of one, with examples.
 
 Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
-5 conflict or refused · 6 no kernel, or it died · 130 interrupted
+5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
 
 A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
 that is open in the project at or above the working directory.";
@@ -315,9 +315,9 @@ impl Command {
     fn json(&self) -> bool {
         match self {
             Self::Open(open) => open.json,
-            Self::Exec(exec) => exec.manner.json,
+            Self::Exec(exec) => exec.json,
             Self::Run(run) => run.json,
-            Self::Wait(wait) => wait.manner.json,
+            Self::Wait(wait) => wait.json,
             Self::Jobs(jobs) => jobs.json,
             Self::Reply(reply) => reply.json,
             Self::Status(status) => status.json,

@@ -243,3 +243,37 @@ fn a_recorder_that_is_killed_is_noticed() {
     std::fs::write(world.project().join("go"), "").expect("open the gate");
     nb(&world, ["exec", "a.ipynb", "0"]).ended(0).with("after");
 }
+
+#[test]
+fn what_is_written_is_run_in_the_same_call() {
+    let world = notebook(&["x = 1"]);
+    nb(&world, ["insert", "a.ipynb", "-x", "x = 20\nx + 1"])
+        .ended(0)
+        .with("inserted")
+        .with("21");
+    let words = [
+        "edit",
+        "a.ipynb",
+        "1",
+        "--replace",
+        "+ 1",
+        "/ 0",
+        "-x",
+        "--json",
+    ];
+    let said = nb(&world, words).ended(3).json();
+    assert_eq!(said["cells"][0]["status"], "error");
+    assert_eq!(said["changes"][0]["what"], "edited");
+    assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
+    // Text is written, and that is all.
+    nb(
+        &world,
+        ["insert", "a.ipynb", "-x", "-t", "markdown", "# Title"],
+    )
+    .ended(0);
+    nb(&world, ["shutdown"]).ended(0);
+    nb(&world, ["insert", "a.ipynb", "-x", "1"])
+        .ended(6)
+        .with("inserted")
+        .with("nb open a.ipynb");
+}
