@@ -1,4 +1,7 @@
-"""An editor that writes a notebook in place, as many do: --notebook PATH --count N --seed S.
+"""An editor that writes a notebook in place, as many do.
+
+--notebook PATH --count N --seed S --alone FILE. It saves at some moment after somebody else has,
+so that it is busy as long as they are; when FILE is there, nobody else is left to wait for.
 
 It keeps its own cell's text in memory and takes the others' as it reads them. Sometimes the file
 stays open between the reading and the writing; sometimes it is read, closed and written later, and
@@ -8,12 +11,15 @@ nobody else writes in place. It prints its tokens at the end.
 
 import argparse
 import json
+import os
 import random
+import time
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--notebook")
 arguments.add_argument("--count", type=int)
 arguments.add_argument("--seed", type=int)
+arguments.add_argument("--alone")
 arguments = arguments.parse_args()
 chance = random.Random(arguments.seed)
 tokens = []
@@ -43,17 +49,34 @@ def save(file, text):
         file.flush()
 
 
+def think():
+    if chance.random() < 0.5:
+        time.sleep(chance.random() * 0.05)
+
+
+def state():
+    found = os.stat(arguments.notebook)
+    return found.st_ino, found.st_mtime_ns
+
+
+saved = None
 for number in range(arguments.count):
-    tokens.append(f"<python-{number}>")
+    while state() == saved and not os.path.exists(arguments.alone):
+        time.sleep(0.001)
+    time.sleep(chance.random() * 0.05)
+    tokens.append(f"tok_python_{number}_")
     if chance.random() < 0.5:
         with open(arguments.notebook, "r+", encoding="utf-8") as file:
             text = changed(file.read(), number)
+            think()
             file.seek(0)
             file.truncate()
             save(file, text)
     else:
         with open(arguments.notebook, encoding="utf-8") as file:
             text = changed(file.read(), number)
+        think()
         with open(arguments.notebook, "w", encoding="utf-8") as file:
             save(file, text)
+    saved = state()
 print("\n".join(tokens))

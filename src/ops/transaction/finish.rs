@@ -43,8 +43,9 @@ pub(super) fn leftovers(page: &Page, locked: bool) -> Vec<String> {
         return Vec::new();
     };
     let mut notes = Vec::new();
-    for leftover in own.iter().cloned() {
-        if locked || age(&leftover).is_some_and(|age| age > OLD) {
+    for leftover in own {
+        let is_old = || age(&leftover).is_some_and(|age| age > OLD);
+        if !leftover.is_alive() && (locked || is_old()) {
             // What cannot be done now is tried again by the next.
             notes.extend(one(page, leftover).ok().flatten());
         }

@@ -7,10 +7,11 @@
 //! kept in the project's folder meanwhile, where it also tells readers that there is something to
 //! finish. So whoever is stopped, at whatever point, the next command can finish it.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -31,6 +32,9 @@ pub(super) struct Leftover {
     pub(super) path: PathBuf,
     base_path: PathBuf,
     parts: Parts,
+    /// The base's file, locked while its save goes on: who cannot have the lock of the notebook's
+    /// writers, as in a sandbox, is seen to be alive by it.
+    alive: Option<Arc<File>>,
 }
 
 /// What the name says.
@@ -56,11 +60,16 @@ impl Leftover {
             draft: None,
             base: stamp.content(),
         };
-        let leftover = Self::named(page, parts);
+        let mut leftover = Self::named(page, parts);
         let kept = (stamp.content().0 <= KEPT).then_some(base);
         // It helps only if `nb` is stopped; an edit does not fail for want of it.
-        let _ = leftover.keep_base(page, kept);
+        leftover.alive = leftover.keep_base(page, kept).ok().map(Arc::new);
         leftover
+    }
+
+    /// Whether its save is going on.
+    pub(super) fn is_alive(&self) -> bool {
+        is_locked(&self.base_path)
     }
 
     fn named(page: &Page, parts: Parts) -> Self {
@@ -70,6 +79,7 @@ impl Leftover {
             path: folder.join(parts.name()),
             base_path: bases.join(format!("{}-{}", parts.of, parts.id)),
             parts,
+            alive: None,
         }
     }
 
@@ -78,7 +88,10 @@ impl Leftover {
         let (size, modified) = draft.content();
         let mut parts = self.parts.clone();
         parts.draft = Some((draft.ino(), size, modified));
-        Self::named(page, parts)
+        Self {
+            alive: self.alive.clone(),
+            ..Self::named(page, parts)
+        }
     }
 
     /// Returns the leftovers of a notebook, oldest first, and those of others in its folder.
@@ -114,7 +127,7 @@ impl Leftover {
         for entry in entries.into_iter().flatten().flatten() {
             let of = entry.file_name().to_string_lossy().starts_with(&mark);
             let path = entry.path();
-            if of && needed.iter().all(|leftover| leftover.base_path != path) {
+            if of && !is_locked(&path) && needed.iter().all(|it| it.base_path != path) {
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -143,16 +156,17 @@ impl Leftover {
         Document::parse(text).ok().filter(|_| whole)
     }
 
-    /// Keeps the base, or only the mark that there is one.
-    pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<()> {
+    /// Keeps the base, or only the mark that there is one; returns its file, locked.
+    pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<File> {
         page.project.make_folder(FOLDER)?;
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600);
         let file = options.open(&self.base_path)?;
-        match base {
-            Some(base) => text::write(&file, base),
-            None => Ok(()),
+        let _ = file.try_lock();
+        if let Some(base) = base {
+            text::write(&file, base)?;
         }
+        Ok(file)
     }
 
     /// Makes what was merged of it the base: somebody has it open for writing still.
@@ -244,6 +258,11 @@ impl Parts {
             base,
         })
     }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let lock = File::open(path).map(|file| file.try_lock());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// Returns what names a notebook among those of its folder: the folder itself may be moved.

@@ -267,6 +267,22 @@ fn who_stops_halfway_or_disagrees_leaves_what_he_wrote_in_the_trash() {
 }
 
 #[test]
+fn a_save_that_goes_on_without_the_lock_is_left_alone() {
+    let folder = Folder::new();
+    let page = folder.page();
+    let (document, stamp) = page.read_stamped().unwrap();
+    let living = leftover::Leftover::prepare(&page, &document, &stamp);
+    std::fs::write(&living.path, "half").unwrap();
+    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    assert!(finish(&page).is_empty());
+    assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
+    // It dies.
+    drop(living);
+    finish(&page);
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
 fn what_may_not_be_written_stays_and_says_why() {
     let folder = Folder::new();
     let (page, notebook) = (folder.page(), folder.notebook());
