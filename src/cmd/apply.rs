@@ -21,7 +21,7 @@ use crate::ops::edit::{self, EditError};
 #[command(override_usage = "nb apply [OPTIONS] [NOTEBOOK] FILE|-", after_help = EXAMPLES)]
 pub(super) struct Apply {
     /// The notebook, and a file with the list, or `-` for stdin
-    #[arg(value_name = "WORD")]
+    #[arg(value_name = "FILE")]
     words: Vec<String>,
     /// Show what would differ, and write nothing
     #[arg(long)]
@@ -47,7 +47,7 @@ Operations, and what each may have (* must):
   move     cell*; one of after, before, to (its index in the end, -1 is the last)
   clear    cell (one, a range, or a list of them; without it all): outputs and counts go
   split    cell*, line* (from 0, the second cell begins with it), id (the second cell's), if_rev
-  join     cells* (a range): their texts, a newline between them, in the first of them"##;
+  join     cells* (a range, or a list of neighbours): their texts, a newline between, in the first"##;
 
 impl Apply {
     /// Runs the command.

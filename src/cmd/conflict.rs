@@ -141,9 +141,10 @@ pub(super) fn of_operation(error: &OperationError, message: &str) -> Fault {
         OperationError::Edit(CellError::Several { .. }) => {
             fault(Kind::Failed).hint("--all replaces it wherever it is")
         }
-        OperationError::Edit(_) | OperationError::Place | OperationError::OneRevision => {
-            fault(Kind::Failed)
-        }
+        OperationError::Edit(_)
+        | OperationError::Place
+        | OperationError::Apart
+        | OperationError::OneRevision => fault(Kind::Failed),
     }
 }
 

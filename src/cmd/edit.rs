@@ -25,7 +25,7 @@ use crate::ops::edit::would;
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(super) struct Edit {
     /// The notebook, the cell, and its new text
-    #[arg(value_name = "WORD", allow_negative_numbers = true)]
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     which: Which,

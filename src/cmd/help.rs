@@ -36,7 +36,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "undo", "restore", "save", "fmt",
         ],
     ),
-    ("Running", &["run", "log"]),
+    ("Running", &["exec", "run", "wait", "jobs", "reply", "log"]),
     ("The rest", &["demo", "completions", "help"]),
 ];
 

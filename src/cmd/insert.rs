@@ -20,7 +20,7 @@ use crate::notebook::{CellType, Operation, SelectError, Selector};
 #[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(super) struct Insert {
     /// The notebook, the index that the cell takes, and its text
-    #[arg(value_name = "WORD", allow_negative_numbers = true)]
+    #[arg(value_name = "SOURCE", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     source: Source,

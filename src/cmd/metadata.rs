@@ -95,7 +95,7 @@ mod tests {
         let object = metadata.object().unwrap().unwrap();
         assert_eq!(
             object.text(),
-            r#"{"tags": ["a"], "jupyter": {"source_hidden": true, "x": 1e-05}, "name": "a=b.c", "application/x+cell": {"y": ""}}"#
+            r#"{"application/x+cell": {"y": ""}, "jupyter": {"source_hidden": true, "x": 1e-05}, "name": "a=b.c", "tags": ["a"]}"#
         );
         let values = metadata.values().unwrap();
         let (path, value) = values.last().unwrap();

@@ -103,6 +103,7 @@ enum Command {
     Status(status::Status),
     #[command(hide = true)]
     Interrupt(interrupt::Interrupt),
+    #[command(hide = true)]
     Restart(restart::Restart),
     Shutdown(shutdown::Shutdown),
     #[command(hide = true)]

@@ -21,7 +21,7 @@ use crate::notebook::{Operation, SelectError, Selector};
 )]
 pub(super) struct MoveCell {
     /// The notebook, the cell, and its index in the end
-    #[arg(value_name = "WORD", allow_negative_numbers = true)]
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     which: Which,

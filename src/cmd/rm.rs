@@ -19,7 +19,7 @@ use crate::notebook::{Operation, Revision, Selector};
 #[command(override_usage = "nb rm [OPTIONS] [NOTEBOOK] CELL...", after_help = EXAMPLES)]
 pub(super) struct Rm {
     /// The notebook, and the cells: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
-    #[arg(value_name = "WORD", allow_negative_numbers = true)]
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
     words: Vec<String>,
     #[command(flatten)]
     which: Which,

@@ -111,8 +111,9 @@ pub enum Operation {
     /// One cell of several.
     #[serde(alias = "merge")]
     Join {
-        /// The range of cells.
-        cells: Selector,
+        /// The range of cells, or a list of those that stand next to each other.
+        #[serde(rename = "cells", alias = "cell", deserialize_with = "one_or_several")]
+        cells: Vec<Selector>,
     },
 }
 
@@ -120,16 +121,12 @@ pub enum Operation {
 fn one_or_several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Selector>, D::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Named {
-        Several(Vec<Selector>),
-        One(serde_json::Value),
-    }
-    let cells = match Named::deserialize(deserializer)? {
-        Named::Several(cells) => cells,
-        // Its own error is better than that none of the variants fits.
-        Named::One(cell) => vec![Selector::deserialize(cell).map_err(serde::de::Error::custom)?],
+    let read = |cell| Selector::deserialize(cell).map_err(serde::de::Error::custom);
+    let cells = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Array(cells) => {
+            cells.into_iter().map(read).collect::<Result<Vec<_>, _>>()?
+        }
+        cell => vec![read(cell)?],
     };
     match cells.is_empty() {
         true => Err(serde::de::Error::custom("an empty list of cells")),
@@ -229,6 +226,9 @@ pub enum OperationError {
         /// What the writer wanted, and what the cell says.
         conflict: Box<Conflict>,
     },
+    /// Other cells stand between those to join.
+    #[error("cells are joined that stand next to each other: move them first")]
+    Apart,
     /// A revision is of one cell.
     #[error("a revision is that of one cell, and several are meant")]
     OneRevision,
@@ -379,8 +379,15 @@ impl Document {
                 Ok(self.split(at, *line, &id)?.to_vec())
             }
             Operation::Join { cells } => {
-                let range = self.select(cells)?;
-                Ok(self.join(range.start, range.len())?)
+                let places = self.places(cells)?;
+                let (first, last) = (places.first(), places.last());
+                let (Some(first), Some(last)) = (first, last) else {
+                    return Err(EditError::NothingToJoin.into());
+                };
+                if last - first + 1 != places.len() {
+                    return Err(OperationError::Apart);
+                }
+                Ok(self.join(*first, places.len())?)
             }
         }
     }
@@ -523,8 +530,8 @@ mod tests {
                 "cccc:cccc 1|cccc 2|bbbb 1|bbbb 2 aaaa:aaaa 1 new1:aaaa 2",
             ),
             (
-                r#"[{"op":"rm","cell":[0,"2..","cccc"]},{"op":"insert","at":-1,"source":"x"},{"op":"insert","at":2,"source":"y"},{"op":"move","cell":0,"to":-1}]"#,
-                "bbbb:bbbb 1|bbbb 2 new2:y new1:x",
+                r#"[{"op":"rm","cell":[0,"2..","cccc"]},{"op":"insert","at":-1,"source":"x"},{"op":"insert","at":2,"source":"y"},{"op":"move","cell":0,"to":-1},{"op":"rm","cell":{"id":"new1"}},{"op":"join","cells":["new2","bbbb"]}]"#,
+                "bbbb:bbbb 1|bbbb 2|y",
             ),
         ] {
             assert_eq!(said(operations), Ok(want.into()), "{operations}");
@@ -579,6 +586,14 @@ mod tests {
             (
                 r#"[{"op":"clear","cell":[]}]"#,
                 "operation 0: an empty list of cells",
+            ),
+            (
+                r#"[{"op":"edit","cell":["a"]}]"#,
+                "operation 0: [\"a\"] names no cell: an index like 3",
+            ),
+            (
+                r#"[{"op":"join","cells":["aaaa","cccc"]}]"#,
+                "operation 0: cells are joined that stand next to each other",
             ),
             (
                 r#"[{"op":"rm","cell":"a b"}]"#,

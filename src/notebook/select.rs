@@ -162,17 +162,16 @@ impl<'de> serde::Deserialize<'de> for Selector {
     /// Reads a number as an index, a string as [`Selector::from_str`] does, and `{"id": "1234"}` as
     /// an id, whatever it looks like.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(untagged)]
-        enum Word {
-            Number(i64),
-            Text(String),
-            Id { id: String },
-        }
-        match Word::deserialize(deserializer)? {
-            Word::Number(index) => Ok(Self::Index(index)),
-            Word::Id { id } => Ok(Self::Id(id)),
-            Word::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        let word = serde_json::Value::deserialize(deserializer)?;
+        let id = word.as_object().filter(|object| object.len() == 1);
+        let id = id.and_then(|object| object.get("id")?.as_str());
+        match (word.as_i64(), word.as_str(), id) {
+            (Some(index), ..) => Ok(Self::Index(index)),
+            (_, Some(text), _) => text.parse().map_err(serde::de::Error::custom),
+            (.., Some(id)) => Ok(Self::id(id)),
+            _ => Err(serde::de::Error::custom(format!(
+                "{word} names no cell: an index like 3 or -1, an id like \"3f2c\" or {{\"id\": \"1234\"}}, \"In[12]\", or a range like \"2..5\""
+            ))),
         }
     }
 }

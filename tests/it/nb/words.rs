@@ -60,7 +60,6 @@ fn the_help_is_one_screen() {
     Commands:
       open      Open a notebook: create it if needed, and keep a kernel alive for it
       status    Show the kernels of this project, who is joined, and whether front ends find them
-      restart   Replace the kernel by a new one: its variables are gone
       shutdown  End the kernel for good; `nb open` starts another
       cells     List the cells, one line each
       cell      Show cells: their source and their outputs
@@ -69,7 +68,9 @@ fn the_help_is_one_screen() {
       rm        Remove cells
       search    Find text in the cells of notebooks
       undo      Take an edit back: your last one, or the one that OP names
+      exec      Run cells in the notebook's kernel, their outputs in the notebook
       run       Run code on the notebook's kernel, outside the notebook
+      wait      Follow a job to its end
       help      Show the help of a command; `nb help all` lists all of them
 
     Options:
@@ -89,7 +90,7 @@ fn the_help_is_one_screen() {
     nb help all lists all commands, nb help COMMAND tells more of one, with examples.
 
     Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
-    5 conflict or refused · 6 no kernel, or it died · 130 interrupted
+    5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
 
     A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
     that is open in the project at or above the working directory.
