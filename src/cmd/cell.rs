@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::cells::{about, state};
 use super::fault::{Fault, Kind};
-use super::preview::{Previews, parsed};
+use super::preview::{Out, Previews, parsed};
 use super::which::{Which, places};
 use super::{Context, print};
 use crate::notebook::{self, CellType, Document, Output};
@@ -106,6 +106,7 @@ impl Cell {
             .filter(|_| self.json);
         let mut shown = Vec::new();
         let mut text = String::new();
+        let mut out = Out::of(page, &context.here);
         for (index, cell) in cells {
             if self.json && limit.is_none() {
                 let outputs = cell.outputs().map(|output| parsed(&output));
@@ -113,12 +114,7 @@ impl Cell {
                 shown.push(object(*index, cell, runs.as_deref(), &outputs));
                 continue;
             }
-            let mut previews = Previews::of(page, &context.here, cell, limit);
-            if let Some(fault) = previews.fault.take() {
-                print::note(&format!(
-                    "note: outputs could not be written to files: {fault}"
-                ));
-            }
+            let previews = Previews::of(&mut out, cell, limit);
             if self.json {
                 shown.push(object(*index, cell, runs.as_deref(), &previews.json()));
             } else {
@@ -126,6 +122,11 @@ impl Cell {
                 text.push_str(&line_ended(readable(&cell.source())));
                 text.push_str(&previews.text());
             }
+        }
+        if let Some(fault) = out.fault {
+            print::note(&format!(
+                "note: outputs could not be written to files: {fault}"
+            ));
         }
         if self.json {
             let mut answer = about(page, document);
@@ -178,7 +179,7 @@ impl Cell {
         if !io::stdout().is_terminal() {
             return Ok(print::exact(&form.bytes));
         }
-        let path = Export::of(page, cell.id()).write(number, &form.ending, &form.bytes);
+        let path = Export::of(page).write(cell.id(), number, &form.ending, &form.bytes);
         let path = path.map_err(|error| Fault::failed("write the output to a file", &error))?;
         let path = path.strip_prefix(&context.here).unwrap_or(&path);
         Ok(print::line(&path.display().to_string()))

@@ -330,3 +330,52 @@ fn head(page: &Page, document: &Document, shown: usize, since: Option<Revision>)
     }
     format!("{}: {}", page.key, parts.join(" · "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(first_line: &str, lines: usize, outputs: &str) -> Row<'static> {
+        Row {
+            index: 7,
+            id: "3f2c9a1e",
+            short: "3f2c",
+            cell_type: CellType::Code,
+            execution_count: Some(3),
+            state: None,
+            first_line: first_line.to_owned(),
+            is_whole: false,
+            lines,
+            outputs: 1,
+            outputs_in_short: outputs.to_owned(),
+            revision: "0123456789".parse().unwrap(),
+            changes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_line_fits_the_terminal_and_shows_some_of_everything() {
+        let long = "x = '".to_owned() + &"日".repeat(100);
+        let rows = [
+            row(&long, 3, &"out ".repeat(30)),
+            row("y", 1, ""),
+            row("z", 1, "1"),
+        ];
+        for width in [40, 60, 80, 200] {
+            let texts = texts(&rows, Some(width));
+            assert!(
+                texts.iter().all(|text| text.width() <= width),
+                "{width}: {texts:#?}"
+            );
+        }
+        let texts = texts(&rows, Some(80));
+        assert!(
+            texts[0].contains("x = '日") && texts[0].contains("(3 lines) → out "),
+            "{texts:#?}"
+        );
+        assert!(
+            texts[1].ends_with("In[3]  y") && texts[2].ends_with("z → 1"),
+            "{texts:#?}"
+        );
+    }
+}

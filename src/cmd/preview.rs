@@ -47,15 +47,12 @@ pub(super) struct Previews {
     shown: Vec<Preview>,
     /// How many there are.
     count: usize,
-    /// Why something could not be written out.
-    pub(super) fault: Option<io::Error>,
 }
 
 impl Previews {
     /// Looks at a cell's outputs. Of their texts at most about `limit` characters are kept; an error
-    /// is kept first. What is cut, and what is no text, is written out, and named as seen from
-    /// `here`.
-    pub(super) fn of(page: &Page, here: &Path, cell: &Cell, limit: Option<usize>) -> Self {
+    /// is kept first. What is cut, and what is no text, is written out.
+    pub(super) fn of(out: &mut Out<'_>, cell: &Cell, limit: Option<usize>) -> Self {
         let all: Vec<_> = cell.outputs().enumerate().collect();
         let count = all.len();
         let is_shown = |index: usize| {
@@ -92,22 +89,16 @@ impl Previews {
                 .map(|(error, other)| error + other)
                 .collect::<Vec<_>>()
         });
-        let mut out = Out {
-            export: Export::of(page, cell.id()),
-            here,
-            fault: None,
-        };
         let shown = read
             .into_iter()
             .enumerate()
             .map(|(at, (index, output, raw))| {
                 let share = shares.as_ref().and_then(|shares| shares.get(at).copied());
-                out.preview(index, output, raw, share)
+                out.preview(cell.id(), index, output, raw, share)
             });
         Self {
             shown: shown.collect(),
             count,
-            fault: out.fault.take(),
         }
     }
 
@@ -146,16 +137,27 @@ fn skipped(from: usize, to: usize) -> String {
     }
 }
 
-/// Writes forms of outputs into files.
-struct Out<'a> {
+/// Writes forms of outputs into files, and names these as seen from a folder.
+#[derive(Debug)]
+pub(super) struct Out<'a> {
     export: Export<'a>,
     here: &'a Path,
-    fault: Option<io::Error>,
+    /// Why something could not be written.
+    pub(super) fault: Option<io::Error>,
 }
 
-impl Out<'_> {
+impl<'a> Out<'a> {
+    pub(super) fn of(page: &'a Page, here: &'a Path) -> Self {
+        Self {
+            export: Export::of(page),
+            here,
+            fault: None,
+        }
+    }
+
     fn preview(
         &mut self,
+        cell: &str,
         index: usize,
         output: Output,
         raw: Json,
@@ -171,7 +173,7 @@ impl Out<'_> {
             let file = (form.is_media() || output.text.is_empty())
                 .then(|| Output::form(&raw, &form.mime))
                 .flatten()
-                .and_then(|found| self.write(index, &found.ending, &found.bytes));
+                .and_then(|found| self.write(cell, index, &found.ending, &found.bytes));
             match file {
                 Some(path) => files.push(File { form, path }),
                 None => others.push(form),
@@ -181,7 +183,7 @@ impl Out<'_> {
         let mut text = output.text;
         let share = share.filter(|share| *share < count);
         if let Some(share) = share {
-            let path = self.write(index, "txt", text.as_bytes());
+            let path = self.write(cell, index, "txt", text.as_bytes());
             let more = match &path {
                 Some(path) => format!("all of it: {}", path.display()),
                 None => format!("all of it: --output {index}"),
@@ -207,8 +209,8 @@ impl Out<'_> {
         }
     }
 
-    fn write(&mut self, index: usize, ending: &str, bytes: &[u8]) -> Option<PathBuf> {
-        match self.export.write(index, ending, bytes) {
+    fn write(&mut self, cell: &str, index: usize, ending: &str, bytes: &[u8]) -> Option<PathBuf> {
+        match self.export.write(cell, index, ending, bytes) {
             Ok(path) => Some(match path.strip_prefix(self.here) {
                 Ok(below) => below.to_owned(),
                 Err(_) => path,

@@ -362,6 +362,7 @@ fn plain(out: &mut Vec<u8>, raw: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::laws;
     use super::*;
 
     fn formatted(text: &str) -> String {
@@ -460,6 +461,19 @@ mod tests {
         assert!(after.cells()[0].has_own_id());
         let old = Document::parse(r#"{"worksheets":[],"nbformat":3}"#).unwrap();
         assert_eq!(old.formatted().unwrap_err(), EditError::ReadOnly(3));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn style_is_no_meaning_and_once_is_enough(written in laws::notebook(true)) {
+            let document = laws::open(&written.text);
+            let after = document.formatted().unwrap();
+            proptest::prop_assert_eq!(after.revision(), document.revision());
+            let again = after.formatted().unwrap();
+            proptest::prop_assert_eq!(again.to_bytes(), after.to_bytes());
+            let (before, after) = (laws::meaning(&document), laws::meaning(&after));
+            proptest::prop_assert_eq!(laws::plain(after), laws::plain(before));
+        }
     }
 
     #[test]

@@ -15,37 +15,41 @@ use crate::project::save;
 /// How much all the files of a project may have: half of what `.nb/` may.
 const MOST_BYTES: u64 = 500_000_000;
 
-/// The outputs of one cell, as files.
+/// Outputs of a notebook, as files. On drop, what is too much of them goes.
 #[derive(Debug)]
 pub struct Export<'a> {
     page: &'a Page,
-    cell: &'a str,
     has_written: bool,
 }
 
 impl<'a> Export<'a> {
-    /// Begins with a cell's outputs; nothing is written yet.
-    pub fn of(page: &'a Page, cell: &'a str) -> Self {
+    /// Begins with a notebook's outputs; nothing is written yet.
+    pub fn of(page: &'a Page) -> Self {
         Self {
             page,
-            cell,
             has_written: false,
         }
     }
 
-    /// Writes one form of an output, and returns the file's path. A file that says so already stays
-    /// as it is.
+    /// Writes one form of a cell's output, and returns the file's path. A file that says so already
+    /// stays as it is.
     ///
     /// # Errors
     /// It is more than all files may have together, or cannot be written.
-    pub fn write(&mut self, output: usize, ending: &str, content: &[u8]) -> io::Result<PathBuf> {
+    pub fn write(
+        &mut self,
+        cell: &str,
+        output: usize,
+        ending: &str,
+        content: &[u8],
+    ) -> io::Result<PathBuf> {
         if content.len() as u64 > MOST_BYTES {
             let words = "it has more bytes than all outputs in .nb/outputs may have";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
         }
         let (project, key) = (&self.page.project, &self.page.key);
         let folder = project.make_folder(&project.outputs_folder(key))?;
-        let path = folder.join(format!("{}-{output}.{ending}", file_name(self.cell)));
+        let path = folder.join(format!("{}-{output}.{ending}", file_name(cell)));
         if is_there(&path, content) {
             // It is in use: others go before it.
             let file = std::fs::File::options().append(true).open(&path)?;
@@ -129,13 +133,13 @@ mod tests {
     fn a_file_is_private_and_named_for_its_output() {
         let temp = tempfile::tempdir().unwrap();
         let page = page(temp.path());
-        let written = Export::of(&page, "3f2c").write(1, "png", b"image").unwrap();
+        let written = Export::of(&page).write("3f2c", 1, "png", b"image").unwrap();
         assert_eq!(std::fs::read(&written).unwrap(), b"image");
         assert!(written.ends_with("3f2c-1.png") && written.starts_with(page.project.dir()));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&written), 0o600);
         assert_eq!(mode(written.parent().unwrap()), 0o700);
-        let again = Export::of(&page, "3f2c").write(1, "png", b"other").unwrap();
+        let again = Export::of(&page).write("3f2c", 1, "png", b"other").unwrap();
         assert_eq!(again, written);
         assert_eq!(std::fs::read(&written).unwrap(), b"other");
     }
@@ -145,7 +149,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let page = page(temp.path());
         for id in ["../../evil", "a/b", "", ".", "\0", &"x".repeat(300)] {
-            let written = Export::of(&page, id).write(0, "txt", b"").unwrap();
+            let written = Export::of(&page).write(id, 0, "txt", b"").unwrap();
             let folder = page.project.dir().join("outputs");
             assert_eq!(
                 written.parent().unwrap().parent(),
@@ -161,8 +165,8 @@ mod tests {
         let page = page(temp.path());
         let paths: Vec<_> = (0..4)
             .map(|cell| {
-                let path = Export::of(&page, &format!("{cell}"))
-                    .write(0, "txt", b"12345")
+                let path = Export::of(&page)
+                    .write(&format!("{cell}"), 0, "txt", b"12345")
                     .unwrap();
                 let file = std::fs::File::options().append(true).open(&path).unwrap();
                 let age = Duration::from_secs(100 - cell);
@@ -170,7 +174,7 @@ mod tests {
                 path
             })
             .collect();
-        Export::of(&page, "0").write(0, "txt", b"12345").unwrap();
+        Export::of(&page).write("0", 0, "txt", b"12345").unwrap();
         remove_oldest(&page.project.dir().join("outputs"), 12).unwrap();
         let left: Vec<_> = paths.iter().map(|path| path.exists()).collect();
         assert_eq!(left, [true, false, false, true]);

@@ -198,6 +198,21 @@ fn what_no_text_shows_is_in_private_files() {
 }
 
 #[test]
+fn files_that_cannot_be_written_keep_nobody_from_reading() {
+    let world = world();
+    ask(&world, "cells t.ipynb").ended(0);
+    std::fs::write(world.project().join(".nb/outputs"), "in the way").expect("write a file");
+    let said = ask(&world, "cell t.ipynb 1 --limit 100").ended(0);
+    let said = said
+        .with("note: outputs could not be written to files")
+        .with("all of it: --output 0");
+    assert!(
+        said.out.contains("also image/png 1x1, 69 bytes"),
+        "{said:#?}"
+    );
+}
+
+#[test]
 fn a_source_and_an_output_come_alone_and_exactly() {
     let world = world();
     let source = ask(&world, "cell t.ipynb 2 --source-only").ended(0).out;
