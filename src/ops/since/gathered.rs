@@ -1,23 +1,15 @@
-//! What others did on a kernel, and with a notebook's cells, since somebody last looked.
-//!
-//! For each name and each kernel `.nb/looked.json` remembers how far in the journal that name has
-//! been told, and which of the session's kernels it knew; and for each notebook the same of its
-//! cells. Notebooks that share a kernel share what happens on it, not their cells. What one did
-//! oneself is never told.
+//! The rule: what of the news is told, and in which words.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
-use super::company::{self, label};
-use super::history::Recorded;
+use super::{Doings, Looked};
 use crate::notebook::Change;
+use crate::ops::company::{self, label};
+use crate::ops::history::Recorded;
 use crate::project::journal::Entry;
-use crate::project::past::{Past, Placed};
-use crate::project::{Lock, Project, save};
 
 /// At most this many lines are told.
 const LINES: usize = 3;
@@ -34,187 +26,9 @@ const VERBS: [(Change, &str); 5] = [
     (Change::Outputs, "cleared"),
 ];
 
-/// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
-const NEWS: u64 = 2 << 20;
-
-/// How far before the news the beginnings of cells are looked for that have ended meanwhile.
-const BEGINNINGS: u64 = 256 << 10;
-
-/// What is remembered of a name that has not looked for so long is forgotten.
-const FORGOTTEN_HOURS: i64 = 24 * 180;
-
-/// What one other did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Doings {
-    /// Who; none for the kernel itself.
-    pub by: Option<String>,
-    /// When the one who is told looked last.
-    pub since: Timestamp,
-    /// Whether variables are gone by it.
-    pub variables_gone: bool,
-    /// All of it, as one line for a reader.
-    pub text: String,
-}
-
-/// How far somebody has been told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Looked {
-    at: Timestamp,
-    /// Where in the journal the news begins.
-    position: u64,
-    generation: u64,
-}
-
-/// The content of `looked.json`: by name, then by the session's key, or [`cells`] of a notebook.
-type Memory = BTreeMap<String, BTreeMap<String, Looked>>;
-
-/// Returns what others did on a notebook's kernel and with its cells since `name` last looked, and
-/// remembers that it has been told. Nothing on the first time.
-///
-/// What cannot be read or written is as if there were nothing to tell: no command fails by it.
-pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
-    look_at(project, key, name).unwrap_or_else(|error| {
-        tracing::warn!(%error, "who did what cannot be told");
-        Vec::new()
-    })
-}
-
-/// Returns when a name looked last at what others did on a session's kernel; none where it never
-/// did, or that is forgotten.
-pub fn looked_last(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
-    let key = project.state().ok()?.owner_key(key);
-    let bytes = std::fs::read(project.dir().join("looked.json")).ok()?;
-    let memory: Memory = serde_json::from_slice(&bytes).ok()?;
-    Some(memory.get(name)?.get(&key)?.at)
-}
-
-fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> {
-    let state = project.state().map_err(io::Error::other)?;
-    let owner = state.owner_key(key);
-    let generation = state
-        .session(&owner)
-        .map_or(0, |session| session.generation);
-    let file = project.dir().join("looked.json");
-    let lock = Lock::wait(&project.dir().join("looked.lock"))?;
-    // A damaged one costs a line that is not told, no more.
-    let mut memory: Memory = std::fs::read(&file)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
-    let past = project.past_of(&[&owner, key]);
-    let looked = Looked {
-        at: Timestamp::now(),
-        position: past.end(),
-        generation,
-    };
-    let of_name = memory.entry(name.to_owned()).or_default();
-    let cells = of_name.insert(cells(key), looked.clone());
-    let kernel = of_name.insert(owner.clone(), looked.clone());
-    let young = jiff::Span::new().hours(FORGOTTEN_HOURS);
-    let oldest = Timestamp::now()
-        .checked_sub(young)
-        .unwrap_or(Timestamp::MIN);
-    for kernels in memory.values_mut() {
-        kernels.retain(|_, looked| looked.at > oldest);
-    }
-    memory.retain(|_, kernels| !kernels.is_empty());
-    save::replace_unsynced(&file, &serde_json::to_vec(&memory)?)?;
-    drop(lock);
-    // Who looks at one of them for the first time is told nothing of that.
-    let Some(at) = kernel.iter().chain(&cells).map(|looked| looked.at).min() else {
-        return Ok(Vec::new());
-    };
-    let kernel = kernel.unwrap_or_else(|| looked.clone());
-    let told = Told {
-        owner: &owner,
-        key,
-        kernel: place(&past, kernel.position),
-        cells: place(&past, cells.map_or(looked.position, |cells| cells.position)),
-    };
-    let (news, earlier) = told.news(past);
-    let others = gathered(&news, &earlier, &kernel, generation, name);
-    if others.is_empty() {
-        // The system's zone takes longer to find than all the rest.
-        return Ok(Vec::new());
-    }
-    Ok(lines(others, at, &TimeZone::system()))
-}
-
-/// Returns under what a notebook's cells are known in [`Memory`]: no session has such a key.
-fn cells(key: &str) -> String {
-    format!("cells of {key}")
-}
-
-/// Returns where in the journal the news begins for whoever was told up to `position`.
-fn place(past: &Past, position: u64) -> u64 {
-    // A journal that is shorter than it was is another one.
-    let position = if position > past.end() { 0 } else { position };
-    position.max(past.end().saturating_sub(NEWS))
-}
-
-/// How far one has been told of a kernel and of a notebook's cells.
-struct Told<'a> {
-    owner: &'a str,
-    key: &'a str,
-    kernel: u64,
-    cells: u64,
-}
-
-impl Told<'_> {
-    /// Returns the entries that are new, oldest first, and those before them that tell how what has
-    /// ended in them began.
-    fn news(&self, past: Past) -> (Vec<Entry>, Vec<Entry>) {
-        let mut news: Vec<Entry> = Vec::new();
-        let mut earlier = Vec::new();
-        let mut open: Option<Vec<String>> = None;
-        for Placed { at, entry } in past {
-            let of_cells = matches!(entry.event.as_str(), "edited" | "saved");
-            let (session, place) = match of_cells {
-                true => (self.key, self.cells),
-                false => (self.owner, self.kernel),
-            };
-            if at >= place && entry.session == session {
-                news.push(entry);
-                continue;
-            }
-            if at >= self.kernel {
-                continue;
-            }
-            // Ends without their beginning.
-            let open = open.get_or_insert_with(|| endings(&news));
-            if open.is_empty() || at + BEGINNINGS < self.kernel {
-                if at < self.cells {
-                    break;
-                }
-                continue;
-            }
-            if of_cells || entry.session != session {
-                continue;
-            }
-            let Some(id) = &entry.msg_id else { continue };
-            // Whoever asked knows more of it than who has seen it begin.
-            if entry.event == "asked" {
-                open.retain(|waiting| waiting != id);
-            }
-            earlier.push(entry);
-        }
-        news.reverse();
-        (news, earlier)
-    }
-}
-
-/// The requests that end in these entries and began before them.
-fn endings(news: &[Entry]) -> Vec<String> {
-    let (beginnings, ends) = index(news, &[]);
-    ends.into_keys()
-        .filter(|id| beginnings.get(id).is_none_or(|it| it.event != "asked"))
-        .map(str::to_owned)
-        .collect()
-}
-
 /// What one other did, as it is gathered.
 #[derive(Default)]
-struct Gathered {
+pub(super) struct Gathered {
     /// Who; none for the kernel itself.
     by: Option<String>,
     last: Timestamp,
@@ -229,7 +43,7 @@ struct Gathered {
 }
 
 /// The rule: what of the news is told to `name`, who looked `before`.
-fn gathered(
+pub(super) fn gathered(
     news: &[Entry],
     earlier: &[Entry],
     before: &Looked,
@@ -452,7 +266,7 @@ impl Gathered {
     }
 }
 
-fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Doings> {
+pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Doings> {
     let moment = clock(since, zone);
     others.sort_by_key(|other| std::cmp::Reverse(other.last));
     let rest = if others.len() > LINES {
@@ -485,7 +299,7 @@ fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Do
 }
 
 /// Shows a moment: today as a time, else with its date.
-pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
+pub(in crate::ops) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let at = at.to_zoned(zone.clone());
     let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
         "%H:%M"
@@ -495,11 +309,20 @@ pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.strftime(format).to_string()
 }
 
+/// The requests that end in these entries and began before them.
+pub(super) fn endings(news: &[Entry]) -> Vec<String> {
+    let (beginnings, ends) = index(news, &[]);
+    ends.into_keys()
+        .filter(|id| beginnings.get(id).is_none_or(|it| it.event != "asked"))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn entry(event: &str, id: &str, by: &str) -> Entry {
+    pub(in crate::ops::since) fn entry(event: &str, id: &str, by: &str) -> Entry {
         let mut entry = Entry::now(event, "a.ipynb");
         entry.at = "2026-01-02T14:05:00Z".parse().unwrap();
         entry.generation = Some(1);
@@ -509,7 +332,7 @@ mod tests {
         entry
     }
 
-    fn done(id: &str, by: &str, status: &str) -> Entry {
+    pub(in crate::ops::since) fn done(id: &str, by: &str, status: &str) -> Entry {
         let mut entry = entry("done", id, by);
         entry.code = None;
         entry.status = Some(status.to_owned());
@@ -542,6 +365,21 @@ mod tests {
 
     const HUMAN: &str = "human (VS Code)";
 
+    pub(in crate::ops::since) fn changed(event: &str, by: Option<&str>, changes: &str) -> Entry {
+        let mut entry = entry(event, "", "");
+        entry.by = by.map(str::to_owned);
+        entry.generation = None;
+        let steps = changes.split(' ').map(|change| {
+            let (what, cell) = change.split_once(':').unwrap();
+            serde_json::json!({"cell": cell, "what": what, "index": 0})
+        });
+        entry.other.insert("changes".to_owned(), steps.collect());
+        for name in ["before", "after"] {
+            entry.other.insert(name.to_owned(), "0123456789".into());
+        }
+        entry
+    }
+
     #[test]
     fn what_others_did_is_told_in_a_line_each() {
         let mut named = entry("asked", "3", HUMAN);
@@ -566,21 +404,6 @@ mod tests {
                  restarted the kernel 14:05: variables are gone",
             ]
         );
-    }
-
-    fn changed(event: &str, by: Option<&str>, changes: &str) -> Entry {
-        let mut entry = entry(event, "", "");
-        entry.by = by.map(str::to_owned);
-        entry.generation = None;
-        let steps = changes.split(' ').map(|change| {
-            let (what, cell) = change.split_once(':').unwrap();
-            serde_json::json!({"cell": cell, "what": what, "index": 0})
-        });
-        entry.other.insert("changes".to_owned(), steps.collect());
-        for name in ["before", "after"] {
-            entry.other.insert(name.to_owned(), "0123456789".into());
-        }
-        entry
     }
 
     #[test]
@@ -617,50 +440,6 @@ mod tests {
         );
         let somebody = [changed("saved", None, "edited:x")];
         assert_eq!(tell(&somebody, &[], 1), ["since 14:02 · somebody edited x"]);
-    }
-
-    #[test]
-    fn notebooks_that_share_a_kernel_do_not_share_their_cells() {
-        let temp = tempfile::tempdir().unwrap();
-        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        let session = |owner: Option<&str>| serde_json::json!({"notebook": "x.ipynb", "connection_file": "x.json", "kernel_of": owner});
-        let sessions =
-            serde_json::json!({"a.ipynb": session(None), "b.ipynb": session(Some("a.ipynb"))});
-        let state = serde_json::json!({"version": 1, "sessions": sessions});
-        std::fs::write(project.state_file(), state.to_string()).unwrap();
-        let mut journal = project.journal().unwrap();
-        let mut write = |key: &str, mut entry: Entry| {
-            entry.session = key.to_owned();
-            entry.at = Timestamp::now();
-            journal.append(&entry).unwrap();
-        };
-        let told = |key: &str| -> Vec<_> {
-            let told = look(&project, key, "claude").into_iter();
-            told.map(|told| told.text.split_once(" · ").unwrap().1.to_owned())
-                .collect()
-        };
-        assert_eq!(
-            (
-                told("a.ipynb").len(),
-                told("b.ipynb").len(),
-                told("c.ipynb").len()
-            ),
-            (0, 0, 0)
-        );
-        write("a.ipynb", changed("edited", Some("ada"), "edited:a"));
-        write("b.ipynb", changed("edited", Some("ada"), "edited:b"));
-        write("c.ipynb", changed("edited", Some("ada"), "edited:c"));
-        write("a.ipynb", entry("interrupted", "", "ada"));
-        let b = told("b.ipynb");
-        assert!(
-            b[0].starts_with("ada edited b, interrupted the kernel "),
-            "{b:?}"
-        );
-        // The kernel has been told; the cells of the other have not.
-        assert_eq!(told("a.ipynb"), ["ada edited a"]);
-        // One that has no kernel at all.
-        assert_eq!(told("c.ipynb"), ["ada edited c"]);
-        assert_eq!(told("c.ipynb"), [""; 0]);
     }
 
     #[test]
@@ -738,31 +517,5 @@ mod tests {
         assert_eq!(told.len(), LINES);
         assert!(told[0].ends_with("interrupted the kernel 2 times, last 14:05"));
         assert!(told[2].ends_with("were here too"), "{told:?}");
-    }
-
-    #[test]
-    fn each_name_is_told_once_and_nothing_at_first() {
-        let temp = tempfile::tempdir().unwrap();
-        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        let mut journal = project.journal().unwrap();
-        journal.append(&entry("asked", "1", "bob")).unwrap();
-        let count = |name| look(&project, "a.ipynb", name).len();
-        assert_eq!((count("claude"), count("codex")), (0, 0));
-        assert_eq!(count("claude"), 0);
-        // It began before, and ends now.
-        journal.append(&done("1", "bob", "ok")).unwrap();
-        let told = look(&project, "a.ipynb", "claude");
-        assert!(told[0].text.ends_with("bob ran \"code 1\" ok"), "{told:?}");
-        assert_eq!(count("claude"), 0);
-        assert_eq!(count("codex"), 1);
-        assert_eq!(look(&project, "b.ipynb", "codex").len(), 0);
-        // What was damaged or cut short is begun anew.
-        std::fs::write(project.dir().join("looked.json"), "{").unwrap();
-        assert_eq!(count("codex"), 0);
-        journal.append(&entry("interrupted", "", "bob")).unwrap();
-        assert_eq!(count("codex"), 1);
-        std::fs::write(project.journal_file(), "").unwrap();
-        journal.append(&entry("interrupted", "", "bob")).unwrap();
-        assert_eq!(count("codex"), 1);
     }
 }
