@@ -22,6 +22,9 @@ pub(super) struct Known {
     pub revision: Revision,
     /// Its cells.
     pub cells: Manifest,
+    /// The file that had them: device and inode. Every write of `nb` makes another one.
+    #[serde(default)]
+    pub file: Option<(u64, u64)>,
     /// What `nb` did last, oldest first.
     #[serde(default)]
     pub watched: Vec<Watched>,
@@ -75,6 +78,7 @@ impl Known {
             at: Timestamp::now(),
             revision: steps::revision(&cells),
             cells,
+            file: None,
             watched: Vec::new(),
             intent: None,
         }

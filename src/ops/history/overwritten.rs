@@ -9,9 +9,11 @@
 //! - The edit brought nothing and only took something away, and that is back: wiped out.
 //! - A cell that the edit inserted is gone, or one that it removed is back: wiped out.
 //!
-//! A save is of one moment: who has a later edit of `nb` in the file has had the earlier ones
-//! before their eyes, too. So where a later edit still stands, a new text or a deletion is a
-//! person's decision, and is not told as an accident.
+//! An editor's text is of one moment: whoever has a later edit of `nb` in it has had the earlier
+//! ones before their eyes, too. So where a later edit still stands, a new text or a deletion is a
+//! person's decision, and is not told as an accident. That holds for what was saved into the very
+//! file that `nb` put there last; a save that came at the moment of another write has been merged
+//! with that, and the later edit may be in the file by the merge alone.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -36,12 +38,13 @@ enum Left {
 }
 
 /// Judges what a save that led from `before` to `after` has left of the watched edits, and returns
-/// those that it wiped out; these, and those that are over, are watched no more. `text` gives the
-/// source of a kept version.
+/// those that it wiped out; these, and those that are over, are watched no more. `whole` says that
+/// it was not merged with anything; `text` gives the source of a kept version.
 pub(super) fn judge(
     watched: &mut Vec<Watched>,
     before: &Manifest,
     after: &Manifest,
+    whole: bool,
     text: &dyn Fn(Revision) -> Option<String>,
 ) -> Vec<Overwritten> {
     let by_id = |cells: &Manifest| -> HashMap<String, Revision> { cells.iter().cloned().collect() };
@@ -55,7 +58,7 @@ pub(super) fn judge(
         left.push(judge_one(edit, chain, then, now, text));
     }
     let last = left.iter().rposition(|left| *left == Left::Whole);
-    let is_decision = |at: usize| last.is_some_and(|last| last > at);
+    let is_decision = |at: usize| whole && last.is_some_and(|last| last > at);
     let mut lost = Vec::new();
     let mut at = 0;
     watched.retain(|edit| {
@@ -219,6 +222,10 @@ mod tests {
 
     /// The ops that a save wiped out, and those that are watched still.
     fn judged(watched: &str, before: &str, after: &str) -> (String, String) {
+        judged_of(watched, before, after, true)
+    }
+
+    fn judged_of(watched: &str, before: &str, after: &str, whole: bool) -> (String, String) {
         let texts: HashMap<Revision, String> = [watched, before, after]
             .iter()
             .flat_map(|all| all.split([',', ':', '>']))
@@ -226,7 +233,7 @@ mod tests {
             .collect();
         let mut watched = edits(watched);
         let text = |revision: Revision| texts.get(&revision).cloned();
-        let lost = judge(&mut watched, &list(before), &list(after), &text);
+        let lost = judge(&mut watched, &list(before), &list(after), whole, &text);
         let lost: Vec<_> = lost.into_iter().map(|one| one.op).collect();
         let stay: Vec<_> = watched.into_iter().map(|one| one.op).collect();
         (lost.join(" "), stay.join(" "))
@@ -320,6 +327,9 @@ mod tests {
         let want = |lost: &str, stay: &str| (lost.to_owned(), stay.to_owned());
         // A value of their own, and a cell deleted, while the last edit is in the file.
         assert_eq!(judged(edits, before, "a:x = 3,b:2"), want("", "2"));
+        // Unless it was merged into what they saved.
+        let merged = judged_of(edits, before, "a:x = 3,b:2", false);
+        assert_eq!(merged, want("0 1", "2"));
         // The last one is gone, too: they knew nothing of it.
         assert_eq!(judged(edits, before, "a:x = 3,b:1"), want("0 1 2", ""));
         // Exactly the old text is told all the same.

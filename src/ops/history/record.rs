@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -95,7 +96,8 @@ impl<'a> Recording<'a> {
         }
         let steps = steps::between(&known.cells, &there);
         if !steps.is_empty() {
-            self.saved(&mut known, document, there, steps)?;
+            let in_place = known.file.is_some() && known.file == self.file();
+            self.saved(&mut known, document, there, steps, in_place)?;
         }
         self.write(known)
     }
@@ -157,13 +159,15 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Writes down what somebody else saved.
+    /// Writes down what somebody else saved: `in_place`, or so that it may have been merged with what
+    /// `nb` wrote at the same moment.
     fn saved(
         &self,
         known: &mut Known,
         document: &Document,
         there: Manifest,
         steps: Vec<Step>,
+        in_place: bool,
     ) -> io::Result<()> {
         let cells = by_id(document);
         let mut versions = Versions::default();
@@ -176,7 +180,8 @@ impl<'a> Recording<'a> {
         versions.keep(&self.page.project);
         let by = self.front_end();
         let text = |revision: Revision| super::version_source(self.page, revision);
-        let lost = overwritten::judge(&mut known.watched, &known.cells, &there, &text);
+        let (watched, before) = (&mut known.watched, &known.cells);
+        let lost = overwritten::judge(watched, before, &there, in_place, &text);
         let recorded = Recorded {
             op: None,
             deed: None,
@@ -334,7 +339,7 @@ impl<'a> Recording<'a> {
                 let there = steps::manifest(base);
                 let saved = steps::between(&known.cells, &there);
                 if !saved.is_empty() {
-                    self.saved(&mut known, base, there, saved)?;
+                    self.saved(&mut known, base, there, saved, false)?;
                 }
                 let steps = self.steps(&known, base, &written.after, changes);
                 (intent.map_or_else(fresh_op, |intent| intent.op), steps)
@@ -372,7 +377,14 @@ impl<'a> Recording<'a> {
         self.page.project.journal()?.append(&entry)
     }
 
-    fn write(&mut self, known: Known) -> io::Result<()> {
+    /// Returns which file the notebook is now.
+    fn file(&self) -> Option<(u64, u64)> {
+        let found = std::fs::metadata(&self.page.real).ok()?;
+        Some((found.dev(), found.ino()))
+    }
+
+    fn write(&mut self, mut known: Known) -> io::Result<()> {
+        known.file = self.file();
         let known = self.known.insert(known);
         match &self.ledger {
             Some(ledger) => ledger.write(known),

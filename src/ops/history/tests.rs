@@ -361,3 +361,25 @@ fn who_saved_is_the_one_whose_front_end_is_joined() {
     join("4.json", "JupyterLab", "a.ipynb");
     assert_eq!(save("4"), None);
 }
+
+#[test]
+fn a_person_who_has_seen_a_later_edit_has_decided_about_an_earlier_one() {
+    for in_place in [true, false] {
+        let desk = Desk::new("a:1 b:2");
+        desk.read("claude");
+        let edit = |operations: &str| desk.edit("claude", operations).unwrap();
+        edit(r#"[{"op":"insert","id":"mine","source":"w"}]"#);
+        edit(r#"[{"op":"edit","cell":0,"source":"one"}]"#);
+        let deleted = applied(&desk.read("x"), r#"[{"op":"remove","cell":2}]"#).to_bytes();
+        if in_place {
+            std::fs::write(desk.file(), deleted).unwrap();
+        } else {
+            // As by a merge of `nb`'s, into another file.
+            let other = desk.file().with_extension("tmp");
+            std::fs::write(&other, deleted).unwrap();
+            std::fs::rename(other, desk.file()).unwrap();
+        }
+        desk.read("codex");
+        assert_eq!(desk.lost("claude").len(), usize::from(!in_place));
+    }
+}
