@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::causes::with_causes;
 use super::open_error::OpenError;
-use super::record;
+use super::recorder;
 use super::restart::{self, Report};
 use crate::kernel::detach::{self, Plan};
 use crate::kernel::process::Process;
@@ -81,7 +81,7 @@ fn perform(job: &OsStr, report: &Path) -> ExitCode {
             let done = runtime.block_on(async {
                 let project = Project::of_state_file(&state_file)?;
                 let folder = project.job(&id).map_err(std::io::Error::other)?;
-                record::perform(&project, &folder).await
+                recorder::perform(&project, &folder).await
             });
             match done {
                 Ok(()) => ExitCode::SUCCESS,

@@ -31,7 +31,7 @@ pub mod open_error;
 pub mod page;
 mod program;
 mod ready;
-mod record;
+mod recorder;
 pub mod rename;
 pub mod restart;
 pub mod run;
