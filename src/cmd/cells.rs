@@ -318,7 +318,9 @@ pub(super) fn about(page: &Page, document: &Document) -> Value {
 fn head(page: &Page, document: &Document, shown: usize, since: Option<Revision>) -> String {
     let count = document.cells().len();
     let cells = match (count, shown, since) {
-        (_, _, Some(since)) => format!("{shown} of {count} cells have changed since {since}"),
+        (_, _, Some(since)) => {
+            format!("{shown} of {count} cells new, edited or moved since {since}")
+        }
         (1, 1, _) => "1 cell".to_owned(),
         (count, shown, _) if shown < count => format!("{shown} of {count} cells"),
         (count, ..) => format!("{count} cells"),

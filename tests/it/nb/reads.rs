@@ -438,7 +438,7 @@ fn what_has_changed_since_a_revision_is_listed() {
     write(&world, "t.ipynb", &changed);
     let since = nb(&world, ["cells", "t.ipynb", "--since", first]).ended(0);
     insta::assert_snapshot!(since.out, @r#"
-    t.ipynb: 2 of 4 cells have changed since d15a5cf9d2 · revision 0782a467dc · python3
+    t.ipynb: 2 of 4 cells new, edited or moved since d15a5cf9d2 · revision 0782a467dc · python3
     1  3f2d@f36a83f78e  edited  code  In[12]  error  1/1 → ZeroDivisionError: division by zero
     3  new1@06d7f67b9b  new     raw                  new
     -  77de0001@44ef399cf7  removed  # Title
