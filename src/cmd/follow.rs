@@ -11,7 +11,6 @@ use super::interrupt::taken;
 use super::outputs::{self, Text};
 use super::terminal::{CtrlC, Lines, can_ask};
 use super::{Context, print};
-use crate::client::{Event, Told};
 use crate::ops::fold::Outputs;
 use crate::ops::follow::{FollowError, Followed, Left, follow};
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob, Said};
@@ -148,10 +147,7 @@ impl<'a> Following<'a> {
         self.outputs.resize_with(job.cells.len(), Outputs::default);
         for said in said {
             if let Some(outputs) = self.outputs.get_mut(said.cell) {
-                outputs.take(&Event::Told(Told {
-                    msg_type: said.msg_type.clone(),
-                    content: said.content.get().to_owned().into(),
-                }));
+                outputs.take_message(&said.msg_type, said.content.get().as_bytes());
             }
         }
         if let Some(behind) = job.behind.as_ref().filter(|_| !self.told && !json) {

@@ -17,9 +17,14 @@ impl Outputs {
     /// Takes what happened; what is no output changes nothing.
     pub fn take(&mut self, event: &Event) {
         if let Event::Told(Told { msg_type, content }) = event {
-            let fold = self.folded.take(msg_type, content);
-            self.unreadable += u64::from(fold == Fold::Unreadable);
+            self.take_message(msg_type, content);
         }
+    }
+
+    /// Takes a message of iopub by its type and its content.
+    pub fn take_message(&mut self, msg_type: &str, content: &[u8]) {
+        let fold = self.folded.take(msg_type, content);
+        self.unreadable += u64::from(fold == Fold::Unreadable);
     }
 
     /// Takes the error of a reply, for kernels that tell of it there alone.
