@@ -116,7 +116,7 @@ impl From<EditError> for Fault {
             EditError::Unseen { ref conflicts } => {
                 Self::new(Kind::Conflict, error.to_string()).with_conflicts(conflicts, false)
             }
-            EditError::Unsaved { ref conflicts } => {
+            EditError::Unsaved { ref conflicts, .. } => {
                 Self::new(Kind::Conflict, error.to_string()).with_conflicts(conflicts, true)
             }
             EditError::Other(error) => Self::new(Kind::Failed, error.to_string()),

@@ -100,7 +100,9 @@ pub enum EditError {
     #[error("a cell is code, markdown or raw")]
     NoType,
     /// A cell cannot be split there.
-    #[error("cell {cell} cannot be split before line {line}: it has {lines} lines")]
+    #[error(
+        "cell {cell} cannot be split before line {line}: lines count from 0, and it has {lines}"
+    )]
     NoSuchLine {
         /// The cell's id.
         cell: String,

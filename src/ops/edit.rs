@@ -56,10 +56,12 @@ pub enum EditError {
         conflicts: Vec<Conflict>,
     },
     /// A person has typed in these cells, in VS Code, and not saved.
-    #[error("VS Code has unsaved text of {}", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
+    #[error("VS Code has unsaved text of {} ({age})", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
     Unsaved {
         /// What is unsaved, as `theirs`.
         conflicts: Vec<Conflict>,
+        /// Since when, in words.
+        age: String,
     },
     /// What was to be done cannot be done, for a reason of its own.
     #[error(transparent)]
@@ -168,7 +170,8 @@ fn check_unsaved(
         return Ok(());
     }
     show(&conflicts, document, seen);
-    Err(EditError::Unsaved { conflicts })
+    let age = unsaved.age();
+    Err(EditError::Unsaved { conflicts, age })
 }
 
 /// Refuses to change or delete cells that are not what the writer saw last; that shows them.

@@ -22,25 +22,30 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use self::backup::Preamble;
 use self::places::Place;
-use super::manners;
 use super::page::Page;
+use super::{manners, since};
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
 
 /// How many files are looked into at most.
 const MANY: usize = 5_000;
 
-/// How large one is at most that is read: VS Code itself keeps none with much larger outputs.
-const LARGE: u64 = 1 << 30;
+/// How large one is at most that is read: VS Code keeps none with more than 10 MB of outputs,
+/// unless its `notebook.backup.sizeLimit` says so.
+const LARGE: u64 = 256 << 20;
 
 /// How long a backup that ends too early is read again: it is just being written.
 const HALF_WRITTEN: Duration = Duration::from_millis(500);
 
 /// How often it is read meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What is unsaved for longer is not being typed just now.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// What is unsaved of a notebook in VS Code.
 #[derive(Clone, Debug)]
@@ -59,10 +64,9 @@ pub enum Unsaved {
 /// One file of unsaved text.
 #[derive(Clone, Debug)]
 pub struct Backup {
-    /// The file.
-    pub file: PathBuf,
+    file: PathBuf,
     /// When it was written.
-    pub at: Option<Timestamp>,
+    at: Option<Timestamp>,
     /// What a save would write; none where it is no notebook.
     document: Option<Document>,
     /// When the notebook was modified on which it is based, where that is not the notebook as it
@@ -99,10 +103,8 @@ impl Unsaved {
         let Self::Found(backups) = self else {
             return Vec::new();
         };
-        let kept: HashMap<_, _> = {
-            let cells = after.cells().iter();
-            cells.map(|cell| (cell.id(), cell)).collect()
-        };
+        let cells = after.cells().iter();
+        let kept: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
         let mut conflicts: Vec<Conflict> = Vec::new();
         for backup in backups {
             for (cell, theirs) in backup.typed_in(page, before) {
@@ -110,17 +112,22 @@ impl Unsaved {
                 let meets = yours.is_none_or(|yours| {
                     yours.revision() != cell.revision() && !is_same(yours, &theirs)
                 });
-                if !meets
-                    || conflicts
-                        .iter()
-                        .any(|it| it.cell.as_deref() == Some(cell.id()))
-                {
-                    continue;
+                let is_new = |it: &Conflict| it.cell.as_deref() != Some(cell.id());
+                if meets && conflicts.iter().all(is_new) {
+                    conflicts.push(conflict(cell, yours.copied(), &theirs));
                 }
-                conflicts.push(conflict(cell, yours.copied(), &theirs));
             }
         }
         conflicts
+    }
+
+    /// Returns since when something is unsaved, in words.
+    pub fn age(&self) -> String {
+        let Self::Found(backups) = self else {
+            return String::new();
+        };
+        let ages: Vec<_> = backups.iter().map(Backup::age).collect();
+        ages.join(", ")
     }
 
     /// Returns what the writer of a notebook should know, as one line. None where VS Code has
@@ -160,6 +167,21 @@ impl Unsaved {
 }
 
 impl Backup {
+    /// Returns since when it is there, in words. What has lain there for long may be of an editor
+    /// that was killed, and is to be found.
+    fn age(&self) -> String {
+        let place = format!("in {}", self.file.display());
+        let Some(at) = self.at else {
+            return place;
+        };
+        let clock = since::clock(at, &TimeZone::system());
+        let age = Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default();
+        match age > LONG {
+            true => format!("since {clock}, {place}"),
+            false => format!("since {clock}"),
+        }
+    }
+
     /// Returns the cells that somebody typed in, with what they say there.
     fn typed_in<'a>(&self, page: &Page, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
         let Some(unsaved) = &self.document else {
@@ -409,6 +431,12 @@ mod tests {
         assert_eq!(conflicts[0].yours.as_deref(), Some("x = 2"));
         assert_eq!(conflicts[0].theirs.as_deref(), Some("x = 'typed'"));
         assert!(note.unwrap().contains("unsaved changes in cell aaaa"));
+        // Of an editor that was killed long ago it is said where it is.
+        let (file, place) = (desk.backups().join("-5f3e"), "/Code/Backups/1/file/-5f3e");
+        assert!(!desk.look().age().contains(place));
+        let backup = File::options().append(true).open(&file).unwrap();
+        backup.set_modified(UNIX_EPOCH).unwrap();
+        assert!(desk.look().age().ends_with(place));
         // What the person typed may be written.
         assert_eq!(desk.meets("x = 'typed'").0, []);
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 0.0);

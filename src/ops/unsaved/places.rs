@@ -69,7 +69,7 @@ pub(super) fn elsewhere(
     is_file: &dyn Fn(&str) -> bool,
 ) -> Option<&'static str> {
     let has = |names: &[&str]| names.iter().any(|name| variables.get(name).is_some());
-    if has(&["REMOTE_CONTAINERS", "CODESPACES", "container"])
+    if has(&["REMOTE_CONTAINERS", "CODESPACES"])
         || is_file("/.dockerenv")
         || is_file("/run/.containerenv")
     {

@@ -67,7 +67,7 @@ fn a_cell_in_which_somebody_types_is_not_edited() {
     let backup = type_in(&world, "Code", "aaaa", "typed = 1");
     edit(&world, "aaaa", "edited = 1", &[])
         .ended(5)
-        .with("VS Code has unsaved text")
+        .with("VS Code has unsaved text of the cell (since ")
         .with("theirs (not saved yet)")
         .with("typed = 1");
     let said = edit(&world, "aaaa", "edited = 1", &["--json"]).ended(5);
