@@ -134,6 +134,7 @@ fn whole(page: &Page, by: &str) -> Result<Earlier, Fault> {
         document: view.document,
         has_outputs: true,
         unknown: Vec::new(),
+        why_unknown: "",
     })
 }
 
@@ -220,8 +221,9 @@ impl Shown<'_> {
         let key = &self.page.key;
         if !self.earlier.unknown.is_empty() {
             print::note(&format!(
-                "of {} it is not known what they were; they count as the same",
-                listed(&self.earlier.unknown)
+                "not compared: {}; {}",
+                listed(&self.earlier.unknown),
+                self.earlier.why_unknown
             ));
         }
         if self.cells.is_empty() && self.metadata.is_empty() {

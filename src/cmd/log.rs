@@ -311,7 +311,8 @@ fn what(what: &What) -> String {
                 "restarted" => "restarted the kernel: variables are gone",
                 "stopped" => "shut the kernel down",
                 "interrupted" => "interrupted the kernel",
-                "died" => "the kernel died",
+                "withdrew" => "withdrew cells that waited for the kernel",
+                "died" => "the kernel died: variables are gone",
                 other => other,
             };
             let generation = generation.map(|it| format!(" · generation {it}"));

@@ -59,9 +59,12 @@ impl Undo {
             return Ok(context.tell_with(&page, &undone.done, Some(more), "undo"));
         }
         for op in &undone.passed {
-            print::note(&format!("of {} nothing is left to take back", words(op)));
+            print::note(&format!("nothing is left to take back of {}", words(op)));
         }
-        let _ = print::line(&format!("took back {}", words(&undone.op)));
+        let _ = print::line(&match undone.done.changes.is_empty() {
+            true => format!("nothing is left to take back of {}", words(&undone.op)),
+            false => format!("took back {}", words(&undone.op)),
+        });
         let code = context.tell(&page, &undone.done, false, "undo");
         for (cell, source) in merged {
             let head = format!("cell {cell} keeps what others changed since; it is now:");

@@ -9,7 +9,7 @@ use super::git::{self, GitError};
 use super::history;
 use super::page::Page;
 use super::seen::Seen;
-use crate::notebook::{Change, Document, Json, NotANotebook, Revision};
+use crate::notebook::{Cell, Change, Document, Json, NotANotebook, Revision};
 
 /// So many revisions are suggested where none was meant.
 const MOST_NEAR: usize = 5;
@@ -28,6 +28,8 @@ pub struct Earlier {
     pub has_outputs: bool,
     /// Cells of which it is not known what they were; they are as they are now.
     pub unknown: Vec<String>,
+    /// Why it is not known.
+    pub why_unknown: &'static str,
 }
 
 /// A revision that a notebook had.
@@ -110,7 +112,8 @@ pub fn at_revision(page: &Page, now: &Document, given: &str) -> Result<Earlier, 
     for (id, revision) in manifest {
         past.add(id, Some(revision));
     }
-    Ok(past.earlier(format!("revision {revision}")))
+    let why = "what they were is not remembered any more";
+    Ok(past.earlier(format!("revision {revision}"), why))
 }
 
 /// Returns a notebook as a name saw it last, cell by cell; none where it has seen nothing of it.
@@ -142,7 +145,8 @@ pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
     for deleted in gone {
         past.insert(deleted.index, deleted.cell, deleted.revision);
     }
-    Some(past.earlier(format!("what {name} saw last")))
+    let why = "they were never shown whole, or what was shown is not remembered any more";
+    Some(past.earlier(format!("what {name} saw last"), why))
 }
 
 /// Returns a notebook as it was in a commit.
@@ -163,6 +167,7 @@ pub fn in_git(page: &Page, reference: &str) -> Result<Earlier, EarlierError> {
         },
         has_outputs: true,
         unknown: Vec::new(),
+        why_unknown: "",
     })
 }
 
@@ -196,7 +201,7 @@ fn had(page: &Page, now: Revision) -> Vec<Had> {
 /// The cells of a notebook that was, as they are put together.
 struct Past<'a> {
     page: &'a Page,
-    now: HashMap<&'a str, (Revision, Json)>,
+    now: HashMap<&'a str, &'a Cell>,
     cells: Vec<(String, Json)>,
     unknown: Vec<String>,
 }
@@ -206,24 +211,23 @@ impl<'a> Past<'a> {
         let cells = now.cells().iter();
         Self {
             page,
-            now: cells
-                .map(|cell| (cell.id(), (cell.revision(), cell.json())))
-                .collect(),
+            now: cells.map(|cell| (cell.id(), cell)).collect(),
             cells: Vec::new(),
             unknown: Vec::new(),
         }
     }
 
     fn add(&mut self, id: String, revision: Option<Revision>) {
-        let now = self.now.get(id.as_str());
+        // Without its outputs, which may be megabytes and are not compared.
+        let now = self.now.get(id.as_str()).copied();
         let json = match (revision, now) {
-            (Some(revision), Some((is, json))) if *is == revision => Some(json.clone()),
+            (Some(revision), Some(cell)) if cell.revision() == revision => Some(cell.version()),
             (Some(revision), _) => history::version(self.page, revision),
             (None, _) => None,
         };
         let json = json.or_else(|| {
             self.unknown.push(id.clone());
-            self.now.get(id.as_str()).map(|(_, json)| json.clone())
+            now.map(Cell::version)
         });
         self.cells.extend(json.map(|json| (id, json)));
     }
@@ -238,13 +242,14 @@ impl<'a> Past<'a> {
         }
     }
 
-    fn earlier(self, name: String) -> Earlier {
+    fn earlier(self, name: String, why_unknown: &'static str) -> Earlier {
         let cells = self.cells.iter().map(|(id, json)| (id.as_str(), json));
         Earlier {
             document: Document::of_cells(cells).expect("versions of cells are cells"),
             name,
             has_outputs: false,
             unknown: self.unknown,
+            why_unknown,
         }
     }
 }

@@ -36,7 +36,8 @@ pub enum What {
     Saved(Recorded),
     /// Something was done to the kernel, or became of it.
     Kernel {
-        /// `opened`, `restarted`, `stopped`, `died`, `interrupted`, …
+        /// `opened`, `restarted`, `stopped`, `died`, `interrupted`, `withdrew` (an interrupt that
+        /// took back cells that waited), …
         #[serde(rename = "kernel")]
         event: String,
         /// Which of the session's kernels it was.
@@ -172,8 +173,11 @@ fn other(entry: Entry) -> Option<Happening> {
         "edited" => What::Edited(Recorded::of(&entry)?),
         "saved" => What::Saved(Recorded::of(&entry)?),
         // What is unknown to this version is told by its name.
-        _ => What::Kernel {
-            event: entry.event,
+        event => What::Kernel {
+            event: match entry.other.get("withdrawn") {
+                Some(count) if event == "interrupted" && *count != 0 => "withdrew".to_owned(),
+                _ => event.to_owned(),
+            },
             generation: entry.generation,
         },
     };
