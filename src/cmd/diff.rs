@@ -128,14 +128,7 @@ impl Diff {
 
 /// Returns another notebook as what was.
 fn whole(page: &Page, by: &str) -> Result<Earlier, Fault> {
-    let view = view::open(page, by)?;
-    Ok(Earlier {
-        name: format!("revision {}", view.document.revision()),
-        document: view.document,
-        has_outputs: true,
-        unknown: Vec::new(),
-        why_unknown: "",
-    })
+    Ok(Earlier::whole(view::open(page, by)?.document))
 }
 
 /// Shows what differs between a notebook as it is and as an edit would leave it.
@@ -148,12 +141,7 @@ pub(super) fn show(
 ) -> std::io::Result<()> {
     let cells = diff(&before, after, true);
     let metadata = diff_metadata(&before, after);
-    let earlier = Earlier {
-        name: format!("revision {}", before.revision()),
-        document: before,
-        has_outputs: true,
-        unknown: Vec::new(),
-    };
+    let earlier = Earlier::whole(before);
     let shown = Shown {
         page,
         earlier: &earlier,
@@ -221,7 +209,7 @@ impl Shown<'_> {
         let key = &self.page.key;
         if !self.earlier.unknown.is_empty() {
             print::note(&format!(
-                "not compared: {}; {}",
+                "not compared: {} ({})",
                 listed(&self.earlier.unknown),
                 self.earlier.why_unknown
             ));

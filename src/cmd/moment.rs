@@ -38,8 +38,9 @@ fn at(text: &str, now: &Zoned) -> Option<Timestamp> {
     {
         return zoned(date.to_datetime(Time::midnight()));
     }
-    if let Some((date, time)) = text.split_once([' ', 'T']) {
-        let date: Date = date.parse().ok()?;
+    if let Some((date, time)) = text.split_once([' ', 'T'])
+        && let Ok(date) = date.parse::<Date>()
+    {
         let time = Time::strptime(time_format(time), time).ok()?;
         return zoned(date.to_datetime(time));
     }

@@ -106,11 +106,17 @@ fn fault(error: &UndoError, page: &Page) -> Fault {
     let fault = |kind| Fault::new(kind, causes(error));
     let notebook = quote(&page.path);
     match error {
-        UndoError::Nothing { others, .. } => {
-            let fault = fault(Kind::Failed).lines(&listed(others));
-            match others.first() {
-                Some(op) => fault.hint(format!(
+        UndoError::Nothing { undo, others, .. } => {
+            let mut fault = fault(Kind::Failed).lines(&listed(others));
+            if let Some(op) = others.first() {
+                fault = fault.hint(format!(
                     "these are others' edits; to take one back: nb undo {notebook} {}",
+                    op.op
+                ));
+            }
+            match undo {
+                Some(op) => fault.hint(format!(
+                    "to do again what you took back last: nb undo {notebook} {}",
                     op.op
                 )),
                 None => fault,

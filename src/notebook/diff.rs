@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::align::{align, inverse, moved};
+use super::align::{align, align_edited, inverse, moved};
 use super::cell::{Cell, CellType};
 use super::document::Document;
 use super::edit::{Change, Changed};
@@ -94,8 +94,17 @@ pub struct OutputsDiff {
 /// they followed. With `outputs` what running left counts too.
 pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff> {
     let places = align(&before.cells, &after.cells, |_| false);
-    let moved = moved(&places);
-    let origins = inverse(&places, after.cells.len());
+    compared(before, after, &places, outputs)
+}
+
+fn compared(
+    before: &Document,
+    after: &Document,
+    places: &[Option<usize>],
+    outputs: bool,
+) -> Vec<CellDiff> {
+    let moved = moved(places);
+    let origins = inverse(places, after.cells.len());
     let gone_after = |from: usize| {
         let rest = places.iter().enumerate().skip(from);
         rest.take_while(|(_, place)| place.is_none())
@@ -125,11 +134,12 @@ pub fn diff_metadata(before: &Document, after: &Document) -> Vec<FieldDiff> {
     fields("metadata", &raw(before), &raw(after), &[])
 }
 
-/// Returns the changes that make one version the other, as edits report theirs: at most an edit,
-/// or new outputs, and a move for one cell.
+/// Returns the changes that make `after`, which was made of `before` by edits, as edits report
+/// theirs: at most an edit, or new outputs, and a move for one cell.
 pub fn changes(before: &Document, after: &Document) -> Vec<Changed> {
+    let places = align_edited(&before.cells, &after.cells);
     let mut list = Vec::new();
-    for diff in diff(before, after, true) {
+    for diff in compared(before, after, &places, true) {
         let (was, is) = (diff.before.as_ref(), diff.after.as_ref());
         let revision = |side: Option<&CellSide>| side.map(|side| side.revision);
         let Some(index) = is.or(was).map(|side| side.index) else {

@@ -466,7 +466,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(400))]
+        #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
         fn operations_taken_back_in_reverse_leave_nothing(

@@ -32,6 +32,19 @@ pub struct Earlier {
     pub why_unknown: &'static str,
 }
 
+impl Earlier {
+    /// Returns a notebook of which everything is known.
+    pub fn whole(document: Document) -> Self {
+        Self {
+            name: format!("revision {}", document.revision()),
+            document,
+            has_outputs: true,
+            unknown: Vec::new(),
+            why_unknown: "",
+        }
+    }
+}
+
 /// A revision that a notebook had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Had {
@@ -112,7 +125,7 @@ pub fn at_revision(page: &Page, now: &Document, given: &str) -> Result<Earlier, 
     for (id, revision) in manifest {
         past.add(id, Some(revision));
     }
-    let why = "what they were is not remembered any more";
+    let why = "not remembered any more";
     Ok(past.earlier(format!("revision {revision}"), why))
 }
 
@@ -145,7 +158,7 @@ pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
     for deleted in gone {
         past.insert(deleted.index, deleted.cell, deleted.revision);
     }
-    let why = "they were never shown whole, or what was shown is not remembered any more";
+    let why = "never shown whole, or not remembered any more";
     Some(past.earlier(format!("what {name} saw last"), why))
 }
 
@@ -156,18 +169,16 @@ pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
 pub fn in_git(page: &Page, reference: &str) -> Result<Earlier, EarlierError> {
     let committed = git::committed(&page.real, reference)?;
     let document = Document::parse(committed.content);
+    let document = document.map_err(|source| EarlierError::NotANotebook {
+        reference: reference.to_owned(),
+        source,
+    })?;
     Ok(Earlier {
-        document: document.map_err(|source| EarlierError::NotANotebook {
-            reference: reference.to_owned(),
-            source,
-        })?,
         name: match committed.commit == reference {
             true => format!("git {reference}"),
             false => format!("git {reference} ({})", committed.commit),
         },
-        has_outputs: true,
-        unknown: Vec::new(),
-        why_unknown: "",
+        ..Earlier::whole(document)
     })
 }
 

@@ -64,7 +64,7 @@ pub enum RestoreError {
         versions: Vec<CellVersion>,
     },
     /// There is nothing before the present version.
-    #[error("no earlier version of cell {cell} is known")]
+    #[error("cell {cell} is as it has always been, as far as nb knows")]
     NoEarlier {
         /// The cell.
         cell: String,

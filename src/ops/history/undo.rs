@@ -62,6 +62,8 @@ pub enum UndoError {
     Nothing {
         /// The name.
         by: String,
+        /// The last undo of this name's, which can be taken back itself.
+        undo: Option<Box<Op>>,
         /// What others did last.
         others: Vec<Op>,
     },
@@ -160,15 +162,15 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
         }
         return take_back(page, known, editor, passed);
     }
-    let others = all
+    let is_own = |op: &Op| company::is_same(company::name(op.by.as_deref()), &editor.by);
+    let left = all
         .iter()
         .filter(|known| !undone.contains_key(known.op.op.as_str()));
+    let (own, others): (Vec<_>, Vec<_>) = left.map(|known| known.op.clone()).partition(is_own);
     Err(UndoError::Nothing {
         by: editor.by.clone(),
-        others: others
-            .take(MOST_NEAR)
-            .map(|known| known.op.clone())
-            .collect(),
+        undo: own.into_iter().find(|op| op.deed == "undo").map(Box::new),
+        others: others.into_iter().take(MOST_NEAR).collect(),
     })
 }
 

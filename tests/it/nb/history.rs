@@ -296,7 +296,11 @@ fn edits_are_taken_back_one_after_the_other_and_done_again() {
     assert_eq!(read(&world), first);
     on(&world, &["undo"])
         .ended(1)
-        .with("agent did nothing in this notebook that is left to take back");
+        .with("agent did nothing in this notebook that is left to take back")
+        .with(&format!(
+            "to do again what you took back last: nb undo t.ipynb {}",
+            redo[5]
+        ));
     for op in redo.iter().rev() {
         on(&world, &["undo", &op[..5]])
             .ended(0)
@@ -560,7 +564,7 @@ fn versions_of_a_cell_come_back_whoever_made_them() {
         .with("human");
     on(&world, &["restore", "aaaa"])
         .ended(1)
-        .with("no earlier version of cell aaaa1111 is known");
+        .with("cell aaaa1111 is as it has always been, as far as nb knows");
     // It would change what a person wrote, unseen.
     save(&world, "\"last\"", "\"unseen\"");
     on(&world, &["restore", "dddd@fff"]).ended(1);
