@@ -166,7 +166,10 @@ pub(super) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
                     quote(folder)
                 ))
                 }
-                _ => fault.hint("the notebook is as it was"),
+                ErrorKind::ResourceBusy => fault.hint(
+                "is it mounted on its own, as into a container? Mount its folder instead: a notebook is replaced as a whole",
+            ),
+            _ => fault.hint("the notebook is as it was"),
             }
         }
         WriteError::Locked { .. } | WriteError::Contended { .. } => {

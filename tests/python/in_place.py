@@ -1,7 +1,7 @@
 """An editor that writes a notebook in place, as many do.
 
---notebook PATH --count N --seed S --alone FILE. It saves at some moment after somebody else has,
-so that it is busy as long as they are; when FILE is there, nobody else is left to wait for.
+--notebook PATH --count N --seed S --alone FILE. It saves at some moment after others have, so that
+it is busy as long as they are; when FILE is there, nobody else is left to wait for.
 
 It keeps its own cell's text in memory and takes the others' as it reads them. Sometimes the file
 stays open between the reading and the writing; sometimes it is read, closed and written later, and
@@ -59,10 +59,13 @@ def state():
     return found.st_ino, found.st_mtime_ns
 
 
-saved = None
+last = None
 for number in range(arguments.count):
-    while state() == saved and not os.path.exists(arguments.alone):
-        time.sleep(0.001)
+    # There are four of them.
+    for _ in range(chance.randint(1, 4)):
+        while state() == last and not os.path.exists(arguments.alone):
+            time.sleep(0.001)
+        last = state()
     time.sleep(chance.random() * 0.05)
     tokens.append(f"tok_python_{number}_")
     if chance.random() < 0.5:
@@ -78,5 +81,5 @@ for number in range(arguments.count):
         think()
         with open(arguments.notebook, "w", encoding="utf-8") as file:
             save(file, text)
-    saved = state()
+    last = state()
 print("\n".join(tokens))

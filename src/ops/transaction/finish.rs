@@ -89,7 +89,7 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
             leftover.remove();
             return Ok(None);
         }
-        Look::Held => return Ok(None),
+        Look::Held(_) => return Ok(None),
         Look::Saved { saved, stamp, held } => (*saved, stamp, held),
         Look::Broken => {
             let kept = leftover.put_away(page)?;

@@ -73,8 +73,23 @@ impl Holder {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl Holder {
+    /// Returns the process as a person finds it.
+    pub(super) fn name(&self) -> String {
+        let pid = self.path.split('/').nth(2).unwrap_or_default();
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("process {pid} ({})", name.trim())
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 impl Holder {
+    /// Returns no name.
+    pub(super) fn name(&self) -> String {
+        String::new()
+    }
+
     /// Returns nobody: this platform tells only through a program of its own (`lsof`).
     pub(super) fn of(_: &Metadata) -> Option<Self> {
         None
@@ -104,6 +119,8 @@ mod tests {
         std::fs::rename(&path, temp.path().join("elsewhere")).unwrap();
         let holder = Holder::of(&found).expect("it is open");
         assert!(holder.still(&found));
+        let pid = std::process::id();
+        assert!(holder.name().starts_with(&format!("process {pid} (")));
         drop(writer);
         assert!(!holder.still(&found));
         assert!(Holder::of(&found).is_none());

@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) enum Look {
     /// What was read; and nobody will write into it.
     Same,
-    /// Somebody has it open for writing and is not done.
-    Held,
+    /// Somebody has it open for writing and is not done; who, where that is known.
+    Held(Option<String>),
     /// What somebody saved in between.
     Saved {
         saved: Box<Document>,
@@ -65,7 +65,7 @@ pub(super) fn look(
                 return Ok(Look::Same);
             }
             if waited >= patience {
-                return Ok(Look::Held);
+                return Ok(Look::Held(holder.map(|holder| holder.name())));
             }
         } else {
             let is_over = match held {
@@ -81,7 +81,7 @@ pub(super) fn look(
                     }
                     Err(fault) if !held && (is_over || !fault.cut_off) => return Ok(Look::Broken),
                     // Half written, or written while it was read.
-                    _ if is_over => return Ok(Look::Held),
+                    _ if is_over => return Ok(Look::Held(holder.map(|holder| holder.name()))),
                     _ => {}
                 }
             }

@@ -102,7 +102,7 @@ pub(super) fn put(
         return Err(Failed::ReadOnly);
     }
     match access(&page.real, Access::WRITE_OK) {
-        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Err(Failed::ReadOnly),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(Failed::ReadOnly),
         other => other.map_err(|error| Failed::of(error.into()))?,
     }
     let early = Leftover::prepare(page, there, stamp);
@@ -171,7 +171,15 @@ fn put_draft(
             )
         })),
         // The next command goes on here.
-        Ok(Look::Held) | Err(_) => {
+        Ok(Look::Held(who)) => {
+            let _ = leftover.keep_base(page, Some(there));
+            Put::Done(who.map(|who| {
+                format!(
+                    "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
+                )
+            }))
+        }
+        Err(_) => {
             let _ = leftover.keep_base(page, Some(there));
             Put::Done(None)
         }

@@ -210,8 +210,10 @@ fn what_is_saved_after_the_command_has_ended_is_merged_by_the_next() {
     let folder = Folder::new();
     let (page, notebook) = (folder.page(), folder.notebook());
     let editor = open(&notebook);
-    write(&page, false, |document| set(document, "aaaa", "1 of mine")).unwrap();
+    let written = write(&page, false, |document| set(document, "aaaa", "1 of mine")).unwrap();
     // It is held: it stays, and another look changes nothing.
+    let who = format!("process {} (", std::process::id());
+    assert!(written.notes[0].starts_with(&who), "{:?}", written.notes);
     assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
     assert!(finish(&page).is_empty());
     assert_eq!(folder.text(), text("1 of mine", "two"));
