@@ -247,6 +247,9 @@ impl Context {
                 print::note(&doings.text);
             }
         }
+        if let (Some(lost), Some((project, key))) = (self.overwritten.get(), self.concerns.get()) {
+            history::told(project, key, lost);
+        }
         code
     }
 }

@@ -49,7 +49,7 @@ pub use recorded::{Deed, Overwritten, Recorded};
 pub use restore::{RestoreError, Restored, restore};
 pub use steps::{Manifest, Step};
 pub use undo::{Op, UndoError, Undone, undo};
-pub use untold::{overwritten, words};
+pub use untold::{overwritten, told, words};
 pub use versions::{CellVersion, Deleted, Event, deleted, events, versions};
 
 /// How long who only looks waits for the ledger: who does not get it in time has missed nothing

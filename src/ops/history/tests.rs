@@ -98,6 +98,7 @@ impl Desk {
 
     fn lost(&self, by: &str) -> Vec<(String, String)> {
         let lost = overwritten(&self.page.project, &self.page.key, by);
+        told(&self.page.project, &self.page.key, &lost);
         lost.into_iter().map(|one| (one.cell, one.op)).collect()
     }
 }

@@ -36,30 +36,31 @@ pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[Overwritten]) -> io:
     write(&page.project, &page.key, &waiting)
 }
 
-/// Returns the edits of a name that saves of others wiped out, and remembers that it was told.
+/// Returns the edits of a name that saves of others wiped out, until [`told`] says that it knows.
 pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<Overwritten> {
-    // Mostly there is nothing, and that is known without a lock.
-    if !project.untold_file(key).exists() {
-        return Vec::new();
-    }
-    let told = take(project, key, by);
-    told.inspect_err(|error| tracing::warn!(%error, "overwritten edits cannot be told"))
-        .unwrap_or_default()
+    let waiting = read(project, key).into_iter();
+    waiting
+        .filter(|lost| company::is_same(&lost.by, by))
+        .collect()
 }
 
-fn take(project: &Project, key: &str, by: &str) -> io::Result<Vec<Overwritten>> {
+/// Remembers that a name was told of its edits. Who is killed before that is told once more, which
+/// is better than never.
+pub fn told(project: &Project, key: &str, lost: &[Overwritten]) {
+    if !lost.is_empty() {
+        let done = forget(project, key, lost);
+        let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
+    }
+}
+
+fn forget(project: &Project, key: &str, lost: &[Overwritten]) -> io::Result<()> {
     let _locked = project.ledger(key, GLANCE)?;
-    let waiting = read(project, key).into_iter();
-    let (own, others): (Vec<_>, Vec<_>) = waiting.partition(|lost| company::is_same(&lost.by, by));
-    if own.is_empty() {
-        return Ok(own);
+    let mut waiting = read(project, key);
+    waiting.retain(|one| !lost.contains(one));
+    match waiting.is_empty() {
+        true => std::fs::remove_file(project.untold_file(key)),
+        false => write(project, key, &waiting),
     }
-    if others.is_empty() {
-        std::fs::remove_file(project.untold_file(key))?;
-    } else {
-        write(project, key, &others)?;
-    }
-    Ok(own)
 }
 
 fn read(project: &Project, key: &str) -> Vec<Overwritten> {
