@@ -135,7 +135,7 @@ impl Layout {
 }
 
 /// Returns the length of the string that a text begins with, its quotes included.
-pub(in crate::notebook) fn string_length(text: &[u8]) -> usize {
+pub(super) fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(ahead) = memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
         at += ahead;

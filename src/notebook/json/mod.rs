@@ -10,13 +10,15 @@ mod layout;
 mod object;
 mod scan;
 mod string;
+mod tree;
 mod value;
 
 pub(super) use digest::digest;
-pub(super) use layout::{Layout, string_length};
+pub(super) use layout::Layout;
 pub(super) use object::{Field, Object, items, spliced};
 pub(super) use scan::{Fault, Scanner};
 pub(super) use string::{decode, encode, find_all, is, lossy};
+pub(super) use tree::sorted;
 pub use value::{Json, NotJson};
 
 /// A part of a text, in bytes.
