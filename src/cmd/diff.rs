@@ -371,7 +371,8 @@ fn fault(error: &EarlierError, page: &Page) -> Fault {
     let notebook = quote(&page.path);
     match error {
         EarlierError::NoSuchRevision { given, last } => fault.lines(&had(last)).hint(format!(
-            "nb diff {notebook} --git {given} compares with git's"
+            "nb diff {notebook} --git {} compares with git's",
+            quote(Path::new(given))
         )),
         EarlierError::Ambiguous { candidates, .. } => {
             fault.lines(&had(candidates)).hint("give more of it")

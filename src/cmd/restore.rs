@@ -120,12 +120,17 @@ fn of_restore(error: RestoreError, context: &Context, page: &Page) -> Fault {
         }
         RestoreError::NoSuchVersion {
             versions: ref list, ..
-        }
-        | RestoreError::Forgotten {
-            versions: ref list, ..
         } => {
             let lines = document().map(|it| versions::lines(page, &it, list));
             fault(Kind::Failed).lines(&lines.unwrap_or_default())
+        }
+        RestoreError::Forgotten {
+            versions: ref list, ..
+        } => {
+            let lines = document().map(|it| versions::lines(page, &it, list));
+            fault(Kind::Failed)
+                .lines(&lines.unwrap_or_default())
+                .hint(versions::not_kept(page))
         }
         RestoreError::NoEarlier { ref cell } => fault(Kind::Failed)
             .hint(format!("nb log {notebook} {cell} lists its versions"))

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::change::Manner;
 use super::conflict::indented;
 use super::fault::{Fault, Kind, causes};
-use super::{Context, print};
+use super::{Context, print, versions};
 use crate::kernel::python::quote;
 use crate::notebook::Document;
 use crate::ops::history::{self, Op, UndoError};
@@ -137,8 +137,9 @@ fn fault(error: &UndoError, page: &Page) -> Fault {
                 "to take it back over that: nb undo {notebook} {} --force",
                 op.op
             )),
-        UndoError::Unknown { .. } | UndoError::TakeBack { .. } => fault(Kind::Failed)
-            .hint("nb log NOTEBOOK CELL lists the versions of a cell; nb restore brings one back"),
+        UndoError::Unknown { .. } | UndoError::TakeBack { .. } => {
+            fault(Kind::Failed).hint(versions::not_kept(page))
+        }
         UndoError::Page(_) | UndoError::Edit(_) => fault(Kind::Failed),
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{columns, print};
+use crate::kernel::python::quote;
 use crate::notebook::{CellType, Document, Revision};
 use crate::ops::history::{self, CellVersion, Deleted};
 use crate::ops::page::Page;
@@ -60,6 +61,21 @@ pub(super) fn deleted(page: &Page, document: &Document, deleted: &[Deleted]) -> 
         )
     });
     lines.collect()
+}
+
+/// Returns what helps where a version is needed that is not kept.
+pub(super) fn not_kept(page: &Page) -> String {
+    match page.project.objects() {
+        None => {
+            "no versions of cells are kept here: journal.code = false in .nb/config.toml".to_owned()
+        }
+        Some(_) => {
+            let notebook = quote(&page.path);
+            format!(
+                "nb log {notebook} CELL lists what is kept of a cell; nb restore brings it back"
+            )
+        }
+    }
 }
 
 fn what(version: &CellVersion) -> String {

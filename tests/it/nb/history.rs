@@ -669,10 +669,12 @@ fn what_is_not_kept_is_said() {
     on(&world, &["edit", "dddd", "x"]).ended(0);
     on(&world, &["undo"])
         .ended(1)
-        .with("is not remembered any more");
+        .with("is not remembered any more")
+        .with("journal.code = false");
     on(&world, &["restore", "dddd"])
         .ended(1)
-        .with("is not remembered any more");
+        .with("is not remembered any more")
+        .with("journal.code = false");
     on(&world, &["insert", "new", "--id", "new1"]).ended(0);
     // For this nothing need be remembered.
     on(&world, &["undo"]).ended(0).with("removed new1");
