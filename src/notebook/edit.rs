@@ -187,8 +187,7 @@ impl Document {
         self.check(to)?;
         if from != to {
             self.settle();
-            let cell = self.take(from);
-            self.put(to, cell);
+            self.shift(from, to);
         }
         let what = if from == to {
             Change::Nothing

@@ -36,6 +36,17 @@ impl Document {
         cell
     }
 
+    /// Moves the cell at one index to another; there must be cells at both. What stands between
+    /// cells stays as it is.
+    pub(super) fn shift(&mut self, from: usize, to: usize) {
+        let between: Vec<_> = self.cells.iter().map(|cell| cell.before.clone()).collect();
+        let cell = self.cells.remove(from);
+        self.cells.insert(to, cell);
+        for (cell, before) in self.cells.iter_mut().zip(between) {
+            cell.before = before;
+        }
+    }
+
     /// Returns the text of a new cell, as Jupyter writes it: its fields sorted.
     pub(super) fn new_text(&self, cell: &NewCell, metadata: &[u8]) -> Vec<u8> {
         let layout = self.item_layout();
@@ -64,5 +75,30 @@ impl Document {
             b"}",
         ];
         layout.value(&text.concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_cells_stays_when_one_moves() {
+        let file = |cells: [&str; 3]| {
+            let [a, b, c] = cells;
+            format!(
+                "{{\"cells\": [ {{\"id\": \"{a}\"}} , {{\"id\": \"{b}\"}},\n{{\"id\": \"{c}\"}}], \"nbformat_minor\": 5}}"
+            )
+        };
+        let document = Document::parse(file(["a", "b", "c"])).unwrap();
+        for (from, to, want) in [
+            (0, 2, ["b", "c", "a"]),
+            (2, 0, ["c", "a", "b"]),
+            (1, 2, ["a", "c", "b"]),
+        ] {
+            let mut moved = document.clone();
+            moved.move_cell(from, to).unwrap();
+            assert_eq!(moved.to_bytes(), file(want).as_bytes());
+        }
     }
 }

@@ -40,6 +40,7 @@ METADATA = [
     {},
     {"tags": ["a", "b"], "collapsed": False},
     {"n": [1e-05, 1.0, 12345678901234567890123, -0.0, float("inf"), float("-inf"), 1e300]},
+    {"most digits": [10**4299 + 7, -(10**4299)], "\u2028 \\ \" /": [True, False, None]},
     {"nan": float("nan"), "deep": {"er": {"est": [[[{}]]]}}},
     {"execution": {"iopub.execute_input": "2026-01-01T00:00:00Z"}, "": "", "\ud800": "\udfff"},
 ]
@@ -157,6 +158,9 @@ def texts(rng):
     yield from ["-NaN", "'a'", '"\\x"', '"\\u12"', '"\\u+123"', "[1 2]", '{"a" 1}', "{1:2}", "tru", "[", "]"]
     yield from ["\ufeff1", "1 1", "\x0c1", "\xa01", "/**/1", '"\\ud800"', '"\\', "١", "1_0", "0x1", "Infinit"]
     yield "[" * 900 + "]" * 900
+    yield '{"a":' * 900 + "0" + "}" * 900
+    # Python reads no longer integers, and a float of any length.
+    yield from ["9" * 4300, "-" + "9" * 4300, "1" * 5000 + ".5", "0." + "1" * 5000, "1e" + "9" * 5000]
     alphabet = '{}[]",:0123456789.eE+-\\untrfalsbNIiy \n\t/'
     for _ in range(4000):
         text = list(rng.choice(seeds))
