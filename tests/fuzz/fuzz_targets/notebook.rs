@@ -23,12 +23,16 @@ fuzz_target!(|input: (u8, u8, &str, &[u8])| {
     let done = match what & 7 {
         0 => edited.set_source(at, word).is_ok(),
         1 => edited.remove(at).is_ok(),
-        2 => edited.set_metadata(at, &["a", word], &Json::string(word)).is_ok(),
+        2 => edited
+            .set_metadata(at, &["a", word], &Json::string(word))
+            .is_ok(),
         3 => edited.clear_outputs(at).is_ok(),
         4 => edited.split(at, 1, "split").is_ok(),
         5 => edited.join(at, 2).is_ok(),
         6 => edited.move_cell(at, 0).is_ok(),
-        _ => edited.set_notebook_metadata(&[word], &Json::from(1)).is_ok(),
+        _ => edited
+            .set_notebook_metadata(&[word], &Json::from(1))
+            .is_ok(),
     };
     let again = Document::parse(edited.to_bytes()).expect("an edit leaves a notebook");
     assert_eq!(again.revision(), edited.revision());
