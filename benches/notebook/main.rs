@@ -1,7 +1,9 @@
 //! What reading and editing notebooks costs, beside Python's nbformat on the same files.
 //!
-//! `cargo bench --bench notebook` prints one table. Both sides read the file from the page cache;
-//! Python's interpreter and imports are not counted. No sync: disks differ.
+//! `cargo bench --bench notebook` prints two tables. In the first both sides read the file from the
+//! page cache, and neither the start of Python nor a sync is counted. In the second whole programs
+//! take turns: `nb` (with its sync, its lock and its history), Python with nbformat, and nb-cli where
+//! `NB_CLI` names its program.
 
 #![allow(
     unreachable_pub,
@@ -11,6 +13,7 @@
 
 #[path = "../../tests/it/made.rs"]
 mod made;
+mod programs;
 #[path = "../../tests/it/python.rs"]
 mod python;
 
@@ -49,13 +52,11 @@ fn main() {
         "{:<32}{:>6}{:>12}{:>12}{:>8}",
         "", "MB", "nb", "nbformat", "ratio"
     );
-    let image = "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHg".repeat(14_000);
-    for (name, text) in [
-        ("1,000 cells", notebook(1000, "")),
-        ("100 cells with images", notebook(100, &image)),
-    ] {
+    let image = "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHg".repeat(15_000);
+    let (small, large) = (notebook(1000, ""), notebook(100, &image));
+    for (name, text) in [("1,000 cells", &small), ("100 cells with images", &large)] {
         let path = folder.path().join("in.ipynb");
-        std::fs::write(&path, &text).expect("write a notebook");
+        std::fs::write(&path, text).expect("write a notebook");
         let [read, edit] = nbformat(&path, &folder.path().join("out.ipynb"));
         let megabytes = text.len() as f64 / 1e6;
         let row = |what: &str, ours: Duration, theirs: Option<Duration>| {
@@ -97,6 +98,7 @@ fn main() {
             None,
         );
     }
+    programs::rows(folder.path(), &small, &large);
 }
 
 fn edited(document: &Document, more: &str) -> Document {
