@@ -7,11 +7,12 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Patience};
+use super::restart::replaced;
 use super::which::{Which, missing, places};
-use super::{Context, change};
+use super::{Context, change, print};
 use crate::notebook::{Document, Operation, Selector};
 use crate::ops::edit;
-use crate::ops::exec::{self, ExecError, Wanted};
+use crate::ops::exec::{self, AlreadyRun, ExecError, Wanted};
 use crate::ops::page::Page;
 use crate::ops::view;
 
@@ -44,6 +45,15 @@ pub(super) struct Exec {
     /// Only cells with this tag
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
+    /// Only cells whose text is not what this kernel ran of them last
+    #[arg(long)]
+    changed: bool,
+    /// Replace the kernel by a new one first: its variables are gone
+    #[arg(long)]
+    restart: bool,
+    /// With --restart: even when that ends others' work
+    #[arg(long, requires = "restart")]
+    force: bool,
     /// Go on with the next cell where one raises
     #[arg(long)]
     allow_errors: bool,
@@ -69,6 +79,8 @@ Examples:
   nb exec --all                       all of them
   nb exec 4..8 --allow-errors
   nb exec --from 3f2c --max-time 60
+  nb exec --changed                   what was edited since it ran, or never ran
+  nb exec --all --restart             all of them on a new kernel
   nb exec --all -d; nb wait           the job's id is printed; nb wait follows it";
 
 impl Exec {
@@ -76,12 +88,33 @@ impl Exec {
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
         let page = context.page(&mut self.words, "nb exec CELL").await?;
         let view = view::open(&page, &context.by)?;
+        let places = self.places(&view.document)?;
+        if self.restart {
+            let target = context
+                .target(Some(page.path.clone()), "nb exec --restart")
+                .await?;
+            let patience = context.patience(None)?;
+            replaced(context, &target, self.force, self.json, patience).await?;
+        }
+        let not_run = self
+            .changed
+            .then(|| AlreadyRun::of(&page.project, &page.key));
         let which = exec::Which {
-            places: self.places(&view.document)?,
+            places,
             failed: self.failed,
             tags: self.tag.clone(),
+            not_run: not_run.transpose()?,
         };
         let cells = exec::cells(&view.document, &which);
+        if cells.is_empty() && (self.changed || self.failed) {
+            let text = "there is nothing to run: no cell is meant by this";
+            let _ = if self.json {
+                context.answer(json!({ "notebook": page.key, "cells": [] }))
+            } else {
+                print::line(text)
+            };
+            return Ok(ExitCode::SUCCESS);
+        }
         if cells.is_empty() {
             let text = "none of these cells is code: nothing was run";
             return Err(Fault::new(Kind::Usage, text).hint("nb cells lists the cells"));
@@ -105,7 +138,7 @@ impl Exec {
     /// Returns the places of the cells that are named; none are all.
     fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Fault> {
         let named = self.which.selectors(&self.words)?;
-        let filters = self.failed || !self.tag.is_empty();
+        let filters = self.failed || self.changed || !self.tag.is_empty();
         let end = |word: &Option<String>| match word {
             Some(word) => Ok::<_, Fault>(Some(document.find(&word.parse::<Selector>()?)?)),
             None => Ok(None),

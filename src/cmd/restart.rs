@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
@@ -12,6 +12,8 @@ use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::ops::consent::Deed;
 use crate::ops::restart::{Report, restart};
+use crate::ops::target::Target;
+use crate::project::Session;
 
 /// Replace the kernel by a new one: its variables are gone
 ///
@@ -38,28 +40,8 @@ impl Restart {
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let patience = context.patience(self.timeout)?;
         let target = context.target(self.notebook, "nb restart").await?;
-        context
-            .consent(Deed::Restart, &target, self.force, self.json)
-            .await?;
         let began = Instant::now();
-        let session = match restart(&target.project, &target.key, &context.by, patience).await? {
-            Report::Done(session) => session,
-            Report::Failed {
-                message,
-                lines,
-                slow,
-            } => {
-                let kind = if slow {
-                    Kind::StillRunning
-                } else {
-                    Kind::NoKernel
-                };
-                return Err(Fault::new(kind, message).lines(&lines).hint(format!(
-                    "nb log --kernel -n {0} | nb open {0}",
-                    quote(&target.session.notebook)
-                )));
-            }
-        };
+        let session = replaced(context, &target, self.force, self.json, patience).await?;
         let _ = if self.json {
             context.answer(json!({
                 "notebook": target.notebook_key,
@@ -81,5 +63,34 @@ impl Restart {
             ))
         };
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks whoever must be asked, and replaces the kernel by a new one.
+pub(super) async fn replaced(
+    context: &Context,
+    target: &Target,
+    force: bool,
+    json: bool,
+    patience: Duration,
+) -> Result<Session, Fault> {
+    context.consent(Deed::Restart, target, force, json).await?;
+    match restart(&target.project, &target.key, &context.by, patience).await? {
+        Report::Done(session) => Ok(*session),
+        Report::Failed {
+            message,
+            lines,
+            slow,
+        } => {
+            let kind = if slow {
+                Kind::StillRunning
+            } else {
+                Kind::NoKernel
+            };
+            Err(Fault::new(kind, message).lines(&lines).hint(format!(
+                "nb log --kernel -n {0} | nb open {0}",
+                quote(&target.session.notebook)
+            )))
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Running cells of a notebook, or code outside it, as a job that outlives whoever asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
@@ -8,6 +8,7 @@ use super::background;
 use super::open_error::OpenError;
 use crate::notebook::{Cell, CellType, Document};
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
+use crate::project::journal::Entry;
 use crate::project::{Project, Status};
 
 /// What is run, and how.
@@ -115,6 +116,69 @@ pub struct Which {
     pub failed: bool,
     /// Only those that bear one of these tags.
     pub tags: Vec<String>,
+    /// Only those whose source is not what this kernel ran of them last.
+    pub not_run: Option<AlreadyRun>,
+}
+
+/// What a kernel has run, as the journal tells of it.
+#[derive(Clone, Debug, Default)]
+pub struct AlreadyRun {
+    /// Of the cells whose ids are known: what ran last.
+    by_cell: HashMap<String, String>,
+    /// What ran without an id, as VS Code's cells do.
+    without_id: HashSet<String>,
+}
+
+impl AlreadyRun {
+    /// Reads what the present kernel of a notebook has run.
+    ///
+    /// # Errors
+    /// The project's state cannot be read.
+    pub fn of(project: &Project, notebook: &str) -> Result<Self, ExecError> {
+        let state = project.state()?;
+        let key = state.owner_key(notebook);
+        let generation = state.session(&key).map_or(0, |session| session.generation);
+        let entries = project.past(&key).map(|placed| placed.entry);
+        Ok(Self::from(entries, generation))
+    }
+
+    /// `entries` come newest first.
+    fn from(entries: impl Iterator<Item = Entry>, generation: u64) -> Self {
+        let mut ran = Self::default();
+        let mut aborted = HashSet::new();
+        for entry in entries {
+            if entry.generation.is_some_and(|of| of < generation) {
+                break;
+            }
+            let id = entry.msg_id.unwrap_or_default();
+            match (entry.event.as_str(), entry.code) {
+                ("done", _) if entry.status.as_deref() == Some("aborted") => {
+                    aborted.insert(id);
+                }
+                ("asked", Some(code)) if entry.store_history && !aborted.contains(&id) => {
+                    // VS Code names a cell by an address.
+                    match entry.cell.filter(|cell| !cell.contains(':')) {
+                        Some(cell) => {
+                            ran.by_cell.entry(cell).or_insert(code);
+                        }
+                        None => {
+                            ran.without_id.insert(code);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        ran
+    }
+
+    fn has(&self, cell: &Cell) -> bool {
+        let source = cell.source();
+        match self.by_cell.get(cell.id()) {
+            Some(code) => *code == source,
+            None => self.without_id.contains(&*source),
+        }
+    }
 }
 
 /// Returns the cells that are run, in the order of the notebook: code that is not empty.
@@ -130,6 +194,7 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
             && meant.as_ref().is_none_or(|meant| meant.contains(place))
             && (!which.failed || cell.glance(0).failed)
             && (which.tags.is_empty() || bears(cell, &which.tags))
+            && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });
     let cells = cells.map(|(_, cell)| JobCell {
         cell: Some(cell.id().to_owned()),
@@ -196,6 +261,51 @@ mod tests {
                 ..Which::default()
             }),
             ["aaaa"]
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_ran_as_it_is_is_left_out() {
+        let entry = |event: &str, id: &str, cell: Option<&str>, code: &str| {
+            let mut entry = Entry::now(event, "a.ipynb");
+            entry.generation = Some(2);
+            entry.msg_id = Some(id.to_owned());
+            entry.cell = cell.map(str::to_owned);
+            entry.code = Some(code.to_owned()).filter(|code| !code.is_empty());
+            entry
+        };
+        let mut before = entry("asked", "0", Some("aaaa"), "1");
+        before.generation = Some(1);
+        let mut aborted = entry("done", "3", None, "");
+        aborted.status = Some("aborted".to_owned());
+        let told = [
+            before,
+            entry("asked", "1", Some("bbbb"), "old"),
+            entry("asked", "2", Some("bbbb"), "2"),
+            entry("asked", "3", Some("cccc"), "3"),
+            aborted,
+            entry("asked", "4", Some("vscode-notebook-cell:/a.ipynb#W0"), "4"),
+        ];
+        let ran = AlreadyRun::from(told.into_iter().rev(), 2);
+        let cell = |(id, source)| {
+            format!(
+                r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[]}}"#
+            )
+        };
+        let all = [("aaaa", "1"), ("bbbb", "2"), ("cccc", "3"), ("dddd", "4")].map(cell);
+        let text = format!(
+            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
+            all.join(",")
+        );
+        let document = Document::parse(text).unwrap();
+        let which = Which {
+            not_run: Some(ran),
+            ..Which::default()
+        };
+        let ids = cells(&document, &which).into_iter();
+        assert_eq!(
+            ids.filter_map(|cell| cell.cell).collect::<Vec<_>>(),
+            ["aaaa", "cccc"]
         );
     }
 }

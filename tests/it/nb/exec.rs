@@ -277,3 +277,27 @@ fn what_is_written_is_run_in_the_same_call() {
         .with("inserted")
         .with("nb open a.ipynb");
 }
+
+#[test]
+fn what_changed_is_run_and_a_new_kernel_runs_it_all() {
+    let world = notebook(&["x = 1", "x += 1\nx"]);
+    let ran = |words: &[&str]| {
+        let words = ["exec", "a.ipynb", "--json"].iter().chain(words);
+        let cells = nb(&world, words).ended(0).json()["cells"].clone();
+        cells.as_array().map(Vec::len)
+    };
+    assert_eq!(ran(&["--changed"]), Some(2));
+    assert_eq!(ran(&["--changed"]), Some(0));
+    nb(&world, ["edit", "a.ipynb", "1", "--replace", "1", "2"]).ended(0);
+    assert_eq!(ran(&["--changed"]), Some(1));
+    assert_eq!(
+        cell(&world, 1)["outputs"][0]["data"]["text/plain"],
+        json!(["4"])
+    );
+    assert_eq!(ran(&["--all", "--restart"]), Some(2));
+    assert_eq!(
+        cell(&world, 1)["outputs"][0]["data"]["text/plain"],
+        json!(["3"])
+    );
+    assert_eq!(cell(&world, 1)["execution_count"], 2);
+}
