@@ -181,7 +181,11 @@ impl<'a> Recording<'a> {
         let by = self.front_end();
         let text = |revision: Revision| super::version_source(self.page, revision);
         let (watched, before) = (&mut known.watched, &known.cells);
-        let lost = overwritten::judge(watched, before, &there, in_place, &text);
+        let mut lost = overwritten::judge(watched, before, &there, in_place, &text);
+        if self.page.project.objects().is_none() {
+            // There is nothing that could be brought back.
+            lost.iter_mut().for_each(|one| one.revision = None);
+        }
         let recorded = Recorded {
             op: None,
             deed: None,

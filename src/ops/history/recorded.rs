@@ -62,7 +62,7 @@ pub struct Overwritten {
     /// What it had done: `inserted`, `edited` or `removed`.
     pub what: Change,
     /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been
-    /// removed, the one that is back.
+    /// removed, the one that is back. None where versions are not kept.
     pub revision: Option<Revision>,
     /// When the edit was made.
     pub at: Timestamp,

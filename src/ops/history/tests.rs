@@ -384,3 +384,22 @@ fn a_person_who_has_seen_a_later_edit_has_decided_about_an_earlier_one() {
         assert_eq!(desk.lost("claude").len(), usize::from(!in_place));
     }
 }
+
+#[test]
+fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
+    let desk = Desk::new("a:1");
+    let config = desk.page.project.dir().join("config.toml");
+    std::fs::write(config, "journal.code = false").unwrap();
+    desk.read("claude");
+    let old = desk.text();
+    let edit = r#"[{"op":"edit","cell":0,"source":"secret"}]"#;
+    desk.edit("claude", edit).unwrap();
+    std::fs::write(desk.file(), old).unwrap();
+    desk.read("codex");
+    let lost = overwritten(&desk.page.project, &desk.page.key, "claude");
+    assert_eq!((lost.len(), lost[0].revision), (1, None));
+    assert!(!words(&lost)[0].contains("nb restore"), "{lost:?}");
+    assert!(!desk.page.project.dir().join("objects").exists());
+    let journal = std::fs::read_to_string(desk.page.project.journal_file()).unwrap();
+    assert!(!journal.contains("secret"), "{journal}");
+}
