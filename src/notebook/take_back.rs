@@ -117,20 +117,29 @@ impl TakeBack {
             }
         }
         self.order_as_before(&mut wanted);
+        let cells: HashMap<&str, &Touched> = self
+            .cells
+            .iter()
+            .map(|touched| (touched.cell.as_str(), touched))
+            .collect();
+        // Where it is there, somebody brought it back since.
+        let there: HashSet<&str> = now.cells.iter().map(Cell::id).collect();
+        // Of cells that stood together each goes after the one before it.
+        let mut next = None;
         for id in &self.before {
-            let Some(touched) = self.cells.iter().find(|touched| touched.cell == *id) else {
+            let touched = cells.get(id.as_str());
+            let gone = touched.filter(|touched| touched.after.is_none() || force);
+            let gone = gone.filter(|touched| !there.contains(touched.cell.as_str()));
+            let Some((touched, before)) = gone.and_then(|it| Some((it, it.before.as_ref()?)))
+            else {
+                next = None;
                 continue;
             };
-            let Some(before) = &touched.before else {
-                continue;
-            };
-            // Where it is there, somebody brought it back since.
-            let removed = touched.after.is_none() || force;
-            if removed && place_of(now, id).is_none() {
-                let cell = before.cell.as_ref();
-                let cell = cell.ok_or_else(|| touched.forgotten(before))?;
-                wanted.put_back(self.place_before(&wanted, id), id, cell)?;
-            }
+            let cell = before.cell.as_ref();
+            let cell = cell.ok_or_else(|| touched.forgotten(before))?;
+            let at = next.unwrap_or_else(|| self.place_before(&wanted, id));
+            wanted.put_back(at, id, cell)?;
+            next = Some(at + 1);
         }
         let merged = merge(&base, now, &wanted, &|_| false);
         conflicts.extend(merged.conflicts);

@@ -140,7 +140,8 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
     let all = known(events(page));
     if let Some(given) = op {
         let known = named(&all, given)?;
-        return take_back(page, known, editor, Vec::new());
+        let back = back(page, known)?;
+        return take_back(page, known, &back, editor, Vec::new());
     }
     let undone = undone(&all);
     let own = |known: &&Known| {
@@ -160,7 +161,7 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
             passed.push(known.op.clone());
             continue;
         }
-        return take_back(page, known, editor, passed);
+        return take_back(page, known, &back, editor, passed);
     }
     let is_own = |op: &Op| company::is_same(company::name(op.by.as_deref()), &editor.by);
     let left = all
@@ -292,10 +293,10 @@ fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
 fn take_back(
     page: &Page,
     known: &Known,
+    back: &TakeBack,
     editor: &Editor,
     passed: Vec<Op>,
 ) -> Result<Undone, UndoError> {
-    let back = back(page, known)?;
     let deed = Deed {
         op: "undo".to_owned(),
         forced: editor.force,
@@ -317,7 +318,7 @@ fn take_back(
                 conflicts: taken.conflicts,
             }));
         }
-        merged = mixed(&back, &taken.document);
+        merged = mixed(back, &taken.document);
         let changes = notebook::changes(document, &taken.document);
         Ok((taken.document, changes))
     });
