@@ -44,7 +44,10 @@ type Call = (String, usize);
 
 impl<'a> Save<'a> {
     fn new(world: &'a World) -> Option<Self> {
-        let strace = Strace::find(world)?;
+        Some(Self::under(world, Strace::find(world)?))
+    }
+
+    fn under(world: &'a World, strace: Strace<'a>) -> Self {
         let save = Self {
             world,
             strace,
@@ -54,7 +57,7 @@ impl<'a> Save<'a> {
         save.begin();
         // The first command makes the project's folder, which others have made already.
         look(world);
-        Some(save)
+        save
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -106,7 +109,10 @@ impl<'a> Save<'a> {
             .inject(&EDIT, name, &format!("{what}:when={nth}"));
         let reached = match what.starts_with("signal") {
             true => run.code.is_none(),
-            false => run.calls.iter().any(|call| call.contains("(INJECTED)")),
+            false => {
+                let mut calls = run.calls.iter();
+                calls.any(|call| call.starts_with(name) && call.contains("(INJECTED)"))
+            }
         };
         let text = self.text();
         let told = format!("{name} {nth} {what}: {run:#?}\n{text}");
@@ -162,6 +168,18 @@ fn a_save_that_is_killed_at_any_call_leaves_the_old_text_or_the_new() {
     let world = World::new();
     if let Some(save) = Save::new(&world) {
         save.all("signal=SIGKILL", &[]);
+    }
+}
+
+#[test]
+fn a_save_without_an_exchange_that_is_killed_or_fails_leaves_the_old_text_or_the_new() {
+    let world = World::new();
+    if let Some(strace) = Strace::find(&world) {
+        let save = Save::under(&world, strace.without_exchange());
+        // The last of two injections counts.
+        let renameat2 = [&NO_FILE[..], &["renameat2"]].concat();
+        save.all("signal=SIGKILL", &["renameat2"]);
+        save.all("error=EIO", &renameat2);
     }
 }
 

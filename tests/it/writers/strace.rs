@@ -11,6 +11,8 @@ const WITHOUT: &str = "NB_TEST_WITHOUT_STRACE";
 pub struct Strace<'a> {
     world: &'a World,
     log: PathBuf,
+    /// Whether the file system is to seem to have no exchange of two files.
+    without_exchange: bool,
 }
 
 /// A run of `nb` under strace.
@@ -45,7 +47,21 @@ impl<'a> Strace<'a> {
             "strace cannot trace here ({said}): install it, let this container trace, or set {WITHOUT}=1 to do without these tests"
         );
         let log = world.project().with_file_name("strace.log");
-        Some(Self { world, log })
+        let without_exchange = false;
+        Some(Self {
+            world,
+            log,
+            without_exchange,
+        })
+    }
+
+    /// The same on a file system that cannot exchange two files.
+    pub fn without_exchange(self) -> Self {
+        let without_exchange = true;
+        Self {
+            without_exchange,
+            ..self
+        }
     }
 
     /// Runs `nb` and notes its system calls.
@@ -55,7 +71,10 @@ impl<'a> Strace<'a> {
 
     /// Runs `nb`; a system call has an injection, as strace says it: `error=EIO:when=2`.
     pub fn inject(&self, words: &[&str], call: &str, what: &str) -> Run {
-        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+        let (trace, inject) = (
+            format!("trace={call},renameat2"),
+            format!("inject={call}:{what}"),
+        );
         let mut options = vec!["-e", &trace, "-e", &inject];
         // Quicker, as the other calls do not stop; but then no signal is sent.
         if what.starts_with("error") {
@@ -71,6 +90,9 @@ impl<'a> Strace<'a> {
             .args(["-f", "-s", "16", "-o"])
             .arg(&self.log)
             .args(options);
+        if self.without_exchange {
+            command.args(["-e", "inject=renameat2:error=EINVAL"]);
+        }
         command.arg(nb.get_program()).args(words);
         let (status, _, err) = finish(&mut command);
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
