@@ -7,12 +7,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind};
-use super::interrupt::taken;
 use super::outputs::{self, Text};
 use super::terminal::{CtrlC, Lines, can_ask};
 use super::{Context, print};
 use crate::ops::fold::Outputs;
-use crate::ops::follow::{FollowError, Followed, Left, follow};
+use crate::ops::follow::{FollowError, Followed, Left, follow, taken};
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob, Said};
 
 /// How many characters of output are printed.

@@ -1,7 +1,6 @@
 //! `nb interrupt`: the kernel, or one job.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
@@ -12,6 +11,7 @@ use super::{Context, print};
 use crate::ops;
 use crate::ops::company::is_same;
 use crate::ops::consent::Deed;
+use crate::ops::follow::taken;
 use crate::project::InterruptMode;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
@@ -92,16 +92,5 @@ impl Interrupt {
             print::line(&format!("job {id}: asked to end · nb wait {id}"))
         };
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// How long a recorder may take to hear what is asked of it.
-const HEARS: Duration = Duration::from_secs(2);
-
-/// Waits until the recorder of a job has heard what was asked of it.
-pub(super) async fn taken(folder: &JobFolder) {
-    let begun = Instant::now();
-    while folder.has_asks() && begun.elapsed() < HEARS {
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Patience, what};
-use super::interrupt::taken;
 use super::{Context, print};
+use crate::ops::follow::taken;
 use crate::project::Project;
 use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 

@@ -99,7 +99,7 @@ pub async fn begin(
         source,
     };
     let folder = project.make_job(&mut job).map_err(failed)?;
-    let task = background::Job::Record {
+    let task = background::Task::Record {
         state_file: project.state_file(),
         id: job.id,
     };

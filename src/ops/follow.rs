@@ -90,3 +90,14 @@ fn is_old(job: &Job) -> bool {
     let age = Timestamp::now().duration_since(job.asked_at);
     age.unsigned_abs() > BEGINS || job.generation.is_some()
 }
+
+/// How long a recorder may take to hear what is asked of it.
+const HEARS: Duration = Duration::from_secs(2);
+
+/// Waits until the recorder of a job has heard what was asked of it.
+pub async fn taken(folder: &JobFolder) {
+    let begun = Instant::now();
+    while folder.has_asks() && begun.elapsed() < HEARS {
+        tokio::time::sleep(FIRST).await;
+    }
+}

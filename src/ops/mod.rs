@@ -2,7 +2,7 @@
 
 pub mod asker;
 pub mod attach;
-pub mod background;
+mod background;
 pub mod causes;
 pub mod company;
 pub mod consent;
@@ -12,6 +12,7 @@ pub mod demo;
 pub mod dotenv;
 pub mod earlier;
 pub mod edit;
+pub mod entry;
 pub mod everywhere;
 pub mod exec;
 pub mod export;

@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::background::{self, Begun, Job};
+pub use super::background::Report;
+use super::background::{self, Begun, Task};
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
@@ -19,22 +18,6 @@ use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles, remove_sockets};
 use crate::kernel::process::{Process, Signal};
 use crate::project::{InterruptMode, Project, Session, Status, Transport};
-
-/// What a restart did, or why it failed, as the detached process reports it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Report {
-    /// The new kernel is ready.
-    Done(Box<Session>),
-    /// It is not.
-    Failed {
-        /// What went wrong, with its causes.
-        message: String,
-        /// What the kernel wrote last.
-        lines: Vec<String>,
-        /// Whether the kernel is still starting.
-        slow: bool,
-    },
-}
 
 /// Starts the restart in a process of its own and waits for its end.
 ///
@@ -61,7 +44,7 @@ pub async fn begin_restart(
     patience: Duration,
 ) -> Result<Begun, OpenError> {
     check(project, key).await?;
-    let job = Job::Restart {
+    let job = Task::Restart {
         state_file: project.state_file(),
         key: key.to_owned(),
         by: by.to_owned(),

@@ -58,7 +58,7 @@ fn restarts_and_shutdowns_that_are_killed_are_put_right() {
         if !ended {
             // The process that does the restart, which whoever asked for it need not outlive.
             let jobs = world.processes().into_iter();
-            let jobs = jobs.filter(|(_, words)| words.contains("nb:job"));
+            let jobs = jobs.filter(|(_, words)| words.contains("nb:task"));
             jobs.for_each(|(pid, _)| kill(pid.unsigned_abs()));
         }
         assert_put_right(&world);

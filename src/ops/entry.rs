@@ -1,0 +1,82 @@
+//! What a process does that `ops::background` has started.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::background::{Report, Task, WORD};
+use super::causes::with_causes;
+use super::open_error::OpenError;
+use super::{recorder, restart};
+use crate::project::{Project, save};
+
+/// Does this process's task, if that is what it was started for. Called first in every `main`.
+pub fn entry() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != OsStr::new(WORD) {
+        return None;
+    }
+    let (Some(task), Some(report)) = (arguments.next(), arguments.next()) else {
+        return Some(ExitCode::from(2));
+    };
+    Some(perform(&task, Path::new(&report)))
+}
+
+fn perform(task: &OsStr, report: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let (Ok(task), Ok(runtime)) = (serde_json::from_slice(task.as_encoded_bytes()), runtime) else {
+        return ExitCode::FAILURE;
+    };
+    match task {
+        Task::Restart {
+            state_file,
+            key,
+            by,
+            patience_ms,
+        } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+            });
+            let (answer, code) = match done {
+                Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
+                Err(error) => (failed(&error), ExitCode::FAILURE),
+            };
+            // Nobody may be waiting; then the state says what became of it.
+            let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
+            code
+        }
+        Task::Record { state_file, id } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)?;
+                let folder = project.job(&id).map_err(std::io::Error::other)?;
+                recorder::perform(&project, &folder).await
+            });
+            match done {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    // It goes to the project's own log.
+                    eprintln!("job {id} cannot be recorded: {}", with_causes(&error));
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
+}
+
+fn failed(error: &OpenError) -> Report {
+    let message = with_causes(error);
+    let lines = match error {
+        OpenError::Died { lines, .. } => lines.clone(),
+        _ => Vec::new(),
+    };
+    Report::Failed {
+        message,
+        lines,
+        slow: matches!(error, OpenError::Slow { .. }),
+    }
+}
