@@ -198,7 +198,25 @@ impl Client {
         content: &(impl Serialize + Sync),
         timeout: Duration,
     ) -> Result<Verified, ClientError> {
-        let msg_id = self.send(channel, msg_type, Bytes::from_static(b"{}"), content);
+        self.request_in(None, channel, msg_type, content, timeout)
+            .await
+    }
+
+    /// Sends a request to a subshell of the kernel, or to none, and waits for its reply as
+    /// [`Client::request`] does.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub async fn request_in(
+        &mut self,
+        subshell: Option<&str>,
+        channel: Channel,
+        msg_type: &str,
+        content: &(impl Serialize + Sync),
+        timeout: Duration,
+    ) -> Result<Verified, ClientError> {
+        let empty = Bytes::from_static(b"{}");
+        let msg_id = self.send_in(subshell, channel, msg_type, empty, content);
         let answered = async {
             loop {
                 let (from, message) = self.receive().await?;
@@ -307,6 +325,17 @@ impl Client {
         parent: Bytes,
         content: &impl Serialize,
     ) -> String {
+        self.send_in(None, channel, msg_type, parent, content)
+    }
+
+    fn send_in(
+        &mut self,
+        subshell: Option<&str>,
+        channel: Channel,
+        msg_type: &str,
+        parent: Bytes,
+        content: &impl Serialize,
+    ) -> String {
         self.requests += 1;
         let msg_id = format!("{}_{}", self.session, self.requests);
         // jupyter_client reads six decimals at most.
@@ -318,7 +347,7 @@ impl Client {
             date: &date,
             msg_type,
         };
-        let message = Verified::new(&header, parent, content);
+        let message = Verified::to_subshell(subshell, &header, parent, content);
         self.link.send(channel, message.into_frames(&self.key));
         msg_id
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use serde_json::{Map, Value};
 
 /// An `execute_request`.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Execute {
     pub allow_stdin: bool,
     /// When it raises, the kernel aborts what is queued behind it, **every** client's.
     pub stop_on_error: bool,
+    /// Evaluated once the code has run; the values stand in the reply, see [`super::Outcome::reply`].
+    pub user_expressions: Map<String, Value>,
 }
 
 impl Execute {
@@ -27,6 +30,7 @@ impl Execute {
             store_history: true,
             allow_stdin: false,
             stop_on_error: false,
+            user_expressions: Map::new(),
         }
     }
 }
@@ -37,7 +41,7 @@ impl Serialize for Execute {
         content.serialize_entry("code", &self.code)?;
         content.serialize_entry("silent", &self.silent)?;
         content.serialize_entry("store_history", &self.store_history)?;
-        content.serialize_entry("user_expressions", &serde_json::Map::new())?;
+        content.serialize_entry("user_expressions", &self.user_expressions)?;
         content.serialize_entry("allow_stdin", &self.allow_stdin)?;
         content.serialize_entry("stop_on_error", &self.stop_on_error)?;
         content.end()

@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::content::{Output, Prompt, Raised, Reply, Told};
@@ -63,6 +64,8 @@ pub struct Outcome {
     /// Messages of this request that should have been understood here and were not: outputs are
     /// read by others.
     pub unreadable: u64,
+    /// The reply's content as it came, where one came: payloads and the user's expressions are in it.
+    pub reply: Option<Bytes>,
 }
 
 /// Why a request is over.
@@ -90,6 +93,8 @@ pub struct Run {
     ran: bool,
     execution_count: Option<u64>,
     unreadable: u64,
+    /// The reply's content.
+    content: Option<Bytes>,
     events: VecDeque<Event>,
     phase: Phase,
 }
@@ -119,6 +124,7 @@ impl Run {
             ran: false,
             execution_count: None,
             unreadable: 0,
+            content: None,
             events: VecDeque::new(),
             phase: Phase::Waiting,
         }
@@ -213,6 +219,8 @@ impl Run {
         // A reply that cannot be read is a reply still: the request is over.
         let reply = self.read(message).unwrap_or_else(Reply::unreadable);
         self.execution_count = reply.execution_count.or(self.execution_count);
+        self.content
+            .get_or_insert_with(|| message.content().clone());
         match self.phase {
             Phase::Waiting => {
                 let idle_due = now + IDLE_OVERDUE;
@@ -309,6 +317,7 @@ impl Run {
             ran_for: self.begun.map(|begun| now.saturating_duration_since(begun)),
             idle_missing,
             unreadable: self.unreadable,
+            reply: self.content.take(),
         });
     }
 }
@@ -341,7 +350,6 @@ struct Asked {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use serde_json::{Value, json};
 
     use super::*;
@@ -441,6 +449,7 @@ mod tests {
         assert_eq!(world.print("late\n").len(), 1, "outputs may follow idle");
         world.reply(&ok);
         let outcome = world.run.outcome().expect("it has ended");
+        assert_eq!(outcome.reply, Some(Bytes::from(ok.to_string())));
         assert_eq!(
             (&outcome.end, outcome.execution_count, outcome.idle_missing),
             (&End::Ok, Some(7), false)

@@ -65,16 +65,20 @@ impl<'a> Header<'a> {
 }
 
 impl NewHeader<'_> {
-    pub(super) fn to_bytes(self) -> Bytes {
+    /// `subshell` names the part of the kernel that is to take the request; none is the main one.
+    pub(super) fn to_bytes(self, subshell: Option<&str>) -> Bytes {
         #[derive(Serialize)]
         struct Versioned<'a> {
             #[serde(flatten)]
             header: NewHeader<'a>,
             version: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            subshell_id: Option<&'a str>,
         }
         serde_json::to_vec(&Versioned {
             header: self,
             version: "5.3",
+            subshell_id: subshell,
         })
         .expect("strings are always JSON")
         .into()
@@ -155,7 +159,7 @@ mod tests {
             msg_type: "status",
         };
         assert_eq!(
-            header.to_bytes(),
+            header.to_bytes(None),
             Bytes::from_static(
                 br#"{"msg_id":"m","session":"s","username":"u","date":"d","msg_type":"status","version":"5.3"}"#
             )

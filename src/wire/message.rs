@@ -91,11 +91,24 @@ impl Verified {
     /// # Panics
     /// When `content` cannot be written as JSON (a map whose keys are no strings).
     pub fn new(header: &NewHeader<'_>, parent_header: Bytes, content: &impl Serialize) -> Self {
+        Self::to_subshell(None, header, parent_header, content)
+    }
+
+    /// Makes a message of our own, which the kernel's subshell of this name is to take.
+    ///
+    /// # Panics
+    /// As [`Verified::new`].
+    pub fn to_subshell(
+        subshell: Option<&str>,
+        header: &NewHeader<'_>,
+        parent_header: Bytes,
+        content: &impl Serialize,
+    ) -> Self {
         let content = serde_json::to_vec(content).expect("content of our own is JSON");
         let frames = vec![
             Bytes::from_static(DELIMITER),
             Bytes::new(),
-            header.to_bytes(),
+            header.to_bytes(subshell),
             parent_header,
             Bytes::from_static(b"{}"),
             content.into(),
