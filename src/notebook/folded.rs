@@ -4,6 +4,8 @@
 //! output, `clear_output` clears (with `wait`, when the next output comes), and what is displayed
 //! or updated under a display id replaces whatever was displayed under it, in whichever cell.
 
+use std::borrow::Cow;
+
 use super::json::{Json, Object};
 use super::metadata;
 use super::screen::Screen;
@@ -71,6 +73,8 @@ impl Folded {
         ) {
             return Fold::Nothing;
         }
+        let content = decoded(content);
+        let content = content.as_bytes();
         if Object::read(content).is_none() {
             return Fold::Unreadable;
         }
@@ -119,6 +123,8 @@ impl Folded {
     /// Takes the pages of a reply's payload, as IPython's `?` sends them: JupyterLab shows them
     /// among the outputs.
     pub fn take_pages(&mut self, reply: &[u8]) {
+        let reply = decoded(reply);
+        let reply = reply.as_bytes();
         let payload = metadata::at(reply, &["payload"]);
         let payload = payload.as_ref().map_or(&b"[]"[..], Json::bytes);
         for item in super::json::items(payload) {
@@ -245,6 +251,11 @@ fn string(object: &[u8], key: &str) -> String {
         .unwrap_or_default()
 }
 
+/// Returns a content as text: what is not UTF-8 is replaced, as jupyter_client does.
+fn decoded(content: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(content)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +271,25 @@ mod tests {
 
     fn stream(name: &str, text: &str) -> String {
         format!(r#"{{"output_type":"stream","name":"{name}","text":"{text}"}}"#)
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_replaced() {
+        let mut folded = Folded::default();
+        let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
+        assert_eq!(folded.take("stream", stream), Fold::Changed);
+        folded.take("display_data", b"{\"data\":{\"text/plain\":\"\xe9\"}}");
+        folded.take_missing_error(b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
+        folded.take_pages(
+            b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}",
+        );
+        let outputs = folded.outputs();
+        let texts: Vec<_> = outputs.iter().map(Json::text).collect();
+        assert_eq!(texts.len(), 4);
+        assert!(
+            texts.iter().all(|text| text.contains('\u{fffd}')),
+            "{texts:?}"
+        );
     }
 
     #[test]

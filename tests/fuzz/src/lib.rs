@@ -223,7 +223,12 @@ impl Step<'_> {
                 line: usize::from(self.other % 4),
                 id: None,
             },
-            7 => Operation::Join { cells: cell },
+            7 => Operation::Join {
+                cells: [cell, other]
+                    .into_iter()
+                    .take(1 + usize::from(self.kind % 2))
+                    .collect(),
+            },
             _ => Operation::Edit {
                 cell,
                 if_rev: None,
