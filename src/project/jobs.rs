@@ -210,6 +210,28 @@ impl Project {
         }
     }
 
+    /// Removes the oldest jobs that are over, so that all of them together stay within bounds.
+    pub fn sweep_jobs(&self) {
+        let mut over: Vec<_> = self
+            .jobs()
+            .into_iter()
+            .filter_map(|folder| {
+                let job = folder.read().ok()?;
+                Some((job.ended_at?, folder))
+            })
+            .collect();
+        // The newest first.
+        over.sort_by_key(|(ended, _)| std::cmp::Reverse(*ended));
+        let mut bytes = 0;
+        for (count, (_, folder)) in over.iter().enumerate() {
+            bytes += folder.bytes();
+            // The last one is kept, however large: it has just been asked for.
+            if count > 0 && (bytes > MOST_BYTES || count >= MOST_JOBS) {
+                let _ = std::fs::remove_dir_all(&folder.dir);
+            }
+        }
+    }
+
     /// Returns the folders of all jobs, in no order.
     pub fn jobs(&self) -> Vec<JobFolder> {
         let entries = std::fs::read_dir(self.dir().join("jobs"));
@@ -224,6 +246,12 @@ impl Project {
 }
 
 const RECORD: &str = "job.json";
+
+/// How large the jobs that are over may be together.
+const MOST_BYTES: u64 = 300_000_000;
+
+/// How many of them are kept.
+const MOST_JOBS: usize = 1000;
 
 impl JobFolder {
     /// Returns the job's id.
@@ -263,6 +291,14 @@ impl JobFolder {
     /// Returns whether a recorder lives.
     pub fn has_recorder(&self) -> bool {
         matches!(self.try_lock(), Ok(None))
+    }
+
+    fn bytes(&self) -> u64 {
+        let entries = std::fs::read_dir(&self.dir);
+        let files = entries.into_iter().flatten().flatten();
+        files
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .sum()
     }
 
     /// Opens the events for appending.
@@ -400,6 +436,28 @@ mod tests {
             assert!(matches!(project.job(wrong), Err(NoJob::Unknown(_))));
         }
         assert_eq!(project.jobs().len(), 1);
+    }
+
+    #[test]
+    fn the_oldest_that_are_over_go_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (_, running) = job(&project);
+        let over: Vec<_> = (1..=3)
+            .map(|second| {
+                let (mut job, folder) = job(&project);
+                job.ended_at = Timestamp::from_second(second).ok();
+                folder.write(&job).unwrap();
+                let events = File::create(folder.dir.join("events.jsonl")).unwrap();
+                events.set_len(MOST_BYTES / 2 - 10_000).unwrap();
+                folder
+            })
+            .collect();
+        project.sweep_jobs();
+        let left = project.jobs();
+        let is_left = |folder| left.contains(folder);
+        assert!(is_left(&running) && !is_left(&over[0]));
+        assert!(is_left(&over[1]) && is_left(&over[2]));
     }
 
     #[test]

@@ -187,7 +187,18 @@ impl<'a> Recorder<'a> {
             job.ended_at = Some(Timestamp::now());
             job.behind = None;
             job.prompt = None;
+            if !self.keeps_code() {
+                job.cells.iter_mut().for_each(|cell| cell.code.clear());
+            }
         });
+        self.project.sweep_jobs();
+    }
+
+    /// Says whether code that has run may be kept.
+    fn keeps_code(&self) -> bool {
+        self.project
+            .config()
+            .is_ok_and(|config| config.journal.code)
     }
 }
 
