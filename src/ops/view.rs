@@ -32,6 +32,8 @@ fn read(page: &Page, by: &str) -> Result<Document, PageError> {
     if recording.knows(&document) {
         return Ok(document);
     }
+    // A large one need not be in memory twice.
+    drop(document);
     // It may be a command's own write that was not in the ledger yet: now it is.
     let document = page.read()?;
     recording.touch(&document);
