@@ -36,7 +36,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "undo", "restore", "save", "fmt",
         ],
     ),
-    ("Running", &["exec", "run", "wait", "jobs", "reply", "log"]),
+    (
+        "Running",
+        &["exec", "run", "vars", "wait", "jobs", "reply", "log"],
+    ),
     ("The rest", &["demo", "completions", "help"]),
 ];
 

@@ -46,6 +46,7 @@ mod status;
 mod tail;
 mod terminal;
 mod undo;
+mod vars;
 mod versions;
 mod which;
 
@@ -139,6 +140,8 @@ enum Command {
     #[command(alias = "execute")]
     Exec(exec::Exec),
     Run(run::Run),
+    #[command(hide = true)]
+    Vars(vars::Vars),
     Wait(jobs::Wait),
     #[command(hide = true)]
     Jobs(jobs::Jobs),
@@ -285,6 +288,7 @@ impl Command {
             Self::Open(open) => open.run(context).await,
             Self::Exec(exec) => exec.run(context).await,
             Self::Run(run) => run.run(context).await,
+            Self::Vars(vars) => vars.run(context).await,
             Self::Wait(wait) => wait.run(context).await,
             Self::Jobs(jobs) => jobs.run(context).await,
             Self::Reply(reply) => reply.run(context).await,
@@ -321,6 +325,7 @@ impl Command {
             Self::Open(open) => open.json,
             Self::Exec(exec) => exec.json,
             Self::Run(run) => run.json,
+            Self::Vars(vars) => vars.json,
             Self::Wait(wait) => wait.json,
             Self::Jobs(jobs) => jobs.json,
             Self::Reply(reply) => reply.json,

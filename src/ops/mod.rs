@@ -48,4 +48,5 @@ pub mod status;
 pub mod target;
 pub mod transaction;
 pub mod unsaved;
+pub mod vars;
 pub mod view;

@@ -235,6 +235,11 @@ impl Runner {
         Ok(running.into_ran(status))
     }
 
+    /// Returns the kernel's client, and what is known of the kernel.
+    pub(super) fn parts(&mut self) -> (&mut Client, &Session) {
+        (&mut self.client, &self.session)
+    }
+
     /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
     pub async fn leave(self) {
         self.client.close().await;

@@ -15,6 +15,7 @@ mod share;
 mod spec;
 mod target;
 mod unsaved;
+mod vars;
 mod words;
 
 use std::ffi::OsStr;

@@ -1,0 +1,316 @@
+# Looks at a kernel's variables. Runs inside the kernel, in a namespace of its own: it prints
+# nothing, imports nothing that is not there already, and calls no code of the user's: no repr, no
+# property, no len of a class that is not known to be harmless.
+import json
+import sys
+import threading
+import time
+import types
+
+
+class Text:
+    """What IPython shows as plain text: the answer itself."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+
+def shell_of():
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def guard():
+    """Keeps a request on a subshell from touching the cell that runs meanwhile: IPython would show
+    and close its unfinished figures (post_execute) and throw its payloads away."""
+    shell, me = shell_of(), threading.get_ident()
+
+    def once(owner, name, answer, first=None):
+        kind = type(owner)
+
+        def stand_in(*arguments, **named):
+            if threading.get_ident() != me or (first and arguments[:1] != (first,)):
+                return getattr(kind, name)(owner, *arguments, **named)
+            vars(owner).pop(name, None)
+            return answer
+
+        vars(owner)[name] = stand_in
+
+    once(shell.events, "trigger", None, "post_execute")
+    once(shell.payload_manager, "read_payload", [])
+    once(shell.payload_manager, "clear_payload", None)
+
+
+def give_back_stdin():
+    """Every request says whether the kernel may ask: the running cell's word holds again."""
+    frame = sys._current_frames().get(threading.main_thread().ident)
+    while frame is not None:
+        if frame.f_code.co_name == "do_execute" and "allow_stdin" in frame.f_locals:
+            shell_of().kernel._allow_stdin = frame.f_locals["allow_stdin"]
+            return
+        frame = frame.f_back
+
+
+def name_of(kind, attribute="__qualname__"):
+    text = type.__getattribute__(kind, attribute)
+    return text if type(text) is str else "?"
+
+
+def kind_named(module, *names):
+    """Classes of a library, if the user's code has imported it."""
+    found = sys.modules.get(module)
+    kinds = (vars(found).get(name) for name in names) if found else ()
+    return tuple(kind for kind in kinds if isinstance(kind, type))
+
+
+def known(value, module, *names):
+    kinds = kind_named(module, *names)
+    return bool(kinds) and issubclass(type(value), kinds)
+
+
+PLAIN = {
+    ("builtins", "range"), ("builtins", "slice"), ("builtins", "ellipsis"),
+    ("builtins", "NotImplementedType"), ("datetime", "date"), ("datetime", "datetime"),
+    ("datetime", "time"), ("datetime", "timedelta"), ("datetime", "timezone"),
+    ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"),
+    ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("pathlib", "WindowsPath"),
+    ("pathlib._local", "PosixPath"), ("pathlib._local", "PurePosixPath"), ("re", "Pattern"),
+}
+
+SHAPED = {
+    "cupy", "dask", "geopandas", "jax", "jaxlib", "modin", "pandas", "polars", "pyarrow", "scipy",
+    "sparse", "tensorflow", "torch", "xarray",
+}
+
+DEFINITIONS = (
+    types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type,
+)
+
+
+def is_definition(value):
+    """Modules, functions and classes, and what stands for them in `from … import`."""
+    kind = type(value)
+    return (
+        issubclass(kind, DEFINITIONS)
+        or name_of(kind, "__module__") in ("typing", "__future__")
+        or (name_of(kind, "__module__"), name_of(kind))
+        in {("functools", "_lru_cache_wrapper"), ("numpy", "ufunc"), ("types", "GenericAlias")}
+    )
+
+
+def shape_of(value):
+    found = getattr(value, "shape", None)
+    if type(found) is tuple or (found is not None and issubclass(type(found), tuple)):
+        numbers = [n for n in tuple.__iter__(found)]
+        if all(type(n) is int for n in numbers):
+            return numbers
+    return None
+
+
+def few(items, limit, depth, each, count):
+    """A beginning of a container's items."""
+    parts, used = [], 0
+    for item in items:
+        part = each(item)
+        parts.append(part)
+        used += len(part) + 2
+        if used > limit:
+            break
+    return ", ".join(parts) + (", …" if count > len(parts) else "")
+
+
+def preview(value, limit, depth=0):
+    """A short text of a value, without code of the user's."""
+    kind = type(value)
+    plain = (name_of(kind, "__module__"), name_of(kind))
+    within = lambda item: preview(item, max(limit // 2, 8), depth + 1)
+    if value is None or kind in (bool, float, complex) or plain in PLAIN:
+        return cut(repr(value), limit)
+    if kind is int:
+        bits = int.bit_length(value)
+        return repr(value) if bits <= 4096 else "an integer of %d bits" % bits
+    if issubclass(kind, (str, bytes, bytearray)):
+        base = str if issubclass(kind, str) else bytes if issubclass(kind, bytes) else bytearray
+        beginning = base.__getitem__(value, slice(limit))
+        return base.__repr__(beginning) + ("…" if base.__len__(value) > limit else "")
+    for base, ends in ((list, "[]"), (tuple, "()"), (set, "{}"), (frozenset, "{}"), (dict, "{}")):
+        if issubclass(kind, base):
+            count = base.__len__(value)
+            if count == 0:
+                return "set()" if ends == "{}" and base is not dict else ends
+            if depth > 1:
+                return ends[0] + "…" + ends[1]
+            if base is dict:
+                pair = lambda item: within(item[0]) + ": " + within(item[1])
+                inside = few(dict.items(value), limit, depth, pair, count)
+            else:
+                inside = few(base.__iter__(value), limit, depth, within, count)
+            comma = "," if base is tuple and count == 1 else ""
+            return ends[0] + inside + comma + ends[1]
+    if known(value, "collections", "deque"):
+        deque = sys.modules["collections"].deque
+        return "deque([" + few(deque.__iter__(value), limit, depth, within, deque.__len__(value)) + "])"
+    if issubclass(kind, types.ModuleType):
+        return "module " + cut(str(vars(value).get("__name__")), limit)
+    if issubclass(kind, types.FunctionType):
+        code = value.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return cut("def %s(%s)" % (value.__name__, ", ".join(names)), limit)
+    if issubclass(kind, type):
+        return cut("class " + name_of(value), limit)
+    if kind in (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType):
+        return "<%s %s>" % (name_of(kind), value.__name__)
+    if known(value, "numpy", "generic") and name_of(kind, "__module__") == "numpy":
+        item = kind_named("numpy", "generic")[0].item(value)
+        return preview(item, limit, depth) if type(item) is not kind else "<%s>" % name_of(kind)
+    if kind in kind_named("numpy", "ndarray"):
+        if value.dtype.kind not in "biufcmMSU" or depth > 1:
+            return "<array %s %s>" % ("×".join(map(str, value.shape)), value.dtype)
+        most = max(1, min(limit // 4, 200))
+        items = [preview(item, 32, 2) for item in value.flat[:most].tolist()]
+        inside = few(items, limit, depth, lambda text: text, value.size)
+        return "array([" + inside + "])"
+    if known(value, "enum", "Enum"):
+        return name_of(kind) + "." + cut(str(object.__getattribute__(value, "_name_")), limit)
+    if depth > 1 or shaped(kind) or attributes_of(value) is None:
+        return "<%s>" % name_of(kind)
+    held = attributes_of(value)
+    pair = lambda item: str(item[0]) + "=" + within(item[1])
+    return name_of(kind) + "(" + few(list(held.items()), limit, depth, pair, len(held)) + ")"
+
+
+def attributes_of(value):
+    """The attributes that an object of the user's own classes holds, unless it computes them."""
+    kind = type(value)
+    module = sys.modules.get(name_of(kind, "__module__"))
+    if name_of(kind, "__module__") != "__main__" and not is_users(module):
+        return None
+    for base in kind.__mro__:
+        found = vars(base).get("__dict__")
+        if found is not None and type(found) is not types.GetSetDescriptorType:
+            return None
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return dict(held) if type(held) is dict else None
+
+
+def is_users(module):
+    """Says whether a module is the user's: a file outside of the installed packages."""
+    file = vars(module).get("__file__") if type(module) is types.ModuleType else None
+    return type(file) is str and "site-packages" not in file and not file.startswith(sys.base_prefix)
+
+
+def shaped(kind):
+    return name_of(kind, "__module__").partition(".")[0] in SHAPED
+
+
+def cut(text, limit):
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def count_of(value):
+    kind = type(value)
+    kinds = (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)
+    for base in kinds + kind_named("collections", "deque"):
+        if issubclass(kind, base):
+            return base.__len__(value)
+    return None
+
+
+def describe(name, value, limit, whole):
+    kind = type(value)
+    told = {"name": name, "type": name_of(kind), "module": name_of(kind, "__module__")}
+    try:
+        told["len"] = count_of(value)
+        if kind in kind_named("numpy", "ndarray", "memmap"):
+            told["shape"], told["dtype"] = list(value.shape), str(value.dtype)
+            told["size"] = int(value.nbytes)
+        elif shaped(kind):
+            libraries(told, value, whole)
+        elif issubclass(kind, (str, bytes, bytearray, int, float, complex, list, tuple, set,
+                               frozenset, dict)):
+            builtin = next(base for base in kind.__mro__ if name_of(base, "__module__") == "builtins")
+            told["size"] = builtin.__sizeof__(value)
+        else:
+            told["size"] = object.__sizeof__(value)
+        if "columns" in told and not whole:
+            told["value"] = cut(", ".join(column["name"] for column in told["columns"]), limit)
+        elif "value" not in told:
+            told["value"] = cut(preview(value, limit), 2 * limit)
+    except Exception as error:
+        told["value"] = "<not readable: %s>" % name_of(type(error))
+    return told
+
+
+def libraries(told, value, whole):
+    """Arrays and tables by their shape and types; nothing lazy is computed."""
+    kind = type(value)
+    if name_of(kind).startswith("Lazy"):
+        return
+    told["shape"] = shape_of(value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None:
+        told["dtype"] = cut(str(dtype), 80)
+    module = name_of(kind, "__module__").partition(".")[0]
+    most = 200 if whole else 12
+    if module in ("pandas", "geopandas") and known(value, "pandas", "DataFrame"):
+        frame = sys.modules["pandas"].DataFrame
+        names, kinds = list(value.columns[:most]), list(value.dtypes.iloc[:most])
+        told["columns"] = [
+            {"name": preview(name, 40).strip("'"), "dtype": str(kind)} for name, kind in zip(names, kinds)
+        ]
+        if len(value.columns) <= 1000:
+            told["size"] = int(frame.memory_usage(value, index=True).sum())
+    elif module == "pandas":
+        told["size"] = int(getattr(value, "nbytes", 0)) or None
+        if known(value, "pandas", "Series") and getattr(dtype, "kind", "O") in "biufcmM":
+            items = [preview(item, 32, 2) for item in list(value.array[:20])]
+            told["value"] = few(items, 60, 0, lambda text: text, len(value))
+    elif module == "polars" and name_of(kind) == "DataFrame":
+        told["columns"] = [
+            {"name": name, "dtype": str(kind)} for name, kind in zip(value.columns[:most], value.dtypes)
+        ]
+        told["size"] = int(value.estimated_size())
+    elif module == "torch" and known(value, "torch", "Tensor"):
+        told["size"] = int(value.element_size() * value.nelement())
+        told["value"] = "on " + str(value.device)
+    elif type(getattr(value, "nbytes", None)) is int and module not in ("dask", "xarray"):
+        told["size"] = value.nbytes
+
+
+def look(asked):
+    asked = json.loads(asked)
+    if asked["running"]:
+        give_back_stdin()
+    shell = shell_of()
+    space = dict(shell.user_ns if shell else vars(sys.modules["__main__"]))
+    hidden = dict(shell.user_ns_hidden) if shell else {}
+    name, limit = asked["name"], asked["limit"]
+    if name is not None:
+        if name not in space:
+            near = [it for it in space if type(it) is str and it.lower() == name.lower()]
+            return Text(json.dumps({"variables": [], "more": 0, "near": near}))
+        return Text(json.dumps({"variables": [describe(name, space[name], limit, True)], "more": 0}))
+    nothing = object()
+    names = [
+        it
+        for it, value in space.items()
+        if type(it) is str
+        and (
+            asked["all"]
+            or not (it.startswith("_") or hidden.get(it, nothing) is value or is_definition(value))
+        )
+    ]
+    names.sort(key=lambda it: (it.lower(), it))
+    shown, until = names[: asked["most"]], time.monotonic() + 2
+    variables = []
+    for it in shown:
+        if time.monotonic() > until:
+            break
+        variables.append(describe(it, space[it], limit, False))
+    return Text(json.dumps({"variables": variables, "more": len(names) - len(variables)}))
