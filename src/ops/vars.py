@@ -78,6 +78,8 @@ PLAIN = {
     ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"),
     ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("pathlib", "WindowsPath"),
     ("pathlib._local", "PosixPath"), ("pathlib._local", "PurePosixPath"), ("re", "Pattern"),
+    ("pandas._libs.tslibs.timestamps", "Timestamp"), ("pandas._libs.tslibs.timedeltas", "Timedelta"),
+    ("pandas._libs.tslibs.nattype", "NaTType"),
 }
 
 SHAPED = {
@@ -236,11 +238,12 @@ def describe(name, value, limit, whole):
                                frozenset, dict)):
             builtin = next(base for base in kind.__mro__ if name_of(base, "__module__") == "builtins")
             told["size"] = builtin.__sizeof__(value)
+        if "value" in told:
+            pass
+        elif "columns" in told:
+            names = ", ".join(column["name"] for column in told["columns"])
+            told["value"] = None if whole else cut(names, limit)
         else:
-            told["size"] = object.__sizeof__(value)
-        if "columns" in told and not whole:
-            told["value"] = cut(", ".join(column["name"] for column in told["columns"]), limit)
-        elif "value" not in told:
             told["value"] = cut(preview(value, limit), 2 * limit)
     except Exception as error:
         told["value"] = "<not readable: %s>" % name_of(type(error))
@@ -264,13 +267,15 @@ def libraries(told, value, whole):
         told["columns"] = [
             {"name": preview(name, 40).strip("'"), "dtype": str(kind)} for name, kind in zip(names, kinds)
         ]
+        if whole and kind in kind_named("pandas", "DataFrame"):
+            told["value"] = beginning(value.iloc[:5, :12])
         if len(value.columns) <= 1000:
             told["size"] = int(frame.memory_usage(value, index=True).sum())
     elif module == "pandas":
         told["size"] = int(getattr(value, "nbytes", 0)) or None
-        if known(value, "pandas", "Series") and getattr(dtype, "kind", "O") in "biufcmM":
-            items = [preview(item, 32, 2) for item in list(value.array[:20])]
-            told["value"] = few(items, 60, 0, lambda text: text, len(value))
+        if kind in kind_named("pandas", "Series") and is_pandas(value.array):
+            items = [preview(item, 32, 2) for item in list(value.array[:200 if whole else 20])]
+            told["value"] = few(items, 2000 if whole else 60, 0, lambda text: text, len(value))
     elif module == "polars" and name_of(kind) == "DataFrame":
         told["columns"] = [
             {"name": name, "dtype": str(kind)} for name, kind in zip(value.columns[:most], value.dtypes)
@@ -281,6 +286,22 @@ def libraries(told, value, whole):
         told["value"] = "on " + str(value.device)
     elif type(getattr(value, "nbytes", None)) is int and module not in ("dask", "xarray"):
         told["size"] = value.nbytes
+
+
+def is_pandas(array):
+    return name_of(type(array), "__module__").startswith("pandas.")
+
+
+def beginning(frame):
+    """A table's first rows; its own text would call the cells' repr."""
+    columns = []
+    for at, name in enumerate(frame.columns):
+        array = frame.iloc[:, at].array
+        cells = list(array) if is_pandas(array) else ["…"] * len(frame)
+        texts = [preview(name, 40).strip("'")] + [preview(cell, 24, 2) for cell in cells]
+        wide = max(map(len, texts))
+        columns.append([text.rjust(wide) for text in texts])
+    return "\n".join("  ".join(line) for line in zip(*columns))
 
 
 def look(asked):
