@@ -202,7 +202,7 @@ impl From<VarsError> for Fault {
             VarsError::Busy { behind } => {
                 let text = match behind {
                     Some(cell) => format!("busy: {} for {}", whose(&cell), clock(cell.since)),
-                    None => "busy: the kernel runs a cell that nb does not know of".to_owned(),
+                    None => "busy: the kernel does not answer, whatever it runs".to_owned(),
                 };
                 Self::new(Kind::StillRunning, text)
                     .hint("nb vars answers once it is over; with ipykernel 7 also meanwhile")
