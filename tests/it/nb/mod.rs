@@ -8,6 +8,7 @@ mod exec;
 mod history;
 mod killed;
 mod life;
+mod like_nbclient;
 mod places;
 mod reads;
 mod seen;

@@ -1,0 +1,97 @@
+//! What `nb exec --all` writes into notebooks is what nbclient writes.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use super::say;
+use crate::world::{World, succeed};
+use crate::{notebooks, python};
+
+/// A script's command over folders.
+fn script(world: &World, interpreter: &Path, words: &[&str], folders: &[&Path]) -> String {
+    let mut command = world.command(interpreter);
+    let script = python::script("like_nbclient.py");
+    succeed(command.arg(script).args(words).args(folders))
+}
+
+/// Runs all notebooks of the folder `ours` of the project with `nb`, the same ones in `theirs` with
+/// nbclient, and compares what is in them then.
+fn assert_alike(world: &World, interpreter: &Path) -> String {
+    let [ours, theirs] = ["ours", "theirs"].map(|name| world.project().join(name));
+    let names: Vec<_> = notebooks::notebooks(&ours)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert!(!names.is_empty());
+    std::fs::create_dir(&theirs).expect("make a folder");
+    for name in &names {
+        std::fs::copy(ours.join(name), theirs.join(name)).expect("copy a notebook");
+    }
+    let nbclient = world
+        .command(interpreter)
+        .arg(python::script("like_nbclient.py"))
+        .arg("run")
+        .arg(&theirs)
+        .stdout(Stdio::null())
+        .spawn();
+    let mut nbclient = nbclient.expect("run nbclient");
+    for name in &names {
+        let path = Path::new("ours").join(name);
+        let mut open = world.nb();
+        open.arg("open").arg(&path).arg("--python").arg(interpreter);
+        say(&mut open).ended(0);
+        let mut exec = world.nb();
+        exec.arg("exec").arg(&path);
+        exec.args(["--all", "--allow-errors", "--timeout", "120"]);
+        let said = say(&mut exec);
+        // 3: a cell raised.
+        assert!(matches!(said.code, Some(0 | 3)), "{name}: {said:#?}");
+        say(world.nb().arg("shutdown").arg(&path)).ended(0);
+    }
+    assert!(nbclient.wait().expect("nbclient ends").success());
+    script(world, interpreter, &["compare"], &[&ours, &theirs])
+}
+
+fn ours(world: &World) -> std::path::PathBuf {
+    let ours = world.project().join("ours");
+    std::fs::create_dir(&ours).expect("make a folder");
+    ours
+}
+
+#[test]
+fn streams_displays_and_errors_are_nbclients() {
+    let world = World::new();
+    script(&world, python::interpreter(), &["make"], &[&ours(&world)]);
+    assert_alike(&world, python::interpreter());
+}
+
+/// Notebooks of Jupyter's own that take about a second each.
+const QUICK: [&str; 4] = [
+    "nbclient-0.11.0__tests__files__Clear Output.ipynb",
+    "nbclient-0.11.0__tests__files__update-display-id.ipynb",
+    "nbclient-0.11.0__tests__files__Skip Execution with Cell Tag.ipynb",
+    "papermill-2.7.0__papermill__tests__notebooks__sysexit1.ipynb",
+];
+
+#[test]
+fn jupyters_own_notebooks_have_nbclients_outputs() {
+    let world = World::new();
+    let (from, to) = (notebooks::jupyters_own(), ours(&world));
+    script(&world, python::interpreter(), &["choose"], &[&from, &to]);
+    for (name, _) in notebooks::notebooks(&to) {
+        if !QUICK.contains(&&*name) {
+            std::fs::remove_file(to.join(name)).expect("leave a notebook out");
+        }
+    }
+    assert_eq!(notebooks::notebooks(&to).len(), QUICK.len());
+    assert_alike(&world, python::interpreter());
+}
+
+#[test]
+#[ignore = "two kernels for each of fifty notebooks take minutes"]
+fn all_notebooks_of_jupyters_own_have_nbclients_outputs() {
+    let world = World::new();
+    let (from, to) = (notebooks::jupyters_own(), ours(&world));
+    script(&world, python::interpreter(), &["choose"], &[&from, &to]);
+    assert_alike(&world, python::interpreter());
+}

@@ -1,0 +1,275 @@
+"""Outputs beside nbclient's: what it writes into notebooks is what `nb exec --all` has to write.
+
+`make FOLDER` writes notebooks; `choose FROM TO` copies those that can run here from others, and
+prints why the rest cannot; `run FOLDER` runs all notebooks of a folder with nbclient, in place;
+`compare OURS THEIRS` compares two folders cell by cell.
+
+Both sides are normalised alike, and nothing else may differ:
+- streams that follow each other are one of each name, stdout first: a kernel flushes the two of them
+  by a clock;
+- `\\r`, backspaces and escapes are resolved as a terminal does, which nbclient leaves to the reader;
+- times, durations, addresses, uuids, process ids, temporary files and the folders are replaced;
+- of a cell's metadata, the times of its execution are left out.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+MADE = {
+    "text": [
+        "print('one'); print('two')",
+        "import sys\nprint('a', flush=True)\nprint('b', file=sys.stderr, flush=True)\nprint('c', flush=True)",
+        "for i in range(300): print(i, flush=True)",
+        "import time\nfor i in range(4): print(f'\\r{i:>3} of 3', end=''); time.sleep(0.05)\nprint()",
+        "print('abc\\b\\bX', end='\\r'); print('Y')\nprint('long line\\rshort')",
+        "print('win\\r\\nlines\\r\\n')",
+        "print('\\x1b[31mred\\x1b[0m plain \\x1b[1;32mbold\\x1b[0m')",
+        "print('é 😀 日本 \\u2028 \\x00 end')",
+        "print('no newline', end='')",
+        "import subprocess\n_ = subprocess.run(['echo', 'a child'])",
+        "import os\n_ = os.write(1, b'bytes of a program\\n'); time.sleep(0.2)",
+        "%%capture held\nprint('kept back')",
+        "held.show()",
+        "%time sum(range(10))",
+        "!echo from a shell; echo and its errors >&2",
+        "print('x' * 100_000)",
+        "import threading\nt = threading.Thread(target=print, args=('from a thread',)); t.start(); t.join()",
+        "import asyncio\nawait asyncio.sleep(0.01)\nprint('awaited')",
+        "import warnings\nwarnings.warn('careful')",
+        "import logging\nlogging.warning('a log line')",
+    ],
+    "shown": [
+        "from IPython.display import *\n6 * 7",
+        "'text'",
+        "None",
+        "1;",
+        "x = 1\nx",
+        "display('one', 'two')\nprint('between')\ndisplay(3)\n4",
+        "HTML('<b>bold</b>')",
+        "display(Markdown('*m*'), Latex('$x$'), JSON({'a': [1, 1e-05, None]}), SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>'))",
+        "Image(data=b'\\x89PNG\\r\\n\\x1a\\n' + bytes(2000), width=30, height=40)",
+        "display({'text/plain': 'p', 'application/x-own+json': {'b': 1, 'a': 12345678901234567890123}}, raw=True, metadata={'m': {'k': [1]}})",
+        "class Rich:\n    def _repr_mimebundle_(self, **_): return {'text/plain': 'rich', 'text/html': '<i>a</i>\\n<i>b</i>\\n'}\nRich()",
+        "handle = display('first', display_id='here')\nprint('after')",
+        "handle.update('second')",
+        "display('here again', display_id='here')\nupdate_display('third', display_id='here')",
+        "update_display('nobody has it', display_id='nowhere')",
+        "a = display('a', display_id='a'); b = display('b', display_id='b')\na.update('A'); b.update(HTML('B'))",
+        "display('a once more', display_id='a')\nclear_output()\nprint('cleared')",
+        "a.update('not here any more')",
+        "print('gone'); clear_output(); print('stays')",
+        "print('gone'); clear_output(wait=True); print('stays')",
+        "print('stays'); clear_output(wait=True)",
+        "for i in range(5): clear_output(wait=True); print(i); display(i)",
+        "clear_output(wait=True); clear_output(); print('a'); print('b')",
+        "display('gone', display_id='c'); clear_output(wait=True); display('kept', display_id='c')\nupdate_display('updated', display_id='c')",
+        "import sys\nsys.stdout.write('out'); sys.stderr.write('err'); sys.stdout.flush()\ndisplay('x')",
+    ],
+    "errors": [
+        "1 / 0",
+        "print('before')\nraise ValueError('a\\nb')",
+        "def f(n):\n    if n: f(n - 1)\n    raise KeyError('deep')\nf(3)",
+        "this is no python",
+        "if True:\nno_indent",
+        "undefined_name",
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise RuntimeError('again') from e",
+        "raise KeyboardInterrupt('by itself')",
+        "import sys\nsys.exit(3)",
+        "assert 1 == 2, 'not so'",
+        "raise ExceptionGroup('g', [ValueError(1), TypeError(2)])",
+        "%no_such_magic",
+        "%%no_such_cell_magic\nx",
+        "!exit 3",
+        "import subprocess\nsubprocess.run('exit 3', shell=True, check=True)",
+        "class Odd(Exception):\n    def _render_traceback_(self): return ['its own', 'traceback']\nraise Odd('odd')",
+        "class Broken:\n    def __repr__(self): raise OSError('no repr')\nBroken()",
+        "from IPython.display import display, clear_output\ndisplay('shown')\nclear_output(wait=True)\nraise ValueError('clears')",
+        "print('it goes on')",
+        "",
+        "  \n",
+        "# only a comment",
+    ],
+}
+TAGS = {"errors": {0: ["raises-exception"], 18: ["skip-execution"]}}
+
+# Why a notebook cannot run here, by what its code says.
+CANNOT = {
+    "asks": r"(?<![\w.])(raw_)?input\(|getpass\(",
+    "kills its kernel": r"os\.kill|killpg",
+    "never ends, or takes long": r"while True|sleep\(\d\d+\)",
+    "needs the network": r"urlopen|requests\.|http[s]?://[^\s'\"]*['\"]\)",
+    "waits for another notebook": r"NBEXECUTE_TEST_PARALLEL",
+    "looks how its kernel was started": r"hist_file",
+}
+
+
+def make(folder):
+    for name, sources in MADE.items():
+        cells = [new_markdown_cell(f"# {name}"), *map(new_code_cell, sources)]
+        for at, tags in TAGS.get(name, {}).items():
+            cells[at + 1].metadata["tags"] = tags
+        for number, cell in enumerate(cells):
+            cell.id = f"{name}-{number}"
+        nbformat.write(new_notebook(cells=cells), folder / f"{name}.ipynb")
+
+
+def choose(source, target):
+    for path in sorted(source.glob("*.ipynb")):
+        if not path.name.startswith(("nbclient", "nbconvert", "papermill")):
+            continue
+        if why := cannot(path):
+            print(f"{path.name}: {why}")
+        else:
+            notebook = nbformat.read(path, as_version=4)
+            for cell in notebook.cells:
+                if cell.cell_type == "code":
+                    cell.outputs, cell.execution_count = [], None
+            # An id for each cell, the same on both sides.
+            notebook.nbformat_minor = 5
+            for number, cell in enumerate(notebook.cells):
+                cell.id = f"cell-{number}"
+            notebook.metadata.pop("widgets", None)
+            notebook.metadata.pop("kernelspec", None)
+            nbformat.write(notebook, target / path.name)
+
+
+def cannot(path):
+    """Why a notebook cannot be run here; nothing where it can."""
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    except Exception as error:
+        return f"cannot be read: {type(error).__name__}"
+    kernel = notebook.metadata.get("kernelspec", {})
+    language = kernel.get("language") or ("python" if "python" in kernel.get("name", "python").lower() else "another")
+    if language != "python":
+        return f"needs another kernel: {kernel.get('name')}"
+    if not any(source.strip() for source in code):
+        return "has no code"
+    reasons = (why for why, words in CANNOT.items() if re.search(words, "\n".join(code)))
+    return next(reasons, None)
+
+
+def run(folder):
+    for path in sorted(folder.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        resources = {"metadata": {"path": str(folder)}}
+        client = NotebookClient(notebook, kernel_name="python3", timeout=120, allow_errors=True, resources=resources)
+        client.execute()
+        nbformat.write(notebook, path)
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07]*\x07")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+REPLACED = [
+    (r"/[\w/.-]*/(ours|theirs)(?=[/\"' :]|$)", "FOLDER"),
+    (r"(/tmp|/[\w./-]*/tmp)/ipykernel_\d+/\d+\.py", "CELL"),
+    (r"(?<![\w-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
+    (r"0x[0-9a-f]{6,}", "ADDRESS"),
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
+    (r"datetime\.datetime\([\d, ]+\)", "TIME"),
+    (r"\d+(\.\d+)?(e-?\d+)? ?(ns|µs|μs|us|ms|s|it/s|s/it)\b", "DURATION"),
+    (r"\d\d:\d\d<\d\d:\d\d", "DURATION"),
+    (r"(?<=pid[= ])\d+", "PID"),
+]
+
+
+def terminal(text):
+    """What a terminal shows of a text in the end."""
+    lines = []
+    for line in ESCAPE.sub("", text).replace("\r\n", "\n").split("\n"):
+        if "\r" not in line and "\b" not in line:
+            lines.append(line)
+            continue
+        # The last colours of a line that is written over are a matter of taste.
+        places, at = [], 0
+        for c in COLOUR.sub("", line):
+            if c == "\r":
+                at = 0
+            elif c == "\b":
+                at = max(0, at - 1)
+            else:
+                places[at : at + 1] = [c]
+                at += 1
+        lines.append("".join(places))
+    return "\n".join(lines)
+
+
+def replaced(value):
+    if isinstance(value, str):
+        for pattern, word in REPLACED:
+            value = re.sub(pattern, word, value)
+        return value
+    if isinstance(value, list):
+        return [replaced(item) for item in value]
+    if isinstance(value, dict):
+        return {replaced(key): replaced(item) for key, item in value.items()}
+    return value
+
+
+def normal(outputs):
+    found, streams = [], {}
+    for output in [*outputs, None]:
+        if output is not None and output["output_type"] == "stream":
+            streams[output["name"]] = streams.get(output["name"], "") + output["text"]
+            continue
+        for name in sorted(streams, reverse=True):
+            found.append({"output_type": "stream", "name": name, "text": terminal(streams[name])})
+        streams = {}
+        if output is not None:
+            found.append(output)
+    return replaced(found)
+
+
+def of(path):
+    """What is compared of a notebook: a dictionary of each cell, and the state of its widgets."""
+    notebook = json.loads(nbformat.writes(nbformat.read(path, as_version=4), split_lines=False))
+    cells = []
+    for cell in notebook["cells"]:
+        metadata = {key: value for key, value in cell["metadata"].items() if key != "execution"}
+        got = {"id": cell["id"], "source": cell["source"], "metadata": metadata}
+        if cell["cell_type"] == "code":
+            got["count"], got["outputs"] = cell["execution_count"], normal(cell["outputs"])
+        cells.append(got)
+    return cells
+
+
+def compare(ours, theirs):
+    notebooks = cells = outputs = 0
+    wrong = []
+    for path in sorted(theirs.glob("*.ipynb")):
+        one, other = of(ours / path.name), of(path)
+        notebooks += 1
+        assert len(one) == len(other), path.name
+        for a, b in zip(one, other, strict=True):
+            cells += "outputs" in b
+            outputs += len(b.get("outputs", []))
+            for what in b:
+                # Colours of a line that was written over are lost in one of the two alone.
+                if a[what] != b[what] and plain(a[what]) != plain(b[what]):
+                    wrong.append(f"{path.name} {b['id']} {what}\n{b['source']}\n  ours   {shown(a[what])}\n  theirs {shown(b[what])}")
+    print(f"{notebooks} notebooks, {cells} cells of code, {outputs} outputs: {len(wrong)} differ")
+    assert not wrong, "\n\n".join(wrong)
+
+
+def plain(value):
+    """Without colours in the streams, where a line went back."""
+    if not isinstance(value, list):
+        return value
+    return [v | {"text": COLOUR.sub("", v["text"])} if v.get("output_type") == "stream" else v for v in value]
+
+
+def shown(value):
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) < 1500 else f"{text[:900]} ... {text[-500:]}"
+
+
+if __name__ == "__main__":
+    command, *folders = sys.argv[1:]
+    {"make": make, "choose": choose, "run": run, "compare": compare}[command](*map(Path, folders))
