@@ -14,6 +14,8 @@ pub struct Told {
     pub msg_type: String,
     /// The content, as the kernel wrote it.
     pub content: Bytes,
+    /// What is binary beside it: of comms.
+    pub buffers: Vec<Bytes>,
 }
 
 /// One output of a cell, read.

@@ -252,6 +252,7 @@ impl Run {
             _ => self.events.push_back(Event::Told(Told {
                 msg_type: msg_type.to_owned(),
                 content: message.content().clone(),
+                buffers: message.buffers().to_vec(),
             })),
         }
     }

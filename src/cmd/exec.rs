@@ -18,7 +18,8 @@ use crate::ops::view;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
-/// The cells run in the order of the notebook, and stop at the first that raises. A recorder
+/// The cells run in the order of the notebook, and stop at the first that raises, unless it is tagged
+/// raises-exception. Cells tagged skip-execution are left out unless they are named. A recorder
 /// process writes the outputs into the notebook as they come: ending this command, or being killed,
 /// loses nothing (nb wait goes on). Off a terminal it waits 45 s at most; exit code 4 then says that
 /// the job goes on.
@@ -88,7 +89,8 @@ impl Exec {
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
         let page = context.page(&mut self.words, "nb exec CELL").await?;
         let view = view::open(&page, &context.by)?;
-        let places = self.places(&view.document)?;
+        let named = self.which.selectors(&self.words)?;
+        let places = self.places(&view.document, &named)?;
         if self.restart {
             let target = context
                 .target(Some(page.path.clone()), "nb exec --restart")
@@ -101,6 +103,7 @@ impl Exec {
             .then(|| AlreadyRun::of(&page.project, &page.key));
         let which = exec::Which {
             places,
+            skips: named.is_empty(),
             failed: self.failed,
             tags: self.tag.clone(),
             not_run: not_run.transpose()?,
@@ -136,8 +139,7 @@ impl Exec {
     }
 
     /// Returns the places of the cells that are named; none are all.
-    fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Fault> {
-        let named = self.which.selectors(&self.words)?;
+    fn places(&self, document: &Document, named: &[Selector]) -> Result<Option<Vec<usize>>, Fault> {
         let filters = self.failed || self.changed || !self.tag.is_empty();
         let end = |word: &Option<String>| match word {
             Some(word) => Ok::<_, Fault>(Some(document.find(&word.parse::<Selector>()?)?)),
@@ -153,7 +155,7 @@ impl Exec {
                 Kind::Usage,
                 "cells are named twice: by themselves and by --all, --from or --to",
             )),
-            (false, _) => Ok(Some(places(document, &named)?)),
+            (false, _) => Ok(Some(places(document, named)?)),
             (true, true) if is_part => {
                 let last = document.cells().len().saturating_sub(1);
                 Ok(Some((from.unwrap_or(0)..=to.unwrap_or(last)).collect()))

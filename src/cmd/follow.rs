@@ -285,7 +285,10 @@ fn code(followed: &Followed) -> u8 {
         .job
         .cells
         .iter()
-        .filter_map(|cell| cell.status.as_deref());
+        .filter_map(|cell| match cell.status.as_deref() {
+            Some("error") if cell.may_raise => None,
+            status => status,
+        });
     let mut codes = statuses.map(|status| match status {
         "ok" => 0,
         "error" => 3,

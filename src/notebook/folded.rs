@@ -112,27 +112,16 @@ impl Folded {
         }
     }
 
-    /// Takes the error of a reply, for kernels that tell of it there alone.
-    pub fn take_missing_error(&mut self, reply: &[u8]) {
-        let told = |output: &Folding| matches!(output, Folding::Error(_));
-        if !self.outputs.iter().any(told) {
-            self.take("error", reply);
-        }
+    /// Returns whether an error is among them.
+    pub fn has_error(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        outputs.any(|output| matches!(output, Folding::Error(_)))
     }
 
-    /// Takes the pages of a reply's payload, as IPython's `?` sends them: JupyterLab shows them
-    /// among the outputs.
-    pub fn take_pages(&mut self, reply: &[u8]) {
-        let reply = decoded(reply);
-        let reply = reply.as_bytes();
-        let payload = metadata::at(reply, &["payload"]);
-        let payload = payload.as_ref().map_or(&b"[]"[..], Json::bytes);
-        for item in super::json::items(payload) {
-            let item = item.of(payload);
-            if string(item, "source") == "page" {
-                self.bundle("display_data", item);
-            }
-        }
+    /// Returns whether a text on stderr is among them.
+    pub fn has_stderr(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        outputs.any(|output| matches!(output, Folding::Stream { name, .. } if name == "stderr"))
     }
 
     /// Replaces what is shown under a display id, and says whether there was anything.
@@ -239,6 +228,25 @@ impl Folding {
     }
 }
 
+/// Returns the pages of a reply's payload, as IPython's `?` sends them, each as the content of a
+/// `display_data`: JupyterLab shows them among the outputs.
+pub fn pages(reply: &[u8]) -> Vec<Json> {
+    let reply = decoded(reply);
+    let reply = reply.as_bytes();
+    let payload = metadata::at(reply, &["payload"]);
+    let payload = payload.as_ref().map_or(&b"[]"[..], Json::bytes);
+    let items = super::json::items(payload).into_iter();
+    let pages = items.filter_map(|item| {
+        let item = item.of(payload);
+        let data = metadata::at(item, &["data"]).filter(|_| string(item, "source") == "page")?;
+        Some(json(&format!(
+            "{{\"data\":{},\"metadata\":{{}}}}",
+            data.text()
+        )))
+    });
+    pages.collect()
+}
+
 fn json(text: &str) -> Json {
     Json::of_valid(text.as_bytes())
 }
@@ -279,10 +287,11 @@ mod tests {
         let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
         assert_eq!(folded.take("stream", stream), Fold::Changed);
         folded.take("display_data", b"{\"data\":{\"text/plain\":\"\xe9\"}}");
-        folded.take_missing_error(b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
-        folded.take_pages(
-            b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}",
-        );
+        folded.take("error", b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
+        let reply = b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}";
+        for page in pages(reply) {
+            folded.take("display_data", page.text().as_bytes());
+        }
         let outputs = folded.outputs();
         let texts: Vec<_> = outputs.iter().map(Json::text).collect();
         assert_eq!(texts.len(), 4);
@@ -370,10 +379,9 @@ mod tests {
         let is = r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
         assert_eq!(fold(&[("error", error)]), [is]);
         let mut folded = Folded::default();
-        folded
-            .take_missing_error(br#"{"status":"error","ename":"E","evalue":"x","traceback":null}"#);
-        folded.take_missing_error(b"{}");
-        assert_eq!(folded.outputs().len(), 1);
+        assert!(!folded.has_error());
+        folded.take("error", br#"{"ename":"E","evalue":"x","traceback":null}"#);
+        assert!(folded.has_error());
         for wrong in ["", "[]", "{", "7"] {
             assert_eq!(folded.take("stream", wrong.as_bytes()), Fold::Unreadable);
         }
@@ -382,13 +390,13 @@ mod tests {
 
     #[test]
     fn pages_are_shown_among_the_outputs() {
-        let mut folded = Folded::default();
-        folded.take_pages(
-            br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#,
-        );
+        let reply = br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
+        let pages = pages(reply);
+        assert_eq!(pages.len(), 1);
         let is = r#"{"output_type":"display_data","data":{"text/plain":"help"},"metadata":{}}"#;
-        assert_eq!(folded.outputs()[0].text(), is);
-        folded.take_pages(b"not json");
-        assert_eq!(folded.outputs().len(), 1);
+        assert_eq!(fold(&[("display_data", &pages[0].text())]), [is]);
+        for none in ["not json", "{}", r#"{"payload":[{"source":"page"},7]}"#] {
+            assert!(super::pages(none.as_bytes()).is_empty(), "{none}");
+        }
     }
 }

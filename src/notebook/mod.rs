@@ -33,6 +33,7 @@ mod short;
 mod source;
 mod take_back;
 mod version;
+mod widgets;
 
 #[cfg(test)]
 mod laws;
@@ -48,7 +49,7 @@ pub use document::Document;
 pub use edit::{Change, Changed, EditError, NewCell};
 pub use execution::Execution;
 pub use fault::NotANotebook;
-pub use folded::{Bundle, Fold, Folded};
+pub use folded::{Bundle, Fold, Folded, pages};
 pub use json::{Json, NotJson};
 pub use kernelspec::{Kernelspec, with_kernelspec};
 pub use merge::{Conflict, Merged, merge};
@@ -61,3 +62,4 @@ pub use revision::{NotARevision, Revision};
 pub use search::{Hit, Within};
 pub use select::{Near, SelectError, Selector};
 pub use take_back::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
+pub use widgets::Widgets;

@@ -112,6 +112,8 @@ pub async fn begin(
 pub struct Which {
     /// These, by their places; none is all of them.
     pub places: Option<Vec<usize>>,
+    /// Not those that are tagged `skip-execution`, which nbclient leaves out too.
+    pub skips: bool,
     /// Only those with an error among their outputs.
     pub failed: bool,
     /// Only those that bear one of these tags.
@@ -192,6 +194,7 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
         cell.cell_type() == CellType::Code
             && !cell.source().trim().is_empty()
             && meant.as_ref().is_none_or(|meant| meant.contains(place))
+            && !(which.skips && bears(cell, &["skip-execution".to_owned()]))
             && (!which.failed || cell.glance(0).failed)
             && (which.tags.is_empty() || bears(cell, &which.tags))
             && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
@@ -200,6 +203,8 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
         cell: Some(cell.id().to_owned()),
         revision: Some(cell.revision().to_string()),
         code: cell.source().into_owned(),
+        // As nbclient takes the tag.
+        may_raise: bears(cell, &["raises-exception".to_owned()]),
         status: None,
         execution_count: None,
         begun_at: None,

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
 use crate::client::{Event, Output, Raised, Told};
-use crate::notebook::{Fold, Folded, Json};
+use crate::notebook::{Fold, Folded, Json, pages};
 
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,10 @@ pub struct Outputs {
 impl Outputs {
     /// Takes what happened; what is no output changes nothing.
     pub fn take(&mut self, event: &Event) {
-        if let Event::Told(Told { msg_type, content }) = event {
+        if let Event::Told(Told {
+            msg_type, content, ..
+        }) = event
+        {
             self.take_message(msg_type, content);
         }
     }
@@ -27,10 +30,24 @@ impl Outputs {
         self.unreadable += u64::from(fold == Fold::Unreadable);
     }
 
-    /// Takes the error of a reply, for kernels that tell of it there alone.
-    pub fn take_missing_error(&mut self, raised: &Raised) {
-        let reply = serde_json::to_vec(raised).unwrap_or_default();
-        self.folded.take_missing_error(&reply);
+    /// Returns what the reply alone tells of, as messages: pages, as IPython's `?` sends them, and
+    /// what was raised, by kernels that do not send it as an output.
+    pub fn untold(&self, reply: &[u8], raised: Option<&Raised>) -> Vec<Told> {
+        let told = |msg_type: &str, content: Vec<u8>| Told {
+            msg_type: msg_type.to_owned(),
+            content: content.into(),
+            buffers: Vec::new(),
+        };
+        let pages = pages(reply).into_iter();
+        let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
+        // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
+        let is_told = |raised: &Raised| {
+            let on_stderr = raised.traceback.is_empty() && self.folded.has_stderr();
+            on_stderr || self.folded.has_error()
+        };
+        let raised = raised.filter(|raised| !is_told(raised));
+        let error = raised.map(|it| told("error", serde_json::to_vec(it).unwrap_or_default()));
+        pages.chain(error).collect()
     }
 
     /// Returns how many outputs had a content that cannot be read.
@@ -115,12 +132,23 @@ mod tests {
             outputs.take(&Event::Told(Told {
                 msg_type: msg_type.to_owned(),
                 content: content.into(),
+                buffers: Vec::new(),
             }));
         }
-        outputs.take_missing_error(&Raised {
+        let raised = Raised {
             ename: "E".to_owned(),
             ..Raised::default()
-        });
+        };
+        let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"}}]}"#;
+        let untold = outputs.untold(reply, Some(&raised));
+        assert_eq!(untold.len(), 2);
+        let usage = br#"{"name":"stderr","text":"UsageError: no such magic"}"#;
+        let mut told = outputs.clone();
+        told.take_message("stream", usage);
+        assert_eq!(told.untold(b"{}", Some(&raised)), []);
+        outputs.take(&Event::Told(untold[1].clone()));
+        // It is an output now.
+        assert_eq!(outputs.untold(b"{}", Some(&raised)), []);
         let stream = StreamText {
             name: "stdout".to_owned(),
             text: "2".to_owned(),

@@ -423,11 +423,7 @@ impl Running<'_> {
                     .push(self.how_it_went("it was interrupted").await);
                 Status::KernelDied
             }
-            (None, Some(End::Raised(raised))) => {
-                let raised = raised.clone();
-                self.raised(&raised);
-                Status::Error
-            }
+            (None, Some(End::Raised(_))) => Status::Error,
             (None, Some(End::Aborted)) => Status::Aborted,
             (None, Some(End::KernelGone(why))) => {
                 let why = why.clone();
@@ -436,6 +432,16 @@ impl Running<'_> {
             }
             (None, Some(End::NoReply) | None) => Status::NoReply,
         };
+        let raised = match outcome.map(|outcome| &outcome.end) {
+            Some(End::Raised(raised)) if status == Status::Error => Some(raised),
+            _ => None,
+        };
+        let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
+        for told in self.outputs.untold(reply.unwrap_or_default(), raised) {
+            let event = Event::Told(told);
+            audience.sees(&event);
+            self.outputs.take(&event);
+        }
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
@@ -524,11 +530,6 @@ impl Running<'_> {
             }
         }
         execution.interrupt();
-    }
-
-    /// A kernel may tell of an error in its reply alone.
-    fn raised(&mut self, raised: &Raised) {
-        self.outputs.take_missing_error(raised);
     }
 
     fn note_asked(&self, msg_id: &str) {

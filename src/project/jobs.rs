@@ -90,6 +90,9 @@ pub struct JobCell {
     pub revision: Option<String>,
     /// What is run.
     pub code: String,
+    /// It is tagged as code that may raise: the cells after it are run all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_raise: bool,
     /// How it ended: a word of `ops::run::Status`, or `not_run`; none before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,

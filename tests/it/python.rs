@@ -8,6 +8,9 @@ use crate::made::{self, run};
 
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
+/// What notebooks are made with: only where that is asked for, since it is large.
+const WITH_LIBRARIES: &str = include_str!("../python/libraries.txt");
+
 /// JupyterLab and what drives a browser: only where there is one, since it takes a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
@@ -15,6 +18,13 @@ const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-python", REQUIREMENTS))
+}
+
+/// Returns the interpreter of the environment that has matplotlib, pandas, ipywidgets and tqdm; makes
+/// it first.
+pub fn with_libraries() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-libraries", WITH_LIBRARIES))
 }
 
 /// Returns the interpreter of the environment that has JupyterLab; makes it first.

@@ -1,6 +1,6 @@
 """Outputs beside nbclient's: what it writes into notebooks is what `nb exec --all` has to write.
 
-`make FOLDER` writes notebooks; `choose FROM TO` copies those that can run here from others, and
+`make FOLDER` writes notebooks, and `make_with_libraries FOLDER` others, which need them; `choose FROM TO` copies those that can run here from others, and
 prints why the rest cannot; `run FOLDER` runs all notebooks of a folder with nbclient, in place;
 `compare OURS THEIRS` compares two folders cell by cell.
 
@@ -96,6 +96,45 @@ MADE = {
         "# only a comment",
     ],
 }
+WITH_LIBRARIES = {
+    "matplotlib": [
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.rcParams['svg.hashsalt'] = 'same'",
+        "plt.plot([1, 3, 2]);",
+        "plt.plot([1, 3, 2])",
+        "fig, axes = plt.subplots(2, 2)\nprint('drawn')\nfig",
+        "for i in range(3): plt.figure(); plt.bar([1, 2], [i, i])",
+        "%config InlineBackend.figure_formats = ['svg']\nplt.text(0, 0, 'é')",
+        "fig, ax = plt.subplots()\nax.plot([1])\nraise ValueError('and the figure')",
+    ],
+    "pandas": [
+        "import pandas as pd\nframe = pd.DataFrame({'a': range(100), 'b': list('é') * 100})\nframe",
+        "frame.head().style.highlight_max(subset=['a']).set_uuid('same')",
+        "frame.a",
+        "frame.info()",
+        "frame.missing",
+        "frame.describe()",
+    ],
+    "tqdm": [
+        "import time\nfrom tqdm import tqdm\nfor _ in tqdm(range(20), ncols=60, bar_format='{l_bar}{bar}|{n_fmt}'): time.sleep(0.02)",
+        "for _ in tqdm(range(3), desc='é', colour='green', bar_format='{desc} {n_fmt}'): print('in between')",
+        "for _ in tqdm(range(2), desc='outer', bar_format='{desc} {n_fmt}'):\n    for _ in tqdm(range(3), desc='inner', leave=False, bar_format='{desc} {n_fmt}'): pass",
+        "from tqdm.notebook import tqdm as bars\nfor _ in bars(range(5), bar_format='{n_fmt}'): time.sleep(0.02)",
+    ],
+    "ipywidgets": [
+        "import ipywidgets as w\nslider = w.IntSlider(description='é')\nslider",
+        "slider.value = 7\nslider.value",
+        "w.VBox([slider, w.Text('text'), w.Image(value=b'\\x89PNG\\r\\n' + bytes(100))])",
+        "out = w.Output()\nout",
+        "with out:\n    print('in the widget')\n    display('shown there')\nprint('in the cell')",
+        "with out: print('more')",
+        "out.clear_output()\nwith out: print('again'); print('and again')",
+        "with out: 1 / 0",
+        "@out.capture(clear_output=True, wait=True)\ndef said(): print('captured')\nsaid()",
+        "w.interactive(lambda x: print('x is', x), x=3)",
+        "slider.close()",
+        "print('the end')",
+    ],
+}
 TAGS = {"errors": {0: ["raises-exception"], 18: ["skip-execution"]}}
 
 # Why a notebook cannot run here, by what its code says.
@@ -109,14 +148,18 @@ CANNOT = {
 }
 
 
-def make(folder):
-    for name, sources in MADE.items():
+def make(folder, made=MADE):
+    for name, sources in made.items():
         cells = [new_markdown_cell(f"# {name}"), *map(new_code_cell, sources)]
         for at, tags in TAGS.get(name, {}).items():
             cells[at + 1].metadata["tags"] = tags
         for number, cell in enumerate(cells):
             cell.id = f"{name}-{number}"
         nbformat.write(new_notebook(cells=cells), folder / f"{name}.ipynb")
+
+
+def make_with_libraries(folder):
+    make(folder, WITH_LIBRARIES)
 
 
 def choose(source, target):
@@ -165,6 +208,7 @@ def run(folder):
         nbformat.write(notebook, path)
 
 
+WIDGETS = "application/vnd.jupyter.widget-state+json"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07]*\x07")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 REPLACED = [
@@ -174,7 +218,7 @@ REPLACED = [
     (r"0x[0-9a-f]{6,}", "ADDRESS"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
     (r"datetime\.datetime\([\d, ]+\)", "TIME"),
-    (r"\d+(\.\d+)?(e-?\d+)? ?(ns|µs|μs|us|ms|s|it/s|s/it)\b", "DURATION"),
+    (r"\d+(\.\d+)?(e[+-]?\d+)? ?(ns|µs|μs|us|ms|s|it/s|s/it)\b", "DURATION"),
     (r"\d\d:\d\d<\d\d:\d\d", "DURATION"),
     (r"(?<=pid[= ])\d+", "PID"),
 ]
@@ -237,7 +281,10 @@ def of(path):
         if cell["cell_type"] == "code":
             got["count"], got["outputs"] = cell["execution_count"], normal(cell["outputs"])
         cells.append(got)
-    return cells
+    # The models' ids are chance.
+    models = notebook["metadata"].get("widgets", {}).get(WIDGETS, {}).get("state", {})
+    models = sorted(json.dumps(replaced(model), sort_keys=True) for model in models.values())
+    return [*cells, {"id": "widgets", "source": "", "state": models}]
 
 
 def compare(ours, theirs):
@@ -253,6 +300,8 @@ def compare(ours, theirs):
             for what in b:
                 # Colours of a line that was written over are lost in one of the two alone.
                 if a[what] != b[what] and plain(a[what]) != plain(b[what]):
+                    if what == "state":
+                        a, b = a | {what: [m for m in a[what] if m not in b[what]]}, b | {what: [m for m in b[what] if m not in a[what]]}
                     wrong.append(f"{path.name} {b['id']} {what}\n{b['source']}\n  ours   {shown(a[what])}\n  theirs {shown(b[what])}")
     print(f"{notebooks} notebooks, {cells} cells of code, {outputs} outputs: {len(wrong)} differ")
     assert not wrong, "\n\n".join(wrong)
@@ -262,7 +311,8 @@ def plain(value):
     """Without colours in the streams, where a line went back."""
     if not isinstance(value, list):
         return value
-    return [v | {"text": COLOUR.sub("", v["text"])} if v.get("output_type") == "stream" else v for v in value]
+    streams = [isinstance(v, dict) and v.get("output_type") == "stream" for v in value]
+    return [v | {"text": COLOUR.sub("", v["text"])} if is_stream else v for v, is_stream in zip(value, streams, strict=True)]
 
 
 def shown(value):
@@ -272,4 +322,5 @@ def shown(value):
 
 if __name__ == "__main__":
     command, *folders = sys.argv[1:]
-    {"make": make, "choose": choose, "run": run, "compare": compare}[command](*map(Path, folders))
+    commands = [make, make_with_libraries, choose, run, compare]
+    {it.__name__: it for it in commands}[command](*map(Path, folders))

@@ -71,6 +71,7 @@ impl Audience for Recorder<'_> {
         };
         match event {
             Event::Begun => {
+                self.widgets.borrow_mut().begin();
                 recorded.busy = Some(now);
                 self.job(|job| {
                     job.state = JobState::Running;
@@ -89,8 +90,17 @@ impl Audience for Recorder<'_> {
                     password: prompt.password,
                 });
             }),
-            Event::Told(Told { msg_type, content }) => {
-                let fold = recorded.folded.take(msg_type, content);
+            Event::Told(Told {
+                msg_type,
+                content,
+                buffers,
+            }) => {
+                let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
+                let fold = if is_widgets {
+                    Fold::Changed
+                } else {
+                    recorded.folded.take(msg_type, content)
+                };
                 if fold == Fold::Nothing {
                     return;
                 }

@@ -20,6 +20,7 @@ use self::writing::Recorded;
 use super::causes::with_causes;
 use super::page::Page;
 use super::run::{Options, Ran, RunError, Runner, Status};
+use crate::notebook::Widgets;
 use crate::project::Project;
 use crate::project::jobs::{Events, Job, JobFolder, JobState};
 
@@ -59,6 +60,8 @@ struct Recorder<'a> {
     events: RefCell<Events>,
     /// The outputs of each cell.
     outputs: RefCell<Vec<Recorded>>,
+    /// The widgets that its cells made or changed.
+    widgets: RefCell<Widgets>,
     /// The cell under way.
     at: Cell<usize>,
     /// The cells whose outputs are not in the notebook yet.
@@ -80,6 +83,7 @@ impl<'a> Recorder<'a> {
             folder,
             events: RefCell::new(folder.events()?),
             outputs: RefCell::new(vec![Recorded::default(); job.cells.len()]),
+            widgets: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
@@ -106,7 +110,11 @@ impl<'a> Recorder<'a> {
                     ("not_run".to_owned(), vec![why])
                 }
             };
-            let goes_on = status == "ok" || (status == "error" && self.job.borrow().allow_errors);
+            let goes_on = {
+                let job = self.job.borrow();
+                let may_raise = job.allow_errors || job.cells[at].may_raise;
+                status == "ok" || (status == "error" && may_raise)
+            };
             if !goes_on {
                 ended = Some("not_run");
             }

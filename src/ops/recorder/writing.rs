@@ -82,6 +82,10 @@ impl Recorder<'_> {
                         missed.push((*at, why));
                     }
                 }
+                let widgets = self.widgets.borrow();
+                if !widgets.is_empty() {
+                    after.put_widgets(&widgets)?;
+                }
                 Ok::<_, EditError>(after)
             });
             written.map_err(|error| with_causes(&error))

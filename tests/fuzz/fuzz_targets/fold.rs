@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nb::notebook::{Document, Execution, Fold, Folded};
+use nb::notebook::{Document, Execution, Fold, Folded, Widgets, pages};
 
 const TYPES: [&str; 6] = [
     "stream",
@@ -25,6 +25,7 @@ const CONTENTS: [&str; 4] = [
 
 fuzz_target!(|messages: Vec<(u8, &[u8])>| {
     let mut folded = Folded::default();
+    let mut widgets = Widgets::default();
     for (kind, rest) in messages {
         let kind = usize::from(kind);
         let begin = CONTENTS[kind / 8 % CONTENTS.len()].as_bytes();
@@ -35,8 +36,14 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
         };
         let content = [begin, rest, end].concat();
         match kind % 8 {
-            6 => folded.take_missing_error(&content),
-            7 => folded.take_pages(&content),
+            6 => {
+                widgets.take("comm_msg", &content, &[rest]);
+            }
+            7 => {
+                for page in pages(&content) {
+                    folded.take("display_data", page.text().as_bytes());
+                }
+            }
             kind => {
                 if let Fold::Displayed { display_id, shown } = folded.take(TYPES[kind], &content) {
                     folded.update(&display_id, &shown);
@@ -47,6 +54,7 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
     let text =
         "{\"cells\":[{\"cell_type\":\"code\",\"id\":\"a\"}],\"nbformat\":4,\"nbformat_minor\":5}";
     let mut document = Document::parse(text).expect("this is a notebook");
+    document.put_widgets(&widgets).expect("the format is 4");
     let execution = Execution {
         outputs: folded.outputs(),
         ..Execution::default()

@@ -301,3 +301,47 @@ fn what_changed_is_run_and_a_new_kernel_runs_it_all() {
     );
     assert_eq!(cell(&world, 1)["execution_count"], 2);
 }
+
+#[test]
+fn what_the_reply_alone_tells_is_among_the_outputs() {
+    // Some kernels send no error but in the reply.
+    let silent = "shell = get_ipython()\n\
+        shell._showtraceback = lambda kind, value, lines: setattr(shell, '_last_traceback', lines)\n\
+        1 / 0";
+    let world = notebook(&["print?", silent]);
+    nb(&world, ["exec", "a.ipynb", "--all"])
+        .ended(3)
+        .with("Prints the values")
+        .with("ZeroDivisionError");
+    let page = cell(&world, 0)["outputs"][0].clone();
+    assert_eq!(page["output_type"], "display_data");
+    assert!(page["data"]["text/plain"].to_string().contains("Prints"));
+    let error = cell(&world, 1)["outputs"][0].clone();
+    assert_eq!(error["ename"], "ZeroDivisionError");
+    assert!(!error["traceback"].as_array().expect("lines").is_empty());
+    nb(&world, ["run", "print?"]).ended(0).with("Prints");
+}
+
+#[test]
+fn tags_leave_cells_out_and_let_them_raise() {
+    let world = World::new();
+    let code = |id: &str, source: &str, tag: &str| {
+        json!({
+            "cell_type": "code", "id": id, "source": source, "metadata": {"tags": [tag]},
+            "outputs": [], "execution_count": null,
+        })
+    };
+    let cells = [
+        code("skipped", "print('skipped')", "skip-execution"),
+        code("raises", "1 / 0", "raises-exception"),
+        code("after", "'after'", "other"),
+    ];
+    let notebook = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    std::fs::write(file(&world), notebook.to_string()).expect("write the notebook");
+    open(&world, "a.ipynb");
+    nb(&world, ["exec", "--all"]).ended(0).with("'after'");
+    assert_eq!(cell(&world, 0)["outputs"], json!([]));
+    assert_eq!(cell(&world, 1)["outputs"][0]["ename"], "ZeroDivisionError");
+    // Whoever names it means it.
+    nb(&world, ["exec", "skipped"]).ended(0).with("skipped\n");
+}

@@ -88,6 +88,16 @@ fn jupyters_own_notebooks_have_nbclients_outputs() {
 }
 
 #[test]
+#[ignore = "an environment with pandas and matplotlib is half a gigabyte"]
+fn figures_frames_bars_and_widgets_are_nbclients() {
+    let world = World::new();
+    let interpreter = python::with_libraries();
+    let ours = ours(&world);
+    script(&world, interpreter, &["make_with_libraries"], &[&ours]);
+    assert_alike(&world, interpreter);
+}
+
+#[test]
 #[ignore = "two kernels for each of fifty notebooks take minutes"]
 fn all_notebooks_of_jupyters_own_have_nbclients_outputs() {
     let world = World::new();
