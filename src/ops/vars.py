@@ -79,7 +79,7 @@ PLAIN = {
     ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("pathlib", "WindowsPath"),
     ("pathlib._local", "PosixPath"), ("pathlib._local", "PurePosixPath"), ("re", "Pattern"),
     ("pandas._libs.tslibs.timestamps", "Timestamp"), ("pandas._libs.tslibs.timedeltas", "Timedelta"),
-    ("pandas._libs.tslibs.nattype", "NaTType"),
+    ("pandas._libs.tslibs.nattype", "NaTType"), ("pandas", "Timestamp"), ("pandas", "Timedelta"),
 }
 
 SHAPED = {

@@ -456,7 +456,15 @@ impl Bridge {
         {
             let answered_here = self.requests.is_answered_here(&key);
             if let Some(state) = status {
-                if state == "busy" && parent.msg_type == "execute_request" {
+                // A command of nb that looks into the kernel: front ends take any status for that of
+                // the main shell, which runs a cell meanwhile.
+                if parent.subshell_id.is_some() && !self.requests.contains(&key) {
+                    return;
+                }
+                if state == "busy"
+                    && parent.subshell_id.is_none()
+                    && parent.msg_type == "execute_request"
+                {
                     self.running_header = message.parent_bytes().clone();
                 }
                 self.status(now, &key, &parent, &state);

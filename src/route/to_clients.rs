@@ -83,7 +83,9 @@ impl Bridge {
             request.busy |= state == "busy";
             request.idle |= state == "idle";
         }
+        // What a subshell runs takes nobody's turn.
         match state {
+            _ if parent.subshell_id.is_some() => {}
             "busy" => self.begins(now, key, parent),
             "idle" => self.ends(now, key, parent),
             _ => {}

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// What is read of a header; a field that is missing is empty.
 ///
-/// Fields that are not named here (`subshell_id`, `version`, a vendor's own) pass unread.
+/// Fields that are not named here (`version`, a vendor's own) pass unread.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Header<'a> {
@@ -25,6 +25,9 @@ pub struct Header<'a> {
     /// The sender's name for itself.
     #[serde(borrow)]
     pub username: Cow<'a, str>,
+    /// The subshell that a request is for; none is the kernel's main shell.
+    #[serde(borrow)]
+    pub subshell_id: Option<Cow<'a, str>>,
 }
 
 /// A session's id, as a header names it.

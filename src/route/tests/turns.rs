@@ -63,6 +63,25 @@ fn tools_code_and_ones_own_cells_do_not_wait() {
 }
 
 #[test]
+fn a_look_on_a_subshell_ends_nobodys_turn() {
+    let mut desk = behind_an_agent(&["c"]);
+    desk.cell("c", "1");
+    desk.told();
+    let parent = json!({
+        "msg_id": "n1", "session": "nb", "username": "u", "msg_type": "execute_request",
+        "subshell_id": "s1",
+    });
+    for state in ["busy", "idle"] {
+        let content = json!({ "execution_state": state });
+        let told = message("status", "t", "k", parent.to_string().into(), &content);
+        desk.bridge.iopub_message(desk.now, told);
+    }
+    assert!(desk.told().is_empty(), "the agent's cell still runs");
+    desk.state("agent", "a1", "idle");
+    assert!(desk.told().contains(&RUNS[1].to_owned()));
+}
+
+#[test]
 fn without_turns_everything_passes_at_once() {
     let mut desk = behind_an_agent(&["c"]);
     desk.bridge.set_policies(Policies {
