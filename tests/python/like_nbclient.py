@@ -214,7 +214,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 REPLACED = [
     (r"/[\w/.-]*/(ours|theirs)(?=[/\"' :]|$)", "FOLDER"),
     (r"(/tmp|/[\w./-]*/tmp)/ipykernel_\d+/\d+\.py", "CELL"),
-    (r"(?<![\w-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
+    (r"(?<![0-9A-Za-z-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
     (r"0x[0-9a-f]{6,}", "ADDRESS"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
     (r"datetime\.datetime\([\d, ]+\)", "TIME"),
