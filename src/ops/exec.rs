@@ -80,6 +80,7 @@ pub async fn begin(
         id: String::new(),
         by: by.to_owned(),
         notebook: notebook.to_owned(),
+        path: project.notebook(notebook),
         session: state.owner_key(notebook),
         state: JobState::Queued,
         asked_at: Timestamp::now(),

@@ -28,6 +28,9 @@ pub struct Job {
     pub by: String,
     /// The notebook's key; see [`Project::key`].
     pub notebook: String,
+    /// Where the notebook is: a recorder knows the project by its folder alone, which may be
+    /// elsewhere.
+    pub path: PathBuf,
     /// The key of the session whose kernel runs it.
     pub session: String,
     /// How far it is.
@@ -410,6 +413,7 @@ mod tests {
             id: String::new(),
             by: "ada".to_owned(),
             notebook: "a.ipynb".to_owned(),
+            path: project.notebook("a.ipynb"),
             session: "a.ipynb".to_owned(),
             state: JobState::Queued,
             asked_at: Timestamp::now(),

@@ -75,7 +75,7 @@ struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     fn new(project: &'a Project, folder: &'a JobFolder, job: Job) -> io::Result<Self> {
         let page = job.saves.then(|| {
-            let page = Page::of(&project.notebook(&job.notebook));
+            let page = Page::of(&job.path);
             page.map_err(|error| with_causes(&error))
         });
         Ok(Self {

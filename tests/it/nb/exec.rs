@@ -345,3 +345,21 @@ fn tags_leave_cells_out_and_let_them_raise() {
     // Whoever names it means it.
     nb(&world, ["exec", "skipped"]).ended(0).with("skipped\n");
 }
+
+#[test]
+fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
+    let world = World::new();
+    // A home folder is never a project's root: its state is kept elsewhere.
+    let home = super::home(&world);
+    std::fs::create_dir_all(&home).expect("make the home");
+    let inside = |words: &[&str]| super::say(world.nb().current_dir(&home).args(words));
+    let python = crate::python::interpreter();
+    let python = python.to_str().expect("a path");
+    inside(&["open", "h.ipynb", "--python", python]).ended(0);
+    inside(&["insert", "h.ipynb", "-x", "6 * 7"])
+        .ended(0)
+        .with("42");
+    let text = std::fs::read_to_string(home.join("h.ipynb")).expect("read the notebook");
+    assert!(text.contains("\"42\""), "{text}");
+    inside(&["shutdown", "h.ipynb"]).ended(0);
+}
