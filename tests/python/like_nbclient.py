@@ -144,6 +144,7 @@ CANNOT = {
     "never ends, or takes long": r"while True|sleep\(\d\d+\)",
     "needs the network": r"urlopen|requests\.|http[s]?://[^\s'\"]*['\"]\)",
     "waits for another notebook": r"NBEXECUTE_TEST_PARALLEL",
+    "draws lots": r"\brandn?\(|\brandom\.",
     "looks how its kernel was started": r"hist_file",
 }
 
@@ -216,6 +217,8 @@ REPLACED = [
     (r"(/tmp|/[\w./-]*/tmp)/ipykernel_\d+/\d+\.py", "CELL"),
     (r"(?<![0-9A-Za-z-])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![\w-])", "UUID"),
     (r"0x[0-9a-f]{6,}", "ADDRESS"),
+    # matplotlib's names within an SVG.
+    (r"\b[pm][0-9a-f]{10}\b", "NAME"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", "TIME"),
     (r"datetime\.datetime\([\d, ]+\)", "TIME"),
     (r"\d+(\.\d+)?(e[+-]?\d+)? ?(ns|µs|μs|us|ms|s|it/s|s/it)\b", "DURATION"),
