@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -253,6 +254,9 @@ impl Project {
 
 const RECORD: &str = "job.json";
 
+/// Longer than anybody holds the lock who only looks.
+const LOOKED_AT: Duration = Duration::from_secs(1);
+
 /// How large the jobs that are over may be together.
 const MOST_BYTES: u64 = 300_000_000;
 
@@ -292,6 +296,12 @@ impl JobFolder {
     /// Takes the lock that a recorder holds for its life; none where one does.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
         Lock::attempt(&self.dir.join("lock"))
+    }
+
+    /// Takes the lock to record the job; none where a recorder has it. Whoever looks whether there is
+    /// one holds it for a moment, which must not keep the first from beginning.
+    pub fn lock(&self) -> io::Result<Option<Lock>> {
+        Lock::within(&self.dir.join("lock"), LOOKED_AT)
     }
 
     /// Returns whether a recorder lives.
@@ -443,6 +453,21 @@ mod tests {
             assert!(matches!(project.job(wrong), Err(NoJob::Unknown(_))));
         }
         assert_eq!(project.jobs().len(), 1);
+    }
+
+    #[test]
+    fn who_looks_does_not_keep_a_recorder_from_beginning() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (_, folder) = job(&project);
+        let look = folder.try_lock().unwrap().expect("nobody records it");
+        let begins = {
+            let folder = folder.clone();
+            std::thread::spawn(move || folder.lock().unwrap())
+        };
+        drop(look);
+        let recorder = begins.join().unwrap();
+        assert!(recorder.is_some() && folder.has_recorder());
     }
 
     #[test]

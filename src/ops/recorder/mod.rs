@@ -29,7 +29,7 @@ use crate::project::jobs::{Events, Job, JobFolder, JobState};
 /// # Errors
 /// The job's folder cannot be read or written.
 pub(super) async fn perform(project: &Project, folder: &JobFolder) -> io::Result<()> {
-    let Some(_lock) = folder.try_lock()? else {
+    let Some(_lock) = folder.lock()? else {
         return Ok(());
     };
     let job = folder.read().map_err(io::Error::other)?;
