@@ -34,14 +34,18 @@ pub(super) fn exact(bytes: &[u8]) -> io::Result<()> {
 
 fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
     let done = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    if done
-        .as_ref()
-        .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    {
-        // Nobody reads any more.
-        std::process::exit(0);
+    match &done {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            // Nobody reads any more.
+            std::process::exit(0);
+        }
+        Err(error) => {
+            // An answer that is lost, on a full disk, must not look like an empty one.
+            note(&format!("nb: cannot write the answer: {error}"));
+            std::process::exit(1);
+        }
+        Ok(()) => done,
     }
-    done
 }
 
 /// Shows a moment: today as a time, else with its date.

@@ -2,7 +2,7 @@
 
 pub mod asker;
 pub mod attach;
-mod background;
+pub mod background;
 pub mod causes;
 pub mod company;
 pub mod consent;
