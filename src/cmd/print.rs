@@ -40,9 +40,10 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
             std::process::exit(0);
         }
         Err(error) => {
-            // An answer that is lost, on a full disk, must not look like an empty one.
+            // An answer that is lost, on a full disk, must not look like an empty one. What was
+            // done is done all the same, so the exit code stays.
             note(&format!("nb: cannot write the answer: {error}"));
-            std::process::exit(1);
+            done
         }
         Ok(()) => done,
     }

@@ -30,7 +30,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Processes whose command line or working directory lies in `folder`.
+/// Processes whose command line or working directory lies in `folder`. One that is just ending has
+/// no command line any more.
 fn processes_in(folder: &Path) -> Vec<String> {
     let wanted = folder.to_string_lossy();
     std::fs::read_dir("/proc")
@@ -40,7 +41,8 @@ fn processes_in(folder: &Path) -> Vec<String> {
             let command = std::fs::read(entry.path().join("cmdline")).ok()?;
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             let cwd = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
-            (command.contains(&*wanted) || cwd.starts_with(folder)).then_some(command)
+            let is_in = command.contains(&*wanted) || cwd.starts_with(folder);
+            (is_in && !command.is_empty()).then_some(command)
         })
         .collect()
 }
