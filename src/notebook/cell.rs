@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
 use super::json::{Json, Layout, Object, decode, items, lossy};
 use super::metadata;
+use super::revision::Revision;
 
 /// What a cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
@@ -34,6 +36,8 @@ pub struct Cell {
     pub(super) id: String,
     /// Whether the id stands in the file; otherwise it stands in for one.
     pub(super) own_id: bool,
+    /// Its revision, once that was asked for: a listing and the history ask several times.
+    pub(super) revision: OnceLock<Revision>,
 }
 
 impl Cell {
@@ -54,6 +58,7 @@ impl Cell {
             object,
             id: String::new(),
             own_id: false,
+            revision: OnceLock::new(),
         }
     }
 
@@ -62,6 +67,7 @@ impl Cell {
         self.object =
             Object::read(&text).expect("a splice of a value into an object leaves an object");
         self.text = text.into();
+        self.revision = OnceLock::new();
     }
 
     /// Returns a field as it is written.

@@ -1,5 +1,6 @@
 //! Revisions: short names of what a cell or a notebook says.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,12 +24,14 @@ impl Cell {
     /// not change it (outputs, counts and times do not count), nor does the way that the file is
     /// written, nor its id: a copy of a cell is of the same revision.
     pub fn revision(&self) -> Revision {
-        let mut hash = Sha256::new_with_prefix(b"cell");
-        hash.update(self.content());
-        hash.update(metadata_digest(self.raw("metadata").unwrap_or(b"{}")));
-        let attachments = self.raw("attachments").filter(|raw| *raw != b"{}");
-        hash.update(digest(attachments.unwrap_or(b"null")));
-        Revision::of(hash)
+        *self.revision.get_or_init(|| {
+            let mut hash = Sha256::new_with_prefix(b"cell");
+            hash.update(self.content());
+            hash.update(metadata_digest(self.raw("metadata").unwrap_or(b"{}")));
+            let attachments = self.raw("attachments").filter(|raw| *raw != b"{}");
+            hash.update(digest(attachments.unwrap_or(b"null")));
+            Revision::of(hash)
+        })
     }
 
     /// Hashes its type and source.
@@ -69,12 +72,15 @@ impl Revision {
 
 /// Hashes metadata without what running writes into it.
 pub(super) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
-    let mut rest = raw.to_vec();
+    let Some(object) = Object::read(raw) else {
+        return digest(raw);
+    };
+    let mut rest = Cow::Borrowed(raw);
     for key in EXECUTION_KEYS {
-        if let Some(object) = Object::read(&rest)
-            && object.get(&rest, key).is_some()
+        if object.get(raw, key).is_some()
+            && let Some(object) = Object::read(&rest)
         {
-            rest = object.remove(&rest, key);
+            rest = Cow::Owned(object.remove(&rest, key));
         }
     }
     digest(&rest)
