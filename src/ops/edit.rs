@@ -9,6 +9,7 @@ use super::unsaved::{self, Unsaved};
 use crate::notebook::{
     Cell, Change, Changed, Conflict, Document, NotApplied, Operation, OperationError, Revision,
 };
+use crate::project;
 
 /// Who edits, and how.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
     };
     let said: Vec<_> = operations.iter().filter_map(if_rev).collect();
     change(page, editor, &deed, &said, |document| {
-        Ok(document.applied(operations, &mut fresh_id)?)
+        Ok(document.applied(operations, &mut project::fresh_id)?)
     })
 }
 
@@ -93,7 +94,7 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
 /// One cannot be done, or the notebook cannot be read.
 pub fn would(page: &Page, operations: &[Operation]) -> Result<(Document, Document), EditError> {
     let before = page.read()?;
-    let (after, _) = before.applied(operations, &mut fresh_id)?;
+    let (after, _) = before.applied(operations, &mut project::fresh_id)?;
     Ok((before, after))
 }
 
@@ -293,10 +294,4 @@ fn if_rev(operation: &Operation) -> Option<Revision> {
         | Operation::Split { if_rev, .. } => *if_rev,
         _ => None,
     }
-}
-
-/// Returns an id as Jupyter makes them: eight random hexadecimal digits.
-fn fresh_id() -> String {
-    let id = uuid::Uuid::new_v4().simple().to_string();
-    id.chars().take(8).collect()
 }

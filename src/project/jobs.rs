@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::folder::Project;
+use super::fresh::fresh_id;
 use super::lock::Lock;
 use super::save;
 
@@ -184,8 +185,7 @@ pub struct JobFolder {
 impl Project {
     /// Makes the folder of a new job, whose id is set.
     pub fn make_job(&self, job: &mut Job) -> io::Result<JobFolder> {
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        job.id = id.chars().take(8).collect();
+        job.id = fresh_id();
         let name = format!("jobs/{}", job.id);
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;

@@ -11,6 +11,7 @@
 
 mod config;
 mod folder;
+mod fresh;
 pub mod jobs;
 pub mod joined;
 pub mod journal;
@@ -27,6 +28,7 @@ mod state;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
+pub use fresh::fresh_id;
 pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use root::real_path;

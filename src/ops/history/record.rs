@@ -16,6 +16,7 @@ use crate::notebook::{Cell, Change, Changed, Document, Revision};
 use crate::ops::page::Page;
 use crate::ops::status;
 use crate::ops::transaction::Written;
+use crate::project::fresh_id;
 use crate::project::ledger::Ledger;
 
 /// So many of the journal's last entries are looked through for what the ledger has missed: a
@@ -232,7 +233,7 @@ impl<'a> Recording<'a> {
         {
             let steps = self.steps(&known, before, after, changes);
             known.intent = (!steps.is_empty()).then(|| Intent {
-                op: fresh_op(),
+                op: fresh_id(),
                 by: self.by.to_owned(),
                 at: Timestamp::now(),
                 deed: deed.clone(),
@@ -346,7 +347,7 @@ impl<'a> Recording<'a> {
                     self.saved(&mut known, base, there, saved, false)?;
                 }
                 let steps = self.steps(&known, base, &written.after, changes);
-                (intent.map_or_else(fresh_op, |intent| intent.op), steps)
+                (intent.map_or_else(fresh_id, |intent| intent.op), steps)
             }
         };
         if steps.is_empty() && written.conflicts.is_empty() {
@@ -409,11 +410,6 @@ fn is_same(known: &Manifest, document: &Document) -> bool {
 fn by_id(document: &Document) -> HashMap<&str, &Cell> {
     let cells = document.cells().iter();
     cells.map(|cell| (cell.id(), cell)).collect()
-}
-
-fn fresh_op() -> String {
-    let id = uuid::Uuid::new_v4().simple().to_string();
-    id.chars().take(8).collect()
 }
 
 fn warn(page: &Page, error: &io::Error) {
