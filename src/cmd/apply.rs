@@ -9,7 +9,7 @@ use super::change::Manner;
 use super::fault::{Fault, Kind};
 use super::{Context, conflict, diff, source};
 use crate::notebook::Operation;
-use crate::ops::edit::{self, EditError};
+use crate::ops::editing::edit::{self, EditError};
 
 /// Do several edits at once, all or none: a list of operations as JSON
 ///

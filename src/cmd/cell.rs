@@ -12,10 +12,10 @@ use super::preview::{Out, Previews, parsed};
 use super::which::{Which, places};
 use super::{Context, print};
 use crate::notebook::{self, CellType, Document, Output};
-use crate::ops::export::Export;
-use crate::ops::page::Page;
-use crate::ops::running::running;
-use crate::ops::view;
+use crate::ops::editing::export::Export;
+use crate::ops::editing::page::Page;
+use crate::ops::editing::running::running;
+use crate::ops::editing::view;
 
 /// How many characters of a cell's outputs are printed.
 const LIMIT: usize = 6000;

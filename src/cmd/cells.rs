@@ -11,10 +11,10 @@ use super::fault::{Fault, Kind};
 use super::which::{Which, places};
 use super::{Context, columns, print};
 use crate::notebook::{Cell, CellType, Change, Document, Revision, first_line};
-use crate::ops::history::{self, Step, steps};
-use crate::ops::page::Page;
-use crate::ops::running::running;
-use crate::ops::view;
+use crate::ops::editing::history::{self, Step, steps};
+use crate::ops::editing::page::Page;
+use crate::ops::editing::running::running;
+use crate::ops::editing::view;
 
 /// How much of a cell's first line is shown where no terminal's width says it.
 const FIRST_LINE: usize = 80;

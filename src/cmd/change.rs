@@ -10,8 +10,8 @@ use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::notebook::{Cell, Change, Changed, Conflict, Operation};
 use crate::ops::asker;
-use crate::ops::edit::{self, Done, Editor};
-use crate::ops::page::Page;
+use crate::ops::editing::edit::{self, Done, Editor};
+use crate::ops::editing::page::Page;
 
 /// How a notebook is edited and what of it is told.
 #[derive(Args, Debug, Default)]

@@ -9,8 +9,8 @@ use super::fault::{Fault, Kind, causes};
 use super::which::of_selection;
 use crate::kernel::python::quote;
 use crate::notebook::{Conflict, EditError as CellError, OperationError};
-use crate::ops::edit::EditError;
-use crate::ops::transaction::WriteError;
+use crate::ops::editing::edit::EditError;
+use crate::ops::editing::transaction::WriteError;
 
 /// Hints show no longer commands than this.
 const LONG_COMMAND: usize = 300;

@@ -5,8 +5,8 @@ use super::terminal::{Lines, can_ask};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::ops::asker::is_agent;
-use crate::ops::consent::{Deed, Objection, facts, objections};
-use crate::ops::target::Target;
+use crate::ops::kernels::consent::{Deed, Objection, facts, objections};
+use crate::ops::kernels::target::Target;
 
 impl Context {
     /// Requires that nothing of others is ended by it, or that the user at the terminal says so.

@@ -12,12 +12,13 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Hunk, Line, diff, diff_metadata};
-use crate::ops::earlier::{self, Earlier, EarlierError, Had};
-use crate::ops::git::GitError;
-use crate::ops::page::Page;
-use crate::ops::seen::Seen;
-use crate::ops::view::{self, View};
-use crate::ops::{asker, company};
+use crate::ops::asker;
+use crate::ops::company;
+use crate::ops::editing::earlier::{self, Earlier, EarlierError, Had};
+use crate::ops::editing::git::GitError;
+use crate::ops::editing::page::Page;
+use crate::ops::editing::seen::Seen;
+use crate::ops::editing::view::{self, View};
 
 /// Show what differs, cell by cell
 ///

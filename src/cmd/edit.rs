@@ -13,7 +13,7 @@ use super::source::Source;
 use super::which::Which;
 use super::{Context, diff};
 use crate::notebook::{CellType, Operation, Revision, Selector};
-use crate::ops::edit::would;
+use crate::ops::editing::edit::would;
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
 ///

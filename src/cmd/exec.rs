@@ -11,10 +11,10 @@ use super::restart::replaced;
 use super::which::{Which, missing, places};
 use super::{Context, change, print};
 use crate::notebook::{Document, Operation, Selector};
-use crate::ops::edit;
-use crate::ops::exec::{self, AlreadyRun, ExecError, Wanted};
-use crate::ops::page::Page;
-use crate::ops::view;
+use crate::ops::editing::edit;
+use crate::ops::editing::page::Page;
+use crate::ops::editing::view;
+use crate::ops::executions::exec::{self, AlreadyRun, ExecError, Wanted};
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///

@@ -10,14 +10,14 @@ use super::{conflict, print};
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
 use crate::notebook::Conflict;
-use crate::ops::attach::AttachError;
 pub(super) use crate::ops::causes::with_causes as causes;
-use crate::ops::interrupt::InterruptError;
-use crate::ops::open_error::OpenError;
-use crate::ops::run::RunError;
-use crate::ops::serve::ServeError;
-use crate::ops::share::ShareError;
-use crate::ops::target::TargetError;
+use crate::ops::executions::run::RunError;
+use crate::ops::kernels::attach::AttachError;
+use crate::ops::kernels::interrupt::InterruptError;
+use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::serve::ServeError;
+use crate::ops::kernels::share::ShareError;
+use crate::ops::kernels::target::TargetError;
 use crate::project::StateError;
 
 /// A command that did not do what it should.

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::change::Manner;
 use super::fault::{Fault, Kind};
 use super::{Context, print};
-use crate::ops::format::{self, Differences};
-use crate::ops::gather::gather;
-use crate::ops::page::Page;
+use crate::ops::editing::format::{self, Differences};
+use crate::ops::editing::gather::gather;
+use crate::ops::editing::page::Page;
 
 /// Put notebooks into Jupyter's own style, with their real kernelspec
 ///

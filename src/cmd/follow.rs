@@ -10,8 +10,8 @@ use super::fault::{Fault, Kind};
 use super::outputs::{self, Text};
 use super::terminal::{CtrlC, Lines, can_ask};
 use super::{Context, print};
-use crate::ops::fold::Outputs;
-use crate::ops::follow::{FollowError, Followed, Left, follow, taken};
+use crate::ops::executions::fold::Outputs;
+use crate::ops::executions::follow::{FollowError, Followed, Left, follow, taken};
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob, Said};
 
 /// How many characters of output are printed.
@@ -161,7 +161,7 @@ impl<'a> Following<'a> {
         let cells = job.cells.iter().enumerate().map(|(at, cell)| {
             let mut outputs = self.outputs.get(at).map(Outputs::read).unwrap_or_default();
             outputs::for_json(&mut outputs, (limit > 0).then_some(limit));
-            let outputs = crate::ops::fold::to_json(&outputs);
+            let outputs = crate::ops::executions::fold::to_json(&outputs);
             json!({
                 "cell": cell.cell, "revision": cell.revision, "status": cell.status,
                 "execution_count": cell.execution_count, "took_ms": cell.took_ms,

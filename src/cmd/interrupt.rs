@@ -10,8 +10,8 @@ use super::follow::what;
 use super::{Context, print};
 use crate::ops;
 use crate::ops::company::is_same;
-use crate::ops::consent::Deed;
-use crate::ops::follow::taken;
+use crate::ops::executions::follow::taken;
+use crate::ops::kernels::consent::Deed;
 use crate::project::InterruptMode;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
@@ -46,9 +46,13 @@ impl Interrupt {
         context
             .consent(Deed::Interrupt, &target, self.force, self.json)
             .await?;
-        let mode =
-            ops::interrupt::interrupt(&target.project, &target.key, &target.session, &context.by)
-                .await?;
+        let mode = ops::kernels::interrupt::interrupt(
+            &target.project,
+            &target.key,
+            &target.session,
+            &context.by,
+        )
+        .await?;
         let mode = if mode == InterruptMode::Signal {
             "signal"
         } else {

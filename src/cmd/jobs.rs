@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Patience, what};
 use super::{Context, print};
-use crate::ops::follow::taken;
+use crate::ops::executions::follow::taken;
 use crate::project::Project;
 use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 

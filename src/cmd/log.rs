@@ -13,10 +13,13 @@ use super::{Context, columns, moment, print, tail, versions};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::notebook::{Change, SelectError, Selector};
-use crate::ops::history::{self, Recorded};
+use crate::ops::company;
+use crate::ops::editing::history::{self, Recorded};
+use crate::ops::editing::page::Page;
+use crate::ops::editing::view;
+use crate::ops::kernels::target;
 use crate::ops::log::{self, Execution, Happening, Wanted, What};
-use crate::ops::page::Page;
-use crate::ops::{company, since, target, view};
+use crate::ops::since;
 use crate::project::Project;
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions

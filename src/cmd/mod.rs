@@ -61,9 +61,9 @@ use serde_json::{Value, json};
 
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::ops::asker;
-use crate::ops::history::{self, Overwritten};
+use crate::ops::editing::history::{self, Overwritten};
+use crate::ops::kernels::target::{self, Target};
 use crate::ops::since::{self, Doings};
-use crate::ops::target::{self, Target};
 use crate::project::{Config, ConfigError, Project};
 use fault::Fault;
 
@@ -433,7 +433,7 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
 /// Says whether the runtime can wait for sockets and signals.
 ///
 /// It does so with a pair of sockets, and panics where an agent's sandbox allows none. No socket
-/// is used there, see `ops::life`.
+/// is used there, see `ops::kernels::life`.
 fn can_wait() -> bool {
     std::os::unix::net::UnixStream::pair().is_ok()
 }

@@ -12,13 +12,13 @@ use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
-use crate::ops::attach::{self, Running};
-use crate::ops::create::create_notebook;
-use crate::ops::open::{How, OpenOptions, Opened, ensure_kernel};
-use crate::ops::open_error::OpenError;
-use crate::ops::rename;
-use crate::ops::serve::{self, Health, Level};
-use crate::ops::target;
+use crate::ops::editing::rename;
+use crate::ops::kernels::attach::{self, Running};
+use crate::ops::kernels::create::create_notebook;
+use crate::ops::kernels::open::{How, OpenOptions, Opened, ensure_kernel};
+use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::serve::{self, Health, Level};
+use crate::ops::kernels::target;
 use crate::project::{self, Project};
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it

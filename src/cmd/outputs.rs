@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::ops::run::{Bundle, Output, Raised};
+use crate::ops::executions::run::{Bundle, Output, Raised};
 
 /// What is to be written where.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -201,7 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ops::run::StreamText;
+    use crate::ops::executions::run::StreamText;
 
     fn stream(name: &str, text: &str) -> Output {
         Output::Stream(StreamText {

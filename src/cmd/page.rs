@@ -7,9 +7,9 @@ use super::fault::{Fault, Kind, causes};
 use super::print;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
-use crate::ops::page::{Page, PageError};
-use crate::ops::target::{self, TargetError};
-use crate::ops::transaction;
+use crate::ops::editing::page::{Page, PageError};
+use crate::ops::editing::transaction;
+use crate::ops::kernels::target::{self, TargetError};
 
 /// How many notebooks of the working directory are suggested.
 const MOST_NEAR: usize = 5;

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::outputs::cut;
 use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
-use crate::ops::export::Export;
-use crate::ops::page::Page;
+use crate::ops::editing::export::Export;
+use crate::ops::editing::page::Page;
 
 /// How many outputs are shown where there is a limit: the first half and the last.
 const MOST: usize = 40;

@@ -10,9 +10,9 @@ use serde_json::json;
 use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::python::quote;
-use crate::ops::consent::Deed;
-use crate::ops::restart::{Report, restart};
-use crate::ops::target::Target;
+use crate::ops::kernels::consent::Deed;
+use crate::ops::kernels::restart::{Report, restart};
+use crate::ops::kernels::target::Target;
 use crate::project::Session;
 
 /// Replace the kernel by a new one: its variables are gone

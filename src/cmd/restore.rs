@@ -9,9 +9,9 @@ use super::change::Manner;
 use super::fault::{Fault, Kind, causes};
 use super::which::{Which, of_selection};
 use super::{Context, print, versions};
-use crate::ops::history::{self, RestoreError, Restored};
-use crate::ops::page::Page;
-use crate::ops::view;
+use crate::ops::editing::history::{self, RestoreError, Restored};
+use crate::ops::editing::page::Page;
+use crate::ops::editing::view;
 
 /// Bring back an earlier version of a cell, or a deleted cell
 ///

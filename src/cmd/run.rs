@@ -13,8 +13,8 @@ use super::terminal::{CtrlC, Lines, can_ask};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::ops::company::whose;
-use crate::ops::fold::Outputs;
-use crate::ops::run::{Audience, Event, Options, Output, Prompt, Ran, Status};
+use crate::ops::executions::fold::Outputs;
+use crate::ops::executions::run::{Audience, Event, Options, Output, Prompt, Ran, Status};
 use crate::project;
 
 /// How many characters of output are printed.
@@ -115,7 +115,7 @@ impl Run {
                     .hint(format!("nb open {}", quote(&session.notebook))),
             );
         }
-        let ran = crate::ops::run::run(
+        let ran = crate::ops::executions::run::run(
             project,
             key,
             session,

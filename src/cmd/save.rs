@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind};
 use super::{Context, conflict, print};
 use crate::kernel::python::quote;
 use crate::notebook::Document;
-use crate::ops::transaction;
+use crate::ops::editing::transaction;
 
 /// Below this a size is told in bytes.
 const SMALL: usize = 10_000;

@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::notebook::{Document, Hit, Within};
-use crate::ops::gather::{Found, gather};
+use crate::ops::editing::gather::{Found, gather};
 use crate::project::Project;
 
 /// How many characters of a line are printed.

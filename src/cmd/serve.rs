@@ -10,9 +10,9 @@ use super::fault::Fault;
 use super::open::clicks;
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
-use crate::ops::dotenv::{self, Done};
-use crate::ops::rename;
-use crate::ops::serve::{self, Level};
+use crate::ops::editing::rename;
+use crate::ops::kernels::dotenv::{self, Done};
+use crate::ops::kernels::serve::{self, Level};
 use crate::project::Project;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::ops;
-use crate::ops::consent::Deed;
-use crate::ops::everywhere::{self, Kernels};
-use crate::ops::idle::{self, Done, Outcome};
+use crate::ops::kernels::consent::Deed;
+use crate::ops::kernels::everywhere::{self, Kernels};
+use crate::ops::kernels::idle::{self, Done, Outcome};
 use crate::project::Project;
 
 /// End the kernel for good; `nb open` starts another
@@ -61,9 +61,13 @@ impl Shutdown {
                 .consent(Deed::Shutdown, &target, self.force, self.json)
                 .await?;
         }
-        let stopped =
-            ops::shutdown::shutdown(&target.project, &target.notebook_key, &context.by, PATIENCE)
-                .await?;
+        let stopped = ops::kernels::shutdown::shutdown(
+            &target.project,
+            &target.notebook_key,
+            &context.by,
+            PATIENCE,
+        )
+        .await?;
         let _ = if self.json {
             context.answer(json!({
                 "notebook": target.notebook_key,

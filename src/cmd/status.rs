@@ -12,11 +12,11 @@ use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::ops::company::{self, whose};
-use crate::ops::everywhere::{self, Left};
-use crate::ops::life::{Life, sandboxed, unseen};
-use crate::ops::serve::{self, Health, Level};
-use crate::ops::status::{SessionStatus, status};
-use crate::ops::target;
+use crate::ops::kernels::everywhere::{self, Left};
+use crate::ops::kernels::life::{Life, sandboxed, unseen};
+use crate::ops::kernels::serve::{self, Health, Level};
+use crate::ops::kernels::status::{SessionStatus, status};
+use crate::ops::kernels::target;
 use crate::project::{self, Project};
 
 /// Show the kernels of this project, who is joined, and whether front ends find them

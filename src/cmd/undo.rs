@@ -11,8 +11,8 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, print, versions};
 use crate::kernel::python::quote;
 use crate::notebook::Document;
-use crate::ops::history::{self, Op, UndoError};
-use crate::ops::page::Page;
+use crate::ops::editing::history::{self, Op, UndoError};
+use crate::ops::editing::page::Page;
 
 /// Take an edit back: your last one, or the one that OP names
 ///

@@ -12,7 +12,7 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, columns, print};
 use crate::kernel::python::quote;
 use crate::ops::company::whose;
-use crate::ops::vars::{self, Found, Variable, VarsError, Wanted};
+use crate::ops::executions::vars::{self, Found, Variable, VarsError, Wanted};
 use crate::project::Status;
 
 /// How many characters of a value stand in the list.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{columns, print};
 use crate::kernel::python::quote;
 use crate::notebook::{CellType, Document, Revision};
-use crate::ops::history::{self, CellVersion, Deleted};
-use crate::ops::page::Page;
+use crate::ops::editing::history::{self, CellVersion, Deleted};
+use crate::ops::editing::page::Page;
 
 /// How much of a version's first line is shown.
 const FIRST_LINE: usize = 80;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::open_error::OpenError;
 use crate::kernel::detach::{self, Plan};
 use crate::kernel::process::Process;
+use crate::ops::kernels::open_error::OpenError;
 use crate::project::{Project, Session};
 
 /// The word after which the task follows, and the path of its report.

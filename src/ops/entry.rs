@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::background::{Report, Task, WORD};
 use super::causes::with_causes;
-use super::open_error::OpenError;
-use super::{recorder, restart};
+use crate::ops::executions::recorder;
+use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::restart;
 use crate::project::{Project, save};
 
 /// Does this process's task, if that is what it was started for. Called first in every `main`.

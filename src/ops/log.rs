@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::company;
-use super::history::Recorded;
+use crate::ops::editing::history::Recorded;
 use crate::project::Project;
 use crate::project::journal::Entry;
 

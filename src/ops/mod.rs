@@ -1,52 +1,14 @@
-//! The use cases, each once. Every adapter calls these.
+//! The use cases, each once, in three rooms: [`kernels`], [`editing`], [`executions`]. Every adapter
+//! calls these.
 
 pub mod asker;
-pub mod attach;
 pub mod background;
 pub mod causes;
 pub mod company;
-pub mod consent;
-pub mod create;
-mod deed;
 pub mod demo;
-pub mod dotenv;
-pub mod earlier;
-pub mod edit;
+pub mod editing;
 pub mod entry;
-pub mod everywhere;
-pub mod exec;
-pub mod export;
-pub mod fold;
-pub mod follow;
-pub mod format;
-pub mod gather;
-pub mod git;
-pub mod history;
-pub mod idle;
-pub mod interrupt;
-pub mod life;
+pub mod executions;
+pub mod kernels;
 pub mod log;
-pub mod manners;
-pub mod open;
-pub mod open_error;
-pub mod page;
-mod program;
-mod ready;
-mod recorder;
-pub mod rename;
-pub mod restart;
-pub mod run;
-pub mod running;
-pub mod seen;
-pub mod serve;
-pub mod share;
-pub mod shutdown;
 pub mod since;
-mod stamp;
-mod start;
-pub mod status;
-pub mod target;
-pub mod transaction;
-pub mod unsaved;
-pub mod vars;
-pub mod view;

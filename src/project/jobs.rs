@@ -98,7 +98,7 @@ pub struct JobCell {
     /// It is tagged as code that may raise: the cells after it are run all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_raise: bool,
-    /// How it ended: a word of `ops::run::Status`, or `not_run`; none before.
+    /// How it ended: a word of `ops::executions::run::Status`, or `not_run`; none before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The number that the kernel gave it.

@@ -12,8 +12,8 @@ use super::relaunch::{self, Launched, Own, Record};
 use super::shell::Shell;
 use super::start::{PATIENCE, Pending};
 use super::target::Target;
-use crate::ops::open_error::OpenError;
-use crate::ops::restart::{Report, begin_restart};
+use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::restart::{Report, begin_restart};
 use crate::project::{OnRestart, Project, Status};
 use crate::route::FrontEnd;
 

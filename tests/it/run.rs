@@ -1,11 +1,13 @@
-//! `ops::run` against a real ipykernel: what came of scratch code, and what is left behind.
+//! `ops::executions::run` against a real ipykernel: what came of scratch code, and what is left behind.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nb::client::{Event as ClientEvent, Execute};
-use nb::ops::run::{self, Audience, Event, Options, Output, Prompt, Ran, RunError, Status};
+use nb::ops::executions::run::{
+    self, Audience, Event, Options, Output, Prompt, Ran, RunError, Status,
+};
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
 use tokio::sync::Notify;

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::{Doings, Looked};
 use crate::notebook::Change;
 use crate::ops::company::{self, label};
-use crate::ops::history::Recorded;
+use crate::ops::editing::history::Recorded;
 use crate::project::journal::Entry;
 
 /// At most this many lines are told.

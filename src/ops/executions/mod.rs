@@ -1,0 +1,9 @@
+//! What runs on a kernel: jobs with a recorder of their own, that outlive whoever asked; and looks
+//! into the kernel beside them.
+
+pub mod exec;
+pub mod fold;
+pub mod follow;
+pub(super) mod recorder;
+pub mod run;
+pub mod vars;

@@ -1,0 +1,166 @@
+//! What the kernel says of a job's cells, and what others ask of the job.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use super::{Never, Recorder};
+use crate::client::Told;
+use crate::notebook::Fold;
+use crate::ops::company::whose;
+use crate::ops::executions::run::{Audience, Event, Prompt};
+use crate::project::jobs::{Ask, JobPrompt, JobState};
+use crate::project::past;
+
+/// How often it is looked whether somebody asked something.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What others ask of the job.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub(super) interrupts: Notify,
+    pub(super) interrupted: Cell<bool>,
+    pub(super) replies: RefCell<VecDeque<String>>,
+    pub(super) replied: Notify,
+}
+
+impl Recorder<'_> {
+    /// Hears what others ask of the job.
+    pub(super) async fn listen(&self) -> Never {
+        loop {
+            for (file, ask) in self.folder.asks() {
+                match ask {
+                    Ask::Interrupt { .. } => {
+                        self.answered();
+                        self.asked.interrupted.set(true);
+                        self.asked.interrupts.notify_one();
+                    }
+                    Ask::Reply { text } => {
+                        self.answered();
+                        self.asked.replies.borrow_mut().push_back(text);
+                        self.asked.replied.notify_one();
+                    }
+                }
+                self.folder.forget(&file);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Takes a question for answered, if there is one.
+    fn answered(&self) {
+        if self.job.borrow().prompt.is_some() {
+            self.job(|job| {
+                job.state = JobState::Running;
+                job.prompt = None;
+            });
+        }
+    }
+}
+
+impl Audience for Recorder<'_> {
+    fn sees(&self, event: &Event) {
+        let at = self.at.get();
+        let now = Timestamp::now();
+        let mut all = self.outputs.borrow_mut();
+        let Some(recorded) = all.get_mut(at) else {
+            return;
+        };
+        match event {
+            Event::Begun => {
+                self.widgets.borrow_mut().begin();
+                recorded.busy = Some(now);
+                self.job(|job| {
+                    job.state = JobState::Running;
+                    job.behind = None;
+                    job.cells[at].begun_at = Some(now);
+                });
+            }
+            Event::Counted(count) => {
+                recorded.input = Some(now);
+                self.job(|job| job.cells[at].execution_count = Some(*count));
+            }
+            Event::Prompt(prompt) => self.job(|job| {
+                job.state = JobState::WaitingInput;
+                job.prompt = Some(JobPrompt {
+                    prompt: prompt.prompt.clone(),
+                    password: prompt.password,
+                });
+            }),
+            Event::Told(Told {
+                msg_type,
+                content,
+                buffers,
+            }) => {
+                let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
+                let fold = if is_widgets {
+                    Fold::Changed
+                } else {
+                    recorded.folded.take(msg_type, content)
+                };
+                if fold == Fold::Nothing {
+                    return;
+                }
+                if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
+                    tracing::warn!(%error, "what the kernel said could not be kept");
+                }
+                let mut unwritten = self.unwritten.borrow_mut();
+                unwritten.insert(at);
+                if let Fold::Displayed { display_id, shown } = fold {
+                    for (other, recorded) in all.iter_mut().enumerate() {
+                        if other != at && recorded.folded.update(&display_id, &shown) {
+                            unwritten.insert(other);
+                        }
+                    }
+                }
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    async fn answers(&self, _prompt: Prompt) -> Option<String> {
+        loop {
+            let reply = self.asked.replies.borrow_mut().pop_front();
+            if reply.is_some() {
+                return reply;
+            }
+            self.asked.replied.notified().await;
+        }
+    }
+
+    fn waits(&self, behind: Option<&past::Cell>) {
+        let behind = behind.map_or_else(|| "another client".to_owned(), whose);
+        self.job(|job| job.behind = Some(behind));
+    }
+
+    async fn interrupts(&self) {
+        let limit = {
+            let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
+            let begun = outputs
+                .get(self.at.get())
+                .and_then(|recorded| recorded.busy);
+            let limit = job.max_time.filter(|_| !self.asked.interrupted.get());
+            limit.zip(begun).map(|(limit, begun)| {
+                let ran = Timestamp::now().duration_since(begun).as_secs_f64();
+                Duration::try_from_secs_f64((limit - ran).max(0.0)).unwrap_or(Duration::MAX)
+            })
+        };
+        let too_long = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.asked.interrupts.notified() => {}
+            () = too_long => self.asked.interrupted.set(true),
+        }
+    }
+
+    fn leaves(&self) -> bool {
+        false
+    }
+}

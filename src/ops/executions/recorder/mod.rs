@@ -1,0 +1,218 @@
+//! The recorder: a process that runs a job's cells and keeps everything that they say.
+//!
+//! It is nobody's descendant, so that killing whoever asked, with all that hangs on it, loses
+//! nothing. What the kernel says goes into the job at once; into the notebook it goes seldom, since
+//! an editor that shows the notebook reads it anew each time: two seconds after outputs began, then
+//! at gaps that grow where a front end is joined or where writing takes long, and at the end.
+
+mod hearing;
+mod writing;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::io;
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use self::hearing::Asked;
+use self::writing::Recorded;
+use super::run::{Options, Ran, RunError, Runner, Status};
+use crate::notebook::Widgets;
+use crate::ops::causes::with_causes;
+use crate::ops::editing::page::Page;
+use crate::project::Project;
+use crate::project::jobs::{Events, Job, JobFolder, JobState};
+
+/// Runs a job to its end. Nothing happens where another recorder has it.
+///
+/// # Errors
+/// The job's folder cannot be read or written.
+pub(in crate::ops) async fn perform(project: &Project, folder: &JobFolder) -> io::Result<()> {
+    let Some(_lock) = folder.lock()? else {
+        return Ok(());
+    };
+    let job = folder.read().map_err(io::Error::other)?;
+    if job.state == JobState::Done {
+        return Ok(());
+    }
+    let recorder = Recorder::new(project, folder, job)?;
+    let all = async {
+        recorder.run_all().await;
+        recorder.finish();
+    };
+    tokio::select! {
+        () = all => {}
+        never = recorder.listen() => match never {},
+        never = recorder.write_now_and_then() => match never {},
+        never = recorder.write_when_told() => match never {},
+    }
+    Ok(())
+}
+
+/// What never comes.
+enum Never {}
+
+struct Recorder<'a> {
+    project: &'a Project,
+    folder: &'a JobFolder,
+    job: RefCell<Job>,
+    events: RefCell<Events>,
+    /// The outputs of each cell.
+    outputs: RefCell<Vec<Recorded>>,
+    /// The widgets that its cells made or changed.
+    widgets: RefCell<Widgets>,
+    /// The cell under way.
+    at: Cell<usize>,
+    /// The cells whose outputs are not in the notebook yet.
+    unwritten: RefCell<BTreeSet<usize>>,
+    changed: Notify,
+    /// The notebook that outputs are written into, if they are; or why they cannot be.
+    page: Option<Result<Page, String>>,
+    asked: Asked,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(project: &'a Project, folder: &'a JobFolder, job: Job) -> io::Result<Self> {
+        let page = job.saves.then(|| {
+            let page = Page::of(&job.path);
+            page.map_err(|error| with_causes(&error))
+        });
+        Ok(Self {
+            project,
+            folder,
+            events: RefCell::new(folder.events()?),
+            outputs: RefCell::new(vec![Recorded::default(); job.cells.len()]),
+            widgets: RefCell::default(),
+            at: Cell::new(0),
+            unwritten: RefCell::default(),
+            changed: Notify::new(),
+            page,
+            job: RefCell::new(job),
+            asked: Asked::default(),
+        })
+    }
+
+    async fn run_all(&self) {
+        let cells = self.job.borrow().cells.len();
+        let mut runner = None;
+        let mut ended: Option<&str> = None;
+        for at in 0..cells {
+            self.at.set(at);
+            if let Some(why) = ended {
+                self.job(|job| job.cells[at].status = Some(why.to_owned()));
+                continue;
+            }
+            let (status, notes) = match self.run_one(at, &mut runner).await {
+                Ok(ran) => (self.ended(at, &ran), ran.notes),
+                Err(error) => {
+                    let why = with_causes(&error);
+                    ("not_run".to_owned(), vec![why])
+                }
+            };
+            let goes_on = {
+                let job = self.job.borrow();
+                let may_raise = job.allow_errors || job.cells[at].may_raise;
+                status == "ok" || (status == "error" && may_raise)
+            };
+            if !goes_on {
+                ended = Some("not_run");
+            }
+            self.job(|job| {
+                job.cells[at].status = Some(status);
+                job.notes.extend(notes);
+            });
+        }
+        if let Some(runner) = runner {
+            Runner::leave(runner).await;
+        }
+    }
+
+    async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
+        self.asked.interrupted.set(false);
+        let options = {
+            let job = self.job.borrow();
+            Options {
+                code: job.cells[at].code.clone(),
+                cell: job.cells[at].cell.clone(),
+                wait: None,
+                asks: true,
+            }
+        };
+        let joined = match runner {
+            Some(joined) => joined,
+            None => {
+                let (key, by) = {
+                    let job = self.job.borrow();
+                    (job.session.clone(), job.by.clone())
+                };
+                let session = self.project.state()?.session(&key);
+                let session = session.ok_or(RunError::Ended)?;
+                let joined = Runner::join(self.project, &key, &session, &by, None).await?;
+                self.job(|job| job.generation = Some(joined.generation()));
+                runner.insert(joined)
+            }
+        };
+        joined.run(&options, self).await
+    }
+
+    /// Takes the end of a cell, and returns the word for it.
+    fn ended(&self, at: usize, ran: &Ran) -> String {
+        let mut outputs = self.outputs.borrow_mut();
+        let Some(recorded) = outputs.get_mut(at) else {
+            return word(ran.status);
+        };
+        if recorded.busy.is_some() {
+            recorded.idle = Some(Timestamp::now());
+            self.unwritten.borrow_mut().insert(at);
+            self.changed.notify_one();
+        }
+        self.job(|job| {
+            let cell = &mut job.cells[at];
+            cell.execution_count = ran.execution_count;
+            cell.took_ms = u64::try_from(ran.took.as_millis()).ok();
+        });
+        match ran.status {
+            // It never left the queue.
+            Status::Interrupted if recorded.busy.is_none() => "withdrawn".to_owned(),
+            status => word(status),
+        }
+    }
+
+    /// Changes what is known of the job.
+    fn job(&self, change: impl FnOnce(&mut Job)) {
+        let mut job = self.job.borrow_mut();
+        change(&mut job);
+        if let Err(error) = self.folder.write(&job) {
+            tracing::warn!(%error, "the job's record could not be written");
+        }
+    }
+
+    fn finish(&self) {
+        self.write();
+        self.job(|job| {
+            job.state = JobState::Done;
+            job.ended_at = Some(Timestamp::now());
+            job.behind = None;
+            job.prompt = None;
+            if !self.keeps_code() {
+                job.cells.iter_mut().for_each(|cell| cell.code.clear());
+            }
+        });
+        self.project.sweep_jobs();
+    }
+
+    /// Says whether code that has run may be kept.
+    fn keeps_code(&self) -> bool {
+        self.project
+            .config()
+            .is_ok_and(|config| config.journal.code)
+    }
+}
+
+fn word(status: Status) -> String {
+    let word = serde_json::to_value(status);
+    word.ok()
+        .and_then(|word| Some(word.as_str()?.to_owned()))
+        .unwrap_or_default()
+}

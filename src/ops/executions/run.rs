@@ -1,0 +1,596 @@
+//! Code on the shared kernel, in its turn and to its end.
+//!
+//! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
+//! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
+//! running in the kernel.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::time::{Duration, Instant};
+
+use serde::{Serialize, Serializer};
+
+use super::fold::{self, Outputs};
+pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
+use crate::client::{Client, ClientError, End, Execute, Execution};
+use crate::kernel::connection::{self, ConnectionError};
+use crate::kernel::process::{Process, Signal};
+use crate::ops::kernels::life::{Life, life, unseen};
+use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::status::note_death;
+use crate::project::journal::Entry;
+use crate::project::past::Cell;
+use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
+use crate::wire::Channel;
+
+/// How often code is sent that another client's failing cell threw out of the queue.
+const SENDS: u32 = 3;
+
+/// How long a start or restart that others began is awaited.
+const SETTLES: Duration = Duration::from_secs(60);
+
+/// Between two looks whether it is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The code.
+    pub code: String,
+    /// The notebook's cell that it is, if it is one.
+    pub cell: Option<String>,
+    /// How long to wait for the end; none waits for ever.
+    pub wait: Option<Duration>,
+    /// Somebody is there to answer `input()`.
+    pub asks: bool,
+}
+
+/// What the caller does while the code runs.
+pub trait Audience {
+    /// Sees what happens, as it happens.
+    fn sees(&self, event: &Event);
+
+    /// Answers the code's question; none is the end of the input. May be dropped halfway.
+    fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
+
+    /// Is told once that the kernel is busy, and with whose cell, where that is known.
+    fn waits(&self, _behind: Option<&Cell>) {}
+
+    /// Waits until the user wants the code interrupted. May be dropped halfway.
+    fn interrupts(&self) -> impl Future<Output = ()>;
+
+    /// Whether a second interrupt means that the user does not want to wait any longer.
+    fn leaves(&self) -> bool {
+        true
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Ran {
+    /// How it ended.
+    pub status: Status,
+    /// What it produced, as a notebook would show it.
+    #[serde(serialize_with = "all")]
+    pub outputs: Vec<Output>,
+    /// The number that the kernel gave it.
+    pub execution_count: Option<u64>,
+    /// How long it took, the waiting for others' cells included.
+    #[serde(rename = "duration_s", serialize_with = "seconds")]
+    pub took: Duration,
+    /// Which of the notebook's kernels ran it: another number means that variables are gone.
+    pub kernel_generation: u64,
+    /// What the caller should know besides: outputs that are missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The code ran to its end.
+    Ok,
+    /// The code raised; the outputs say what.
+    Error,
+    /// The user's interrupt ended it.
+    Interrupted,
+    /// The time is over; the code runs on in the kernel.
+    StillRunning,
+    /// The kernel ran others' cells all the time; nothing was sent.
+    Busy,
+    /// Another client's failing cell emptied the queue, again and again; nothing ran.
+    Aborted,
+    /// The kernel went idle without a reply.
+    NoReply,
+    /// The kernel died or was replaced meanwhile.
+    KernelDied,
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The connection file is missing or says nothing usable.
+    #[error(transparent)]
+    ConnectionFile(#[from] ConnectionError),
+    /// The project's memory is unusable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The kernel has ended.
+    #[error("the kernel has ended")]
+    Ended,
+    /// The kernel is being started or restarted, and not ready yet.
+    #[error("the kernel is not ready after {0:?}")]
+    NotReady(Duration),
+    /// The kernel cannot be seen from here.
+    #[error(transparent)]
+    Unseen(Box<OpenError>),
+    /// The kernel cannot be talked to.
+    #[error("cannot talk to the kernel")]
+    Client(#[from] ClientError),
+}
+
+impl RunError {
+    /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
+    /// lives is unknown then.
+    pub fn is_sandboxed(&self) -> bool {
+        match self {
+            Self::Client(error) => error.is_sandboxed(),
+            Self::Unseen(error) => matches!(**error, OpenError::Unchecked { .. }),
+            _ => false,
+        }
+    }
+}
+
+/// A session's kernel, joined to run code one piece after the other.
+pub struct Runner {
+    project: Project,
+    key: String,
+    session: Session,
+    by: String,
+    process: Option<Process>,
+    client: Client,
+}
+
+impl Runner {
+    /// Joins the kernel of a session, whose key in the project is `key`, as `by`; one that is being
+    /// started is waited for.
+    ///
+    /// # Errors
+    /// It has ended, is not ready in time, or cannot be talked to.
+    pub async fn join(
+        project: &Project,
+        key: &str,
+        session: &Session,
+        by: &str,
+        wait: Option<Duration>,
+    ) -> Result<Self, RunError> {
+        let session = settled(project, key, session, wait).await?;
+        let info = connection::read(&session.connection_file)?;
+        let process = match life(&session).await {
+            Life::Own(process) => Some(process),
+            Life::Foreign => None,
+            Life::Gone => {
+                if session.status == SessionStatus::Live {
+                    note_death(project, key, session)?;
+                }
+                return Err(RunError::Ended);
+            }
+            Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(&session)))),
+        };
+        let mut client = Client::connect(&info, by).await?;
+        if let Some(process) = process.clone() {
+            client.watch(async move {
+                process.death().await;
+                format!("process {} has ended", process.pid)
+            });
+        }
+        Ok(Self {
+            project: project.clone(),
+            key: key.to_owned(),
+            session,
+            by: by.to_owned(),
+            process,
+            client,
+        })
+    }
+
+    /// Returns which of the session's kernels it is.
+    pub fn generation(&self) -> u64 {
+        self.session.generation
+    }
+
+    /// Runs code to its end, to the time limit or to the audience's second interrupt.
+    ///
+    /// # Errors
+    /// [`RunError`] where nothing was sent; after that the [`Status`] tells.
+    pub async fn run(
+        &mut self,
+        options: &Options,
+        audience: &impl Audience,
+    ) -> Result<Ran, RunError> {
+        let client = &mut self.client;
+        let mut running = Running {
+            project: &self.project,
+            key: &self.key,
+            session: &self.session,
+            by: &self.by,
+            options,
+            process: self.process.as_ref(),
+            began: Instant::now(),
+            outputs: Outputs::default(),
+            notes: Vec::new(),
+            execution_count: None,
+        };
+        let mut status = Status::Aborted;
+        for _ in 0..SENDS {
+            status = match running.idle(client, audience).await? {
+                Some(status) => status,
+                None => running.once(client, audience).await?,
+            };
+            if status != Status::Aborted {
+                break;
+            }
+        }
+        Ok(running.into_ran(status))
+    }
+
+    /// Returns the kernel's client, and what is known of the kernel.
+    pub(super) fn parts(&mut self) -> (&mut Client, &Session) {
+        (&mut self.client, &self.session)
+    }
+
+    /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
+    pub async fn leave(self) {
+        self.client.close().await;
+    }
+}
+
+/// Runs one piece of code on a session's kernel, whose key in the project is `key`, as `by`.
+///
+/// # Errors
+/// [`RunError`] where nothing was sent; after that the [`Status`] tells.
+pub async fn run(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    by: &str,
+    options: &Options,
+    audience: &impl Audience,
+) -> Result<Ran, RunError> {
+    let began = Instant::now();
+    let mut runner = Runner::join(project, key, session, by, options.wait).await?;
+    let left = options
+        .wait
+        .map(|wait| wait.saturating_sub(began.elapsed()));
+    let options = Options {
+        wait: left,
+        ..options.clone()
+    };
+    let ran = runner.run(&options, audience).await;
+    runner.leave().await;
+    let ran = ran?;
+    Ok(Ran {
+        took: began.elapsed(),
+        ..ran
+    })
+}
+
+/// Waits while the kernel is being started or restarted; returns what the record says then.
+async fn settled(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    wait: Option<Duration>,
+) -> Result<Session, RunError> {
+    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
+    let deadline = Instant::now() + patience;
+    let mut session = session.clone();
+    while matches!(
+        session.status,
+        SessionStatus::Starting | SessionStatus::Restarting
+    ) {
+        if Instant::now() > deadline {
+            return Err(RunError::NotReady(patience));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+        if let Some(now) = project.state()?.sessions.get(key) {
+            session = now.clone();
+        }
+    }
+    Ok(session)
+}
+
+/// A question that waits for its answer.
+struct Asked<'a> {
+    prompt: Prompt,
+    answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
+}
+
+struct Running<'a> {
+    project: &'a Project,
+    key: &'a str,
+    session: &'a Session,
+    by: &'a str,
+    options: &'a Options,
+    process: Option<&'a Process>,
+    began: Instant,
+    outputs: Outputs,
+    notes: Vec<String>,
+    execution_count: Option<u64>,
+}
+
+impl Running<'_> {
+    /// Waits until the kernel runs nobody's cell: it answers on shell. A status ends it all.
+    async fn idle(
+        &self,
+        client: &mut Client,
+        audience: &impl Audience,
+    ) -> Result<Option<Status>, RunError> {
+        /// Longer than any cell; the caller's time limit is the one that counts.
+        const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+        /// A wait of which nothing need be said.
+        const SOON: Duration = Duration::from_millis(300);
+        let deadline = self.deadline();
+        let answered = async {
+            client.prove_iopub().await?;
+            client.kernel_info(Channel::Shell, FOREVER).await
+        };
+        let told = async {
+            tokio::time::sleep(SOON).await;
+            let present = self.project.present(self.key, self.session.generation);
+            audience.waits(present.running.as_ref());
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            answer = answered => answer.map(|_| None).map_err(RunError::from),
+            never = told => match never {},
+            () = deadline => Ok(Some(Status::Busy)),
+            () = audience.interrupts() => Ok(Some(Status::Interrupted)),
+        }
+    }
+
+    /// Sends the code and follows it to its end, to the time limit or to the user's second
+    /// interrupt.
+    async fn once(
+        &mut self,
+        client: &mut Client,
+        audience: &impl Audience,
+    ) -> Result<Status, RunError> {
+        let mut request = Execute::new(self.options.code.as_str());
+        request.allow_stdin = self.options.asks;
+        let mut execution = client.start(&request).await?;
+        let msg_id = execution.msg_id().to_owned();
+        self.note_asked(&msg_id);
+        let sent = Instant::now();
+        let mut interrupted = false;
+        let mut begun = false;
+        let mut deadline = pin!(self.deadline());
+        let mut asked: Option<Asked<'_>> = None;
+        let left = loop {
+            let answered = async {
+                match &mut asked {
+                    Some(asked) => asked.answer.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = execution.next() => {
+                    let Some(event) = event else {
+                        break None;
+                    };
+                    begun |= event == Event::Begun;
+                    audience.sees(&event);
+                    if let Event::Prompt(prompt) = &event {
+                        asked = Some(Asked {
+                            prompt: prompt.clone(),
+                            answer: Box::pin(audience.answers(prompt.clone())),
+                        });
+                    }
+                    self.outputs.take(&event);
+                }
+                answer = answered => {
+                    let Some(Asked { prompt, .. }) = asked.take() else {
+                        continue;
+                    };
+                    match answer {
+                        Some(text) => execution.answer(&prompt, &text),
+                        None => execution.answer_eof(&prompt),
+                    }
+                }
+                () = &mut deadline => break Some(Status::StillRunning),
+                () = audience.interrupts() => {
+                    asked = None;
+                    if std::mem::replace(&mut interrupted, true) && audience.leaves() {
+                        break Some(Status::StillRunning);
+                    }
+                    // Before that the kernel runs another's cell, which is not ours to end.
+                    if begun {
+                        self.interrupt(&mut execution);
+                    }
+                }
+            }
+        };
+        let dropped = execution.dropped();
+        let outcome = execution.outcome();
+        self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
+        let status = match (left, outcome.map(|outcome| &outcome.end)) {
+            (Some(status), _) => status,
+            (None, Some(End::Ok)) => Status::Ok,
+            (None, Some(End::Raised(_))) if interrupted => Status::Interrupted,
+            (None, Some(End::Raised(_))) if self.is_being_ended() => {
+                self.notes
+                    .push(self.how_it_went("it was interrupted").await);
+                Status::KernelDied
+            }
+            (None, Some(End::Raised(_))) => Status::Error,
+            (None, Some(End::Aborted)) => Status::Aborted,
+            (None, Some(End::KernelGone(why))) => {
+                let why = why.clone();
+                self.notes.push(self.how_it_went(&why).await);
+                Status::KernelDied
+            }
+            (None, Some(End::NoReply) | None) => Status::NoReply,
+        };
+        let raised = match outcome.map(|outcome| &outcome.end) {
+            Some(End::Raised(raised)) if status == Status::Error => Some(raised),
+            _ => None,
+        };
+        let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
+        for told in self.outputs.untold(reply.unwrap_or_default(), raised) {
+            let event = Event::Told(told);
+            audience.sees(&event);
+            self.outputs.take(&event);
+        }
+        if dropped > 0 {
+            self.notes
+                .push(format!("{dropped} messages found no room in memory"));
+        }
+        let unreadable = self.outputs.unreadable();
+        if unreadable > 0 {
+            self.notes
+                .push(format!("{unreadable} outputs could not be read"));
+        }
+        if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
+            self.notes
+                .push("the kernel never said that it was idle: outputs may be missing".to_owned());
+        }
+        if status != Status::StillRunning {
+            self.note_done(&msg_id, status, sent.elapsed());
+        }
+        Ok(status)
+    }
+
+    /// Says whether somebody restarts the kernel or shuts it down: its cell is interrupted then, so
+    /// that it can end.
+    fn is_being_ended(&self) -> bool {
+        let state = self.project.state().ok();
+        let now = state.and_then(|state| state.session(self.key));
+        now.is_some_and(|now| {
+            matches!(
+                now.status,
+                SessionStatus::Restarting | SessionStatus::Stopped
+            ) || now.generation != self.session.generation
+        })
+    }
+
+    /// Says how the kernel ended: somebody's doing, or its own; the latter is recorded.
+    async fn how_it_went(&self, seen: &str) -> String {
+        if let Some(process) = self.process {
+            // Its sockets close a little before it is gone.
+            process.ended_within(Duration::from_secs(1)).await;
+        }
+        let now = match self.process {
+            Some(process) if !process.is_alive() => {
+                note_death(self.project, self.key, self.session.clone()).ok()
+            }
+            // Slow to end: who means to end it has said so before.
+            _ => (self.project.state().ok()).and_then(|state| state.session(self.key)),
+        };
+        let by = |ended: &Option<Ended>| {
+            ended
+                .as_ref()
+                .and_then(|ended| ended.by.as_ref())
+                .map(|by| format!(" by {by}"))
+                .unwrap_or_default()
+        };
+        match now {
+            Some(now) if now.status == SessionStatus::Stopped => {
+                format!("the kernel was shut down{}", by(&now.ended))
+            }
+            Some(now)
+                if now.status == SessionStatus::Restarting
+                    || now.generation != self.session.generation =>
+            {
+                format!("the kernel was restarted{}", by(&now.ended))
+            }
+            _ => format!("the kernel died: {seen}"),
+        }
+    }
+
+    fn deadline(&self) -> impl Future<Output = ()> + use<> {
+        let at = self.options.wait.map(|wait| self.began + wait);
+        async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Interrupts in the kernel's own way.
+    fn interrupt(&self, execution: &mut Execution<'_>) {
+        if let (InterruptMode::Signal, Some(process)) =
+            (self.session.interrupt_mode(), self.process)
+        {
+            // The whole group: the code may wait for a program that it started.
+            match process.signal_group(Signal::INT) {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the kernel could not be signalled"),
+            }
+        }
+        execution.interrupt();
+    }
+
+    fn note_asked(&self, msg_id: &str) {
+        let mut entry = self.entry("asked", msg_id);
+        entry.code = Some(self.options.code.clone());
+        // It answered on shell just before.
+        entry.alone = true;
+        self.journal(&entry);
+    }
+
+    fn note_done(&self, msg_id: &str, status: Status, took: Duration) {
+        let mut entry = self.entry("done", msg_id);
+        entry.status = serde_json::to_value(status)
+            .ok()
+            .and_then(|word| Some(word.as_str()?.to_owned()));
+        entry.took_ms = u64::try_from(took.as_millis()).ok();
+        self.journal(&entry);
+    }
+
+    fn entry(&self, event: &str, msg_id: &str) -> Entry {
+        let mut entry = Entry::now(event, self.key);
+        entry.generation = Some(self.session.generation);
+        entry.msg_id = Some(msg_id.to_owned());
+        entry.by = Some(self.by.to_owned());
+        entry.cell.clone_from(&self.options.cell);
+        entry
+    }
+
+    fn journal(&self, entry: &Entry) {
+        // The code has run or will; a journal that cannot be written must not hide that.
+        let written = self
+            .project
+            .journal()
+            .and_then(|mut journal| journal.append(entry));
+        if let Err(error) = written {
+            tracing::warn!(%error, "the journal could not be written");
+        }
+    }
+
+    fn into_ran(self, status: Status) -> Ran {
+        Ran {
+            status,
+            outputs: self.outputs.read(),
+            execution_count: self.execution_count,
+            took: self.began.elapsed(),
+            kernel_generation: self.session.generation,
+            notes: self.notes,
+        }
+    }
+}
+
+fn all<S: Serializer>(outputs: &[Output], serializer: S) -> Result<S::Ok, S::Error> {
+    struct One<'a>(&'a Output);
+    impl Serialize for One<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            fold::serialize(self.0, serializer)
+        }
+    }
+    serializer.collect_seq(outputs.iter().map(One))
+}
+
+fn seconds<S: Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((took.as_secs_f64() * 1000.0).round() / 1000.0)
+}

@@ -1,0 +1,235 @@
+//! Ending kernels that nobody has used for some time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::everywhere::{Kernels, Left, side_by_side};
+use super::life::Life;
+use super::open_error::OpenError;
+use super::shutdown::shutdown;
+use super::status::SessionStatus;
+use crate::kernel::process::Signal;
+use crate::ops::company::whose;
+use crate::project::{Project, Status};
+
+/// How long another `nb` may hold a session's lock.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a kernel whose project is gone may take to end.
+const ENDS: Duration = Duration::from_secs(3);
+
+/// Which kernels are to be ended.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Those that have been idle for at least this long.
+    pub age: Duration,
+    /// Also those that a front end has joined, and those whose projects are gone.
+    pub force: bool,
+    /// Only tell.
+    pub dry_run: bool,
+    /// Who asks.
+    pub by: String,
+}
+
+/// What became of one kernel.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its project's folder.
+    pub root: std::path::PathBuf,
+    /// Its notebook, relative to that.
+    pub notebook: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Which of the session's kernels it is; unknown where its project is gone.
+    pub generation: Option<u64>,
+    /// Since when it is idle, where that is known.
+    pub idle_since: Option<Timestamp>,
+    /// Its memory.
+    pub memory_bytes: Option<u64>,
+    /// What was done.
+    pub done: Done,
+}
+
+/// What was done to a kernel.
+#[derive(Debug)]
+pub enum Done {
+    /// It was ended, or would have been.
+    Ended,
+    /// It goes on, and why.
+    Kept(String),
+    /// It could not be ended.
+    Failed(OpenError),
+}
+
+/// The rule: why a kernel is not ended; none ends it. Nothing where none runs.
+fn reason_to_keep(status: &SessionStatus, options: &Options, now: Timestamp) -> Option<String> {
+    if !status.session.owned {
+        return Some("started by another program".to_owned());
+    }
+    match (&status.session.status, status.busy) {
+        (Status::Starting | Status::Restarting, _) => return Some("it is starting".to_owned()),
+        (_, Some(false)) => {}
+        (_, Some(true)) => {
+            let runs = status.running.as_ref().map(whose);
+            return Some(format!(
+                "busy: {}",
+                runs.as_deref().unwrap_or("something runs")
+            ));
+        }
+        (_, None) => return Some("it does not answer".to_owned()),
+    }
+    if !status.joined.is_empty() && !options.force {
+        let who: Vec<_> = status
+            .joined
+            .iter()
+            .map(|it| it.front_end.clone())
+            .collect();
+        return Some(format!("{} is joined", who.join(", ")));
+    }
+    let idle = status.idle_since.map(|since| now.duration_since(since));
+    let idle = idle.and_then(|idle| Duration::try_from(idle).ok());
+    // A clock that was set back, or a kernel of which nothing is known, counts as just used.
+    (idle.unwrap_or_default() < options.age).then(|| "used lately".to_owned())
+}
+
+/// Ends the kernels that the options mean, and tells of every one that runs.
+pub async fn end_idle(kernels: Kernels, options: &Options) -> Vec<Outcome> {
+    let Kernels { found, left, .. } = kernels;
+    let up = found
+        .into_iter()
+        .filter(|(_, status)| status.session.kernel_of.is_none())
+        .filter(|(_, status)| matches!(status.life, Life::Own(_) | Life::Foreign));
+    let jobs: Vec<_> = up
+        .map(|(project, status)| end_one(project, status, options.clone()))
+        .collect();
+    let mut outcomes = side_by_side(jobs).await;
+    let left = left.into_iter().map(|left| end_left(left, options.clone()));
+    outcomes.extend(side_by_side(left.collect::<Vec<_>>()).await);
+    outcomes
+}
+
+async fn end_one(project: Project, status: SessionStatus, options: Options) -> Outcome {
+    let done = match reason_to_keep(&status, &options, Timestamp::now()) {
+        Some(why) => Done::Kept(why),
+        None if options.dry_run => Done::Ended,
+        None => match shutdown(&project, &status.key, &options.by, PATIENCE).await {
+            Ok(_) => Done::Ended,
+            Err(error) => Done::Failed(error),
+        },
+    };
+    Outcome {
+        root: project.root().to_owned(),
+        notebook: status.key,
+        pid: status.session.pid,
+        generation: Some(status.session.generation),
+        idle_since: status.idle_since,
+        memory_bytes: status.memory_bytes,
+        done,
+    }
+}
+
+/// Its key went with the project, so that nobody can ask it: it is ended by signals alone.
+async fn end_left(left: Left, options: Options) -> Outcome {
+    let memory_bytes = left.process.memory_bytes();
+    let done = if !options.force {
+        let pid = left.process.pid;
+        Done::Kept(format!(
+            "its project is gone, whether it is busy is unknown; --force ends it, or: kill {pid}"
+        ))
+    } else {
+        if !options.dry_run {
+            let _ = left.process.signal_group(Signal::TERM);
+            if !left.process.ended_within(ENDS).await {
+                let _ = left.process.signal_group(Signal::KILL);
+                left.process.ended_within(ENDS).await;
+            }
+        }
+        Done::Ended
+    };
+    let notebook = left.kernel.notebook.strip_prefix(&left.root);
+    Outcome {
+        notebook: notebook
+            .unwrap_or(&left.kernel.notebook)
+            .to_string_lossy()
+            .into_owned(),
+        root: left.root,
+        pid: Some(left.process.pid),
+        generation: None,
+        idle_since: None,
+        memory_bytes,
+        done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kernel::process::Process;
+    use crate::project::joined::Joined;
+
+    fn idle(seconds: i64) -> SessionStatus {
+        let session = json!({ "notebook": "/p/a.ipynb", "connection_file": "/p/k.json" });
+        SessionStatus {
+            key: "a.ipynb".to_owned(),
+            session: serde_json::from_value(session).unwrap(),
+            life: Life::Own(Process::current()),
+            busy: Some(false),
+            running: None,
+            idle_since: Some(Timestamp::from_second(1000 - seconds).unwrap()),
+            memory_bytes: None,
+            joined: Vec::new(),
+            shared_by: Vec::new(),
+            abandoned: false,
+        }
+    }
+
+    fn kept(status: &SessionStatus, age: u64, force: bool) -> Option<String> {
+        let options = Options {
+            age: Duration::from_secs(age),
+            force,
+            dry_run: false,
+            by: "ada".to_owned(),
+        };
+        reason_to_keep(status, &options, Timestamp::from_second(1000).unwrap())
+    }
+
+    #[test]
+    fn what_is_in_use_is_kept() {
+        assert_eq!(kept(&idle(60), 60, false), None);
+        assert!(kept(&idle(59), 60, true).is_some());
+        assert_eq!(kept(&idle(0), 0, false), None);
+        // The clock was set back meanwhile.
+        assert!(kept(&idle(-10), 1, false).is_some());
+
+        let mut busy = idle(60);
+        busy.busy = Some(true);
+        assert!(kept(&busy, 0, true).unwrap().starts_with("busy"));
+        busy.busy = None;
+        assert!(kept(&busy, 0, true).is_some());
+
+        let mut joined = idle(60);
+        joined.joined.push(Joined {
+            pid: 1,
+            start_time: 1,
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            session: None,
+            front_end: "VS Code".to_owned(),
+            since: Timestamp::now(),
+            clients: 1,
+            other: serde_json::Map::new(),
+        });
+        assert_eq!(kept(&joined, 0, false).unwrap(), "VS Code is joined");
+        assert_eq!(kept(&joined, 0, true), None);
+
+        let mut attached = idle(60);
+        attached.session.owned = false;
+        assert!(kept(&attached, 0, true).is_some());
+        let mut starting = idle(60);
+        starting.session.status = Status::Starting;
+        assert!(kept(&starting, 0, true).is_some());
+    }
+}

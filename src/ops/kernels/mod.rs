@@ -1,0 +1,23 @@
+//! The life of kernels: opening one for a notebook, sharing it, restarting and ending it, and the
+//! kernelspecs through which front ends find it.
+
+pub mod attach;
+pub mod consent;
+pub mod create;
+mod deed;
+pub mod dotenv;
+pub mod everywhere;
+pub mod idle;
+pub mod interrupt;
+pub mod life;
+pub mod open;
+pub mod open_error;
+mod program;
+mod ready;
+pub mod restart;
+pub mod serve;
+pub mod share;
+pub mod shutdown;
+pub(super) mod start;
+pub mod status;
+pub mod target;

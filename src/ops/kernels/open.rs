@@ -1,0 +1,475 @@
+//! Opening a notebook: its kernel runs when this is done.
+//!
+//! Two that open the same notebook at the same moment: one starts the kernel, the other attaches
+//! to it. What an earlier call left half done, because it was killed, is finished or undone first.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::attach::{self, Running};
+use super::deed::journal;
+use super::life::{Life, life, unseen};
+use super::open_error::OpenError;
+use super::share;
+use super::start::{Held, refuse_in_a_sandbox};
+use super::status::note_death;
+use crate::kernel::choose::{self, Wish};
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::Process;
+use crate::kernel::python::quote;
+use crate::kernel::spec;
+use crate::notebook::Named;
+use crate::ops::background;
+use crate::project::{Ended, Project, RealSpec, Session, StateError, Status, Transport};
+
+/// How a notebook is to be opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The kernelspec to start, by name.
+    pub kernel: Option<String>,
+    /// The Python to start.
+    pub python: Option<PathBuf>,
+    /// How the kernel is to be reached; the session's or Unix sockets where it is not said.
+    pub transport: Option<Transport>,
+    /// How long to wait for the kernel.
+    pub patience: Duration,
+    /// Who asks.
+    pub by: String,
+    /// Start a kernel here although the record says that one lives elsewhere.
+    pub force: bool,
+    /// The language of the cells, where a front end tells it and the notebook does not.
+    pub language: Option<String>,
+    /// The Python that the front end which asks runs on itself.
+    pub front_end_python: Option<PathBuf>,
+    /// Share the kernel of this notebook.
+    pub kernel_of: Option<PathBuf>,
+    /// Use this kernel, which another program started.
+    pub attach: Option<Running>,
+    /// Share no kernel any more, and use none of another program.
+    pub own: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            kernel: None,
+            python: None,
+            transport: None,
+            patience: Duration::from_secs(60),
+            by: "nb".to_owned(),
+            force: false,
+            language: None,
+            front_end_python: None,
+            kernel_of: None,
+            attach: None,
+            own: false,
+        }
+    }
+}
+
+/// What opening did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It started a kernel.
+    Started,
+    /// The kernel was running.
+    Attached,
+    /// It finished a start that another call had left half done.
+    Finished,
+    /// It began to use a kernel that another program had started.
+    Joined,
+}
+
+/// An opened notebook.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Its project.
+    pub project: Project,
+    /// Its key in `state.json`.
+    pub key: String,
+    /// Its session, live; where it shares a kernel, `kernel_of` says whose.
+    pub session: Session,
+    /// The other notebooks that share this kernel, its owner included.
+    pub shared_with: Vec<String>,
+    /// How it came to be.
+    pub how: How,
+    /// How the kernel before this one ended, if it went by itself.
+    pub before: Option<Ended>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
+///
+/// `notebook` must exist or be made first, see [`super::create::create_notebook`]; its project too. May be
+/// dropped at any await: the next call finishes what this one began.
+pub async fn ensure_kernel(
+    project: &Project,
+    notebook: &Path,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let began = Instant::now();
+    let key = project.key(notebook);
+    let mut notes: Vec<String> = project.notice().into_iter().collect();
+    let owner = match &options.kernel_of {
+        Some(other) => share::owner(notebook, other)?.0,
+        None if options.own || options.attach.is_some() => key.clone(),
+        None => project.state()?.partner(&key),
+    };
+    let (session, how, before) = if let Some(running) = &options.attach {
+        let (session, how) = attach::attach(project, &key, running, options.patience).await?;
+        if how != How::Attached {
+            journal(project, &key, &session, "opened", &options.by);
+        }
+        (session, how, None)
+    } else if owner == key {
+        own(project, &key, options, &mut notes).await?
+    } else {
+        let kernel = OpenOptions {
+            kernel: None,
+            python: None,
+            transport: None,
+            ..options.clone()
+        };
+        let opened = own(project, &owner, &kernel, &mut notes).await?;
+        let known = project.state()?.owner_key(&key) == owner;
+        if !known {
+            share::join(project, &key, &owner, options.patience).await?;
+        }
+        if options.kernel_of.is_none() {
+            notes.push(format!(
+                "it shares the kernel of {owner}; for one of its own: nb open {} --own",
+                quote(notebook)
+            ));
+        }
+        opened
+    };
+    let (session, shared_with) = project.update(|state| {
+        let session = state.session(&key).unwrap_or(session);
+        // The last opened one is what readers without a notebook get.
+        state.mirror(&session);
+        let mut all = state.sharers(&owner);
+        all.insert(0, owner.clone());
+        all.retain(|other| *other != key);
+        (session, all)
+    })?;
+    project.remember(&owner, &session);
+    Ok(Opened {
+        project: project.clone(),
+        key,
+        before: before.filter(|_| how == How::Started),
+        session,
+        shared_with,
+        how,
+        notes,
+        took: began.elapsed(),
+    })
+}
+
+/// Makes the kernel of a session of its own run.
+async fn own(
+    project: &Project,
+    key: &str,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Session, How, Option<Ended>), OpenError> {
+    let held = Held::wait(project, key, options.patience).await?;
+    let notebook = project.notebook(key);
+    notes.extend(sweep(project)?);
+    background::sweep(project);
+    held.record(|session| {
+        if session.kernel_of.take().is_some() {
+            // Of a kernel of its own nothing more is known than that it has none.
+            session.status = Status::Stopped;
+        }
+    })?;
+    let recorded = match held.session()? {
+        Some(session) => Some(noticed(&held, session).await?),
+        None => None,
+    };
+    let before = recorded.as_ref().and_then(went_by_itself);
+    let (session, how) = match recorded {
+        Some(session) => reopen(&held, &notebook, session, options, notes).await?,
+        None => {
+            let session = start(&held, &notebook, None, options, notes).await?;
+            (session, How::Started)
+        }
+    };
+    if how != How::Attached {
+        journal(project, key, &session, "opened", &options.by);
+    }
+    Ok((session, how, before))
+}
+
+/// Records that the kernel went by itself, where nobody has noticed it yet.
+async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
+    if session.status == Status::Live && life(&session).await == Life::Gone {
+        return Ok(note_death(held.project, held.key, session)?);
+    }
+    Ok(session)
+}
+
+fn went_by_itself(session: &Session) -> Option<Ended> {
+    let died = session.status == Status::Died;
+    session.ended.clone().filter(|_| died)
+}
+
+async fn reopen(
+    held: &Held<'_>,
+    notebook: &Path,
+    session: Session,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Session, How), OpenError> {
+    let started = |session| (session, How::Started);
+    match life(&session).await {
+        // One that was ended there is in nobody's way here.
+        Life::Elsewhere
+            if !options.force && !matches!(session.status, Status::Stopped | Status::Died) =>
+        {
+            Err(unseen(&session))
+        }
+        Life::Foreign | Life::Gone if !session.owned && options.own => {
+            notes.push("the kernel until now was started by another program".to_owned());
+            start(held, notebook, Some(session), options, notes)
+                .await
+                .map(started)
+        }
+        Life::Foreign | Life::Gone if !session.owned && held.has_record()? => {
+            let session = attach::reopen(held, session).await?;
+            notes.push(format!(
+                "its kernel was started by another program; for one of its own: nb open {} --own",
+                quote(notebook)
+            ));
+            Ok((session, How::Attached))
+        }
+        Life::Foreign => {
+            held.record(|session| session.status = Status::Live)?;
+            let status = Status::Live;
+            Ok((Session { status, ..session }, How::Attached))
+        }
+        Life::Own(process) if session.status == Status::Stopped => {
+            // Whoever shut it down was killed before it was gone.
+            held.end(&process, Duration::ZERO).await;
+            start(held, notebook, Some(session), options, notes)
+                .await
+                .map(started)
+        }
+        Life::Own(process) => {
+            if let Some(note) = differs(&session, options) {
+                notes.push(note);
+            }
+            let recorded = Process::recorded(&session);
+            if session.status == Status::Live && recorded.as_ref() == Some(&process) {
+                // Without it nobody can join, and only the user may give up the variables.
+                connection::read(&session.connection_file)?;
+                return Ok((session, How::Attached));
+            }
+            let files = KernelFiles::of(&session.connection_file);
+            match held.settle(&files, &process, options.patience).await {
+                Ok(session) => Ok((session, How::Finished)),
+                Err(OpenError::Died { .. }) => start(held, notebook, Some(session), options, notes)
+                    .await
+                    .map(started),
+                Err(OpenError::Connection(_)) => {
+                    // Without its connection file nobody can ever reach it.
+                    held.end(&process, Duration::ZERO).await;
+                    start(held, notebook, Some(session), options, notes)
+                        .await
+                        .map(started)
+                }
+                Err(error) => Err(error),
+            }
+        }
+        Life::Gone | Life::Elsewhere => start(held, notebook, Some(session), options, notes)
+            .await
+            .map(started),
+    }
+}
+
+async fn start(
+    held: &Held<'_>,
+    notebook: &Path,
+    before: Option<Session>,
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<Session, OpenError> {
+    // Said first: whatever else is missing there may be at hand outside.
+    refuse_in_a_sandbox()?;
+    let named = read_named(notebook)?;
+    let recorded = before.as_ref().filter(|before| before.owned);
+    let recorded = recorded.and_then(|before| before.kernelspec.clone());
+    let neighbour = neighbour(held.project, held.key)?;
+    let (wanted, folder) = (
+        options.clone(),
+        notebook.parent().unwrap_or(notebook).to_owned(),
+    );
+    let choosing = tokio::task::spawn_blocking(move || {
+        let named = meant(named, wanted.language.as_deref());
+        let wish = Wish {
+            kernel: wanted.kernel.as_deref(),
+            python: wanted.python.as_deref(),
+            recorded: recorded.as_ref(),
+            named: named.kernelspec.as_deref(),
+            language: named.language.as_deref(),
+            neighbour: neighbour.as_ref(),
+            front_end: wanted.front_end_python.as_deref(),
+        };
+        choose::choose(wish, &folder, &ProcessVariables)
+    });
+    let choice = choosing
+        .await
+        .map_err(|error| OpenError::Internal(error.to_string()))??;
+    notes.extend(choice.notes);
+    let transport = options
+        .transport
+        .or(before.as_ref().map(|before| before.transport));
+    held.start(
+        notebook,
+        before,
+        choice.spec,
+        transport.unwrap_or_default(),
+        options.patience,
+    )
+    .await
+}
+
+/// Returns what that notebook of the project runs whose kernel was started last.
+pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
+    let sessions = project.state()?.sessions;
+    let others = sessions
+        .into_iter()
+        .filter(|(other, session)| other != key && session.owned);
+    let last = others.max_by_key(|(_, session)| session.started_at);
+    Ok(last.and_then(|(_, session)| session.kernelspec))
+}
+
+/// Returns what is said when the kernel that runs is not the one that was asked for.
+fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
+    let spec = session.kernelspec.as_ref()?;
+    let other_name = options
+        .kernel
+        .as_ref()
+        .is_some_and(|name| *name != spec.name);
+    let other_python = options.python.as_ref().is_some_and(|python| {
+        let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        spec.argv
+            .first()
+            .is_some_and(|program| real(Path::new(program)) != real(python))
+    });
+    let other_transport = options
+        .transport
+        .is_some_and(|transport| transport != session.transport);
+    (other_name || other_python || other_transport).then(|| {
+        format!(
+            "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
+            spec.argv.first().map_or("?", String::as_str),
+            session.transport.as_str()
+        )
+    })
+}
+
+fn read_named(notebook: &Path) -> Result<Named, OpenError> {
+    let bytes = match std::fs::read(notebook) {
+        Ok(bytes) => bytes,
+        // A front end may open a kernel for a notebook that it has not saved yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => {
+            return Err(OpenError::Notebook {
+                what: "read",
+                path: notebook.to_owned(),
+                source,
+            });
+        }
+    };
+    Named::read(&bytes).map_err(|source| OpenError::NotANotebook {
+        path: notebook.to_owned(),
+        source,
+    })
+}
+
+/// Returns what a notebook names, with the language of the spec that was chosen in a front end.
+///
+/// Whoever chose the spec of a language wants that one, whatever ran there before. The spec for
+/// Python is also what is at hand for every notebook, so the notebook's own word counts more.
+fn meant(named: Named, chosen: Option<&str>) -> Named {
+    let Some(chosen) = chosen else { return named };
+    let same = |language: &String| language.eq_ignore_ascii_case(chosen);
+    if named.language.is_none() {
+        let language = Some(chosen.to_owned());
+        return Named { language, ..named };
+    }
+    if spec::is_python(chosen) || named.language.as_ref().is_some_and(same) {
+        return named;
+    }
+    Named {
+        kernelspec: None,
+        language: Some(chosen.to_owned()),
+    }
+}
+
+/// Removes what no session knows any more and no kernel uses; returns a note on a kernel that
+/// lives and is known by none, as where `state.json` was moved away.
+fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
+    let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
+        return Ok(Vec::new());
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path().with_extension("json"))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    // Read after the folder: a session is recorded before its files are made, so that what
+    // another call is starting now is known here.
+    let state = project.state()?;
+    let mut notes = Vec::new();
+    for path in paths {
+        let files = KernelFiles::of(&path);
+        let known = state
+            .sessions
+            .values()
+            .any(|session| session.connection_file == files.connection_file());
+        // Nor is what another container sees as its own for this one to judge.
+        if known || files.is_of_elsewhere() {
+            continue;
+        }
+        match files.process().filter(Process::is_alive) {
+            Some(Process { pid, .. }) => notes.push(format!(
+                "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
+                project.state_file().display()
+            )),
+            None => files.remove(&ProcessVariables),
+        }
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spec_that_was_chosen_says_the_language_where_the_notebook_does_not() {
+        let named = |kernelspec: Option<&str>, language: Option<&str>| Named {
+            kernelspec: kernelspec.map(str::to_owned),
+            language: language.map(str::to_owned),
+        };
+        let r = named(Some("ir"), Some("R"));
+        assert_eq!(meant(r.clone(), None), r);
+        assert_eq!(meant(r.clone(), Some("python")), r);
+        assert_eq!(meant(r.clone(), Some("r")), r);
+        assert_eq!(meant(r, Some("julia")), named(None, Some("julia")));
+        let nothing = named(None, None);
+        assert_eq!(meant(nothing, Some("R")), named(None, Some("R")));
+        let unsaid = named(Some("mine"), None);
+        assert_eq!(
+            meant(unsaid, Some("python")),
+            named(Some("mine"), Some("python"))
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! Starting the kernel of a session whose lock is held: launch, wait, record.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::life::{refusal, sandboxed};
+use super::open_error::OpenError;
+use super::ready::{NotReady, ready};
+use super::target::recorded;
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::launch;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::{Process, Signal};
+use crate::project::{Ended, Lock, Place, Project, RealSpec, Relation, Session, Status, Transport};
+
+/// How often a kernel on TCP is started with other ports when one was taken meanwhile.
+const PORT_TRIES: usize = 3;
+
+/// How many of a kernel's last lines are shown when it cannot start.
+const LINES: usize = 12;
+
+/// How often a lock that another process holds is asked for.
+const LOCK_POLL: Duration = Duration::from_millis(15);
+
+/// A session whose lock is held.
+pub(super) struct Held<'a> {
+    pub(super) project: &'a Project,
+    pub(super) key: &'a str,
+    pub(super) variables: ProcessVariables,
+    _lock: Lock,
+}
+
+impl<'a> Held<'a> {
+    /// Waits for the session's lock: whoever else starts, restarts or ends its kernel is done then.
+    pub(super) async fn wait(
+        project: &'a Project,
+        key: &'a str,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let lock = project
+                .try_lock_session(key)
+                .map_err(|source| OpenError::Lock {
+                    dir: project.dir().to_owned(),
+                    source,
+                })?;
+            if let Some(lock) = lock {
+                return Ok(Self {
+                    project,
+                    key,
+                    variables: ProcessVariables,
+                    _lock: lock,
+                });
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(OpenError::Busy { after: patience });
+            }
+            tokio::time::sleep(LOCK_POLL).await;
+        }
+    }
+
+    /// Returns the session as it is recorded now.
+    pub(super) fn session(&self) -> Result<Option<Session>, OpenError> {
+        Ok(recorded(&self.project.state()?, self.project, self.key))
+    }
+
+    /// Says whether the session has a record, and not only the top-level fields tell of it.
+    pub(super) fn has_record(&self) -> Result<bool, OpenError> {
+        Ok(self.project.state()?.sessions.contains_key(self.key))
+    }
+
+    /// Changes the session's record.
+    pub(super) fn record(&self, change: impl FnOnce(&mut Session)) -> Result<(), OpenError> {
+        self.project.update(|state| {
+            if let Some(session) = state.sessions.get_mut(self.key) {
+                change(session);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Starts a kernel on new connection files. `before` is the session's record, if it has one.
+    pub(super) async fn start(
+        &self,
+        notebook: &Path,
+        before: Option<Session>,
+        spec: RealSpec,
+        transport: Transport,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        // What another host or container uses is not ours to remove.
+        if let Some(before) = &before
+            && before.owned
+            && before.place.relation() != Relation::Elsewhere
+        {
+            KernelFiles::of(&before.connection_file).remove(&self.variables);
+        }
+        let old_file = before.as_ref().map(|before| before.connection_file.clone());
+        let before = before.map(|before| match before.owned {
+            true => before,
+            // Another program's kernel counts too, though its process is not known.
+            false => Session {
+                generation: before.generation + 1,
+                pid: None,
+                start_time: None,
+                ..before
+            },
+        });
+        let files = KernelFiles::fresh(self.project).map_err(|source| OpenError::Lock {
+            dir: self.project.dir().to_owned(),
+            source,
+        })?;
+        // Recorded before the file exists: a crash leaves no connection file that nobody knows.
+        let session = Session {
+            notebook: notebook.to_owned(),
+            connection_file: files.connection_file().to_owned(),
+            kernelspec: Some(spec.clone()),
+            transport,
+            place: Place::here(),
+            owned: true,
+            kernel_of: None,
+            status: Status::Starting,
+            ..before.unwrap_or_else(|| empty_session(notebook))
+        };
+        self.project.update(|state| {
+            // What names the session's old file must not look like somebody else's kernel.
+            if state.connection_file.is_some() && state.connection_file == old_file {
+                state.mirror(&session);
+            }
+            state.sessions.insert(self.key.to_owned(), session);
+        })?;
+        files.create(transport, &spec.name, &self.variables)?;
+        self.run(&files, &spec, transport, patience).await
+    }
+
+    /// Starts the kernel on the connection file that is there and waits until it is ready.
+    pub(super) async fn run(
+        &self,
+        files: &KernelFiles,
+        spec: &RealSpec,
+        transport: Transport,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        for attempt in 1.. {
+            let started = self.launch(files, spec).await;
+            let (process, log_start) = match started {
+                Ok(started) => started,
+                Err(error) => {
+                    self.failed(files, &error.to_string())?;
+                    return Err(error);
+                }
+            };
+            match self.settle(files, &process, patience).await {
+                Err(OpenError::Died { log, .. }) => {
+                    let lines = launch::last_lines(&log, log_start, LINES);
+                    let taken = lines.iter().any(|line| says_taken(line));
+                    files.remove(&self.variables);
+                    if transport == Transport::Tcp && taken && attempt < PORT_TRIES {
+                        files.create(transport, &spec.name, &self.variables)?;
+                        continue;
+                    }
+                    let error = OpenError::Died {
+                        argv: spec.argv.clone(),
+                        log,
+                        lines,
+                    };
+                    self.failed(files, &error.to_string())?;
+                    return Err(error);
+                }
+                settled => return settled,
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    async fn launch(
+        &self,
+        files: &KernelFiles,
+        spec: &RealSpec,
+    ) -> Result<(Process, u64), OpenError> {
+        let (files, spec, log) = (files.clone(), spec.clone(), self.log());
+        let notebook = self.project.notebook(self.key);
+        let folder = notebook.parent().unwrap_or(self.project.root()).to_owned();
+        let task = tokio::task::spawn_blocking(move || {
+            let log_start = launch::begin_log(&log).unwrap_or_default();
+            let process = launch::launch(&spec, &files, &folder, &log, &ProcessVariables)?;
+            Ok((process, log_start))
+        });
+        task.await
+            .map_err(|error| OpenError::Internal(error.to_string()))?
+    }
+
+    /// Waits until a kernel that was started is ready, and records it as live.
+    ///
+    /// Also for one whose starter was killed before it could do this.
+    pub(super) async fn settle(
+        &self,
+        files: &KernelFiles,
+        process: &Process,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        let info = connection::read(files.connection_file())?;
+        let reply = match ready(&info, process, patience).await {
+            Ok(reply) => reply,
+            Err(NotReady::Died) => {
+                return Err(OpenError::Died {
+                    argv: Vec::new(),
+                    log: self.log(),
+                    lines: Vec::new(),
+                });
+            }
+            Err(NotReady::Slow) => {
+                return Err(OpenError::Slow {
+                    pid: process.pid,
+                    after: patience,
+                    log: self.log(),
+                });
+            }
+            Err(NotReady::Unreachable(source)) => {
+                return Err(OpenError::Unreachable {
+                    pid: process.pid,
+                    source,
+                });
+            }
+        };
+        let live = self.project.update(|state| {
+            let session = state.sessions.get_mut(self.key)?;
+            if Process::recorded(session).as_ref() != Some(process) {
+                // The first kernel of a session is the first generation.
+                session.generation += u64::from(session.pid.is_some());
+                session.started_at = Some(Timestamp::now());
+            }
+            session.pid = Some(process.pid);
+            session.start_time = Some(process.start_time);
+            session.place = Place::here();
+            session.status = Status::Live;
+            session.kernel_info = Some(reply);
+            let session = session.clone();
+            state.mirror(&session);
+            Some(session)
+        })?;
+        live.ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))
+    }
+
+    /// Ends a kernel for good; its group first gets the time to end by itself.
+    pub(super) async fn end(&self, process: &Process, grace: Duration) {
+        if process.ended_within(grace).await {
+            return;
+        }
+        let _ = process.signal_group(Signal::TERM);
+        if !process.ended_within(TERM_GRACE).await {
+            let _ = process.signal_group(Signal::KILL);
+            process.ended_within(KILL_GRACE).await;
+        }
+    }
+
+    /// Records that the kernel could not be started.
+    pub(super) fn failed(&self, files: &KernelFiles, reason: &str) -> Result<(), OpenError> {
+        files.remove(&self.variables);
+        self.record(|session| {
+            session.status = Status::Died;
+            session.ended = Some(Ended {
+                at: Timestamp::now(),
+                reason: reason.to_owned(),
+                generation: session.generation,
+                cell: None,
+                job: None,
+                by: None,
+                other: serde_json::Map::new(),
+            });
+        })
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.project.kernel_log(self.key)
+    }
+}
+
+/// After SIGTERM a kernel may still write what it must.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+
+pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
+    Session {
+        notebook: notebook.to_owned(),
+        connection_file: PathBuf::new(),
+        pid: None,
+        start_time: None,
+        kernelspec: None,
+        transport: Transport::Ipc,
+        place: Place::here(),
+        generation: 1,
+        started_at: None,
+        owned: true,
+        status: Status::Starting,
+        ended: None,
+        kernel_info: None,
+        kernel_of: None,
+        other: serde_json::Map::new(),
+    }
+}
+
+fn says_taken(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.contains("address already in use") || line.contains("address in use")
+}
+
+/// Refuses to start what would die with this call.
+///
+/// Agents' shells may be sandboxes without Unix sockets, or with pids of their own, whose
+/// processes all end with the call.
+pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
+    let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    let cause = match sandboxed(Transport::Ipc) {
+        Some(error) => refusal(&error),
+        None if SANDBOXES.contains(&first.trim()) => format!("process 1 is {}", first.trim()),
+        None => return Ok(()),
+    };
+    Err(OpenError::Sandboxed { cause })
+}
+
+/// Programs that make a sandbox with pids of its own and are its first process.
+const SANDBOXES: [&str; 4] = ["bwrap", "firejail", "nsjail", "minijail0"];
