@@ -13,6 +13,7 @@ mod content;
 mod error;
 mod execution;
 mod link;
+mod others;
 mod request;
 pub mod run;
 
@@ -30,6 +31,8 @@ pub use content::{Bundle, Output, Prompt, Raised, StreamText, Told};
 pub use error::ClientError;
 pub use execution::Execution;
 use link::{Arrived, Link};
+use others::Others;
+pub use others::{Foreign, Step};
 pub use request::Execute;
 pub use run::{End, Event, Outcome};
 
@@ -46,7 +49,12 @@ pub struct Client {
     refused: u64,
     life: Life,
     death: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
+    others: Others,
+    observer: Option<Observer>,
 }
+
+/// Is told what other clients run.
+type Observer = Box<dyn FnMut(Foreign) + Send>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Iopub {
@@ -97,6 +105,8 @@ impl Client {
             refused: 0,
             life: Life::Alive,
             death: None,
+            others: Others::default(),
+            observer: None,
         })
     }
 
@@ -126,6 +136,19 @@ impl Client {
     /// themselves, those through a proxy or a tunnel may not.
     pub fn watch(&mut self, death: impl Future<Output = String> + Send + 'static) {
         self.death = Some(Box::pin(death));
+    }
+
+    /// Tells `observer` what other clients run on the kernel, whenever this client reads.
+    pub fn observe(&mut self, observer: impl FnMut(Foreign) + Send + 'static) {
+        self.observer = Some(Box::new(observer));
+    }
+
+    fn see(&mut self, message: &Verified) {
+        if let Some(observer) = &mut self.observer
+            && let Some(foreign) = self.others.take(message, &self.session)
+        {
+            observer(foreign);
+        }
     }
 
     /// Returns this client's session: its identity, and `header.session` of what it sends.
@@ -248,11 +271,20 @@ impl Client {
             link, iopub, life, ..
         } = self;
         // What came before the request has nothing to do with it.
-        link.forget_arrived(|arrived| {
-            if let Arrived::Lost { channel, why } = arrived {
-                lost(channel, &why, iopub, life);
+        let mut before = Vec::new();
+        let observed = self.observer.is_some();
+        link.forget_arrived(|arrived| match arrived {
+            Arrived::Lost { channel, why } => lost(channel, &why, iopub, life),
+            Arrived::Message { channel, frames } if observed && channel == Channel::Iopub => {
+                before.push(frames);
             }
+            Arrived::Message { .. } => {}
         });
+        for frames in before {
+            if let Some(message) = self.verify(frames) {
+                self.see(&message);
+            }
+        }
         let empty = Bytes::from_static(b"{}");
         let msg_id = self.send(Channel::Shell, "execute_request", empty, request);
         Ok(Execution::new(self, msg_id))
@@ -379,6 +411,7 @@ impl Client {
                         if let Some(message) = self.verify(frames) {
                             if channel == Channel::Iopub {
                                 self.iopub = Iopub::Proven;
+                                self.see(&message);
                             }
                             return Ok((channel, message));
                         }

@@ -1,8 +1,8 @@
 //! `journal.jsonl`: who did what, one line an event.
 //!
 //! An execution is keyed by the kernel's generation and the request's `msg_id`: the asker's side
-//! writes `asked` and `done`, an observer of others' traffic writes `seen`; readers keep one per
-//! key. A last line that a crash tore is skipped by readers and fenced off by the next writer.
+//! writes `asked` and `done`, an observer of others' traffic writes `seen` and a `done` of the status
+//! `seen`; readers keep one per key. A last line that a crash tore is skipped by readers and fenced off by the next writer.
 //!
 //! **The rule of size**: a journal of more than 128 MB is cut to its last 32 MB, further back than
 //! which nobody reads it.
@@ -43,6 +43,12 @@ pub struct Entry {
     /// The cell that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
+    /// The notebook whose cell it is, where that is not the session's own: others may share its kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<String>,
+    /// The job that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// The code that was executed; left out where the user does not want it kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -56,6 +62,9 @@ pub struct Entry {
     /// How it ended: `ok`, `error`, `aborted`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// An error was among its outputs: what an observer tells of the end, who has seen no reply.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub raised: bool,
     /// How long it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
@@ -75,10 +84,13 @@ impl Entry {
             msg_id: None,
             by: None,
             cell: None,
+            notebook: None,
+            job: None,
             code: None,
             store_history: true,
             alone: false,
             status: None,
+            raised: false,
             took_ms: None,
             other: Map::new(),
         }

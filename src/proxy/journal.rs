@@ -13,6 +13,8 @@ use crate::route::{Execution, Phase};
 struct Life {
     session: String,
     generation: u64,
+    /// The notebook that is served, where the kernel is another's.
+    notebook: Option<String>,
 }
 
 /// The journal of the project, as this proxy writes it.
@@ -45,11 +47,13 @@ impl Log {
         }
     }
 
-    /// Learns which life of which session's kernel the bridge means by a number.
-    pub(super) fn follow(&self, number: u64, session: &str, generation: u64) {
+    /// Learns which life of which session's kernel the bridge means by a number, and for which
+    /// notebook.
+    pub(super) fn follow(&self, number: u64, session: &str, generation: u64, notebook: &str) {
         let life = Life {
             session: session.to_owned(),
             generation,
+            notebook: (notebook != session).then(|| notebook.to_owned()),
         };
         self.lives.borrow_mut().insert(number, life);
     }
@@ -61,6 +65,7 @@ impl Log {
         let Some(Life {
             session,
             generation,
+            ..
         }) = self.life(number)
         else {
             return;
@@ -85,26 +90,26 @@ impl Log {
             return;
         };
         let key = (execution.generation, execution.msg_id.clone());
-        let (event, status, took) = match execution.phase {
-            Phase::Asked => {
-                self.started.borrow_mut().insert(key, Instant::now());
-                ("asked", None, None)
+        let is_others = matches!(execution.phase, Phase::Seen | Phase::Over { .. });
+        let mut started = self.started.borrow_mut();
+        let mut took = || started.remove(&key).map(|start| start.elapsed());
+        let (event, status, took, raised) = match execution.phase {
+            phase @ (Phase::Asked | Phase::Seen) => {
+                started.insert(key, Instant::now());
+                let event = if phase == Phase::Asked {
+                    "asked"
+                } else {
+                    "seen"
+                };
+                (event, None, None, false)
             }
-            Phase::Seen => ("seen", None, None),
-            Phase::Done(status) => {
-                let took = self
-                    .started
-                    .borrow_mut()
-                    .remove(&key)
-                    .map(|start| start.elapsed());
-                ("done", Some(status), took)
-            }
+            Phase::Over { raised } => ("done", Some("seen".to_owned()), took(), raised),
+            Phase::Done(status) => ("done", Some(status), took(), false),
         };
         let mut entry = Entry::now(event, &life.session);
         entry.generation = Some(life.generation);
         entry.msg_id = Some(execution.msg_id);
         // Of others' executions only their own name for themselves is known.
-        let is_others = event == "seen" || status.as_deref() == Some("seen");
         entry.by = Some(if is_others {
             execution.username
         } else {
@@ -114,6 +119,8 @@ impl Log {
         entry.store_history = execution.store_history;
         entry.code = execution.code;
         entry.status = status;
+        entry.raised = raised;
+        entry.notebook = life.notebook.filter(|_| !is_others);
         entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         self.unwritten.borrow_mut().push(entry);
     }

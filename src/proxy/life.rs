@@ -157,9 +157,10 @@ impl Shell {
             kernel.generation.max(last + 1)
         };
         self.number.set(number);
+        let notebook = &bound.target.key;
         bound
             .journal
-            .follow(number, &kernel.owner, kernel.generation);
+            .follow(number, &kernel.owner, kernel.generation, notebook);
         tracing::info!(
             generation = kernel.generation,
             pid = kernel.process.as_ref().map(|process| process.pid),

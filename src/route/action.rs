@@ -110,6 +110,11 @@ pub enum Phase {
     Asked,
     /// The kernel ran what somebody else had asked for.
     Seen,
+    /// What somebody else had asked for is over.
+    Over {
+        /// An error was among its outputs.
+        raised: bool,
+    },
     /// It ended: the reply's `status`.
     Done(String),
 }

@@ -15,6 +15,7 @@ use super::kernel::{Ending, Kernel};
 use super::request::{Key, Requests};
 use super::settings::{Policies, Settings};
 use super::timer::{AWAITED, GONE, Now, PROBE, Timer, Timers};
+use super::to_clients::Seen;
 use super::turns::Running;
 use super::voice::Voice;
 use super::{Action, ClientId, Note};
@@ -44,7 +45,7 @@ pub struct Bridge {
     /// The header of the cell that runs, as the kernel names it.
     pub(super) running_header: Bytes,
     /// What somebody else runs, if the journal has it: silent code is nobody's work.
-    pub(super) seen: Option<Key>,
+    pub(super) seen: Option<Seen>,
     pub(super) comms: Comms,
     pub(super) kernel: Kernel,
     /// The last life that was seen; an ended kernel keeps its number.
@@ -446,6 +447,7 @@ impl Bridge {
             // ipykernel broadcasts it, and consoles exit on it.
             "shutdown_reply" => return,
             "execute_input" => self.see(&message),
+            "error" => self.saw_error(&message),
             "stream" if self.requests.any_widget_probe() => self.note_widgets(&message),
             "comm_open" => self.see_comm(&message),
             _ => {}

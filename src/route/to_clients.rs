@@ -135,7 +135,10 @@ impl Bridge {
         if self.requests.contains(&key) {
             return;
         }
-        self.seen = Some(key.clone());
+        self.seen = Some(Seen {
+            key: key.clone(),
+            raised: false,
+        });
         self.actions.push_back(Action::Journal(Execution {
             phase: Phase::Seen,
             generation: self.generation,
@@ -149,14 +152,34 @@ impl Bridge {
     }
 }
 
+/// What somebody else runs.
+#[derive(Debug)]
+pub(super) struct Seen {
+    key: Key,
+    /// An error was among its outputs.
+    raised: bool,
+}
+
 impl Bridge {
-    /// Writes down that what somebody else ran has ended; how, only its asker knows.
-    pub(super) fn saw_end(&mut self, key: &Key, parent: &Header<'_>) {
-        if self.seen.take_if(|seen| seen == key).is_none() {
-            return;
+    /// Notes that what somebody else runs has raised.
+    pub(super) fn saw_error(&mut self, message: &Verified) {
+        if let Some(seen) = &mut self.seen
+            && let Ok(parent) = message.parent()
+            && Key::of(&parent).as_ref() == Some(&seen.key)
+        {
+            seen.raised = true;
         }
+    }
+
+    /// Writes down that what somebody else ran has ended; its reply goes to its asker alone.
+    pub(super) fn saw_end(&mut self, key: &Key, parent: &Header<'_>) {
+        let Some(seen) = self.seen.take_if(|seen| seen.key == *key) else {
+            return;
+        };
         self.actions.push_back(Action::Journal(Execution {
-            phase: Phase::Done("seen".into()),
+            phase: Phase::Over {
+                raised: seen.raised,
+            },
             generation: self.generation,
             msg_id: key.msg_id().to_owned(),
             session: parent.session.clone().into_owned(),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 use super::fold::{self, Outputs};
+use super::observed;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
 use crate::kernel::connection::{self, ConnectionError};
@@ -18,6 +19,7 @@ use crate::kernel::process::{Process, Signal};
 use crate::ops::kernels::life::{Life, life, unseen};
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::status::note_death;
+use crate::project::jobs::Job;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
 use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
@@ -148,8 +150,16 @@ pub struct Runner {
     key: String,
     session: Session,
     by: String,
+    origin: Origin,
     process: Option<Process>,
     client: Client,
+}
+
+/// What the journal tells of an execution besides.
+#[derive(Clone, Debug, Default)]
+struct Origin {
+    job: Option<String>,
+    notebook: Option<String>,
 }
 
 impl Runner {
@@ -179,6 +189,7 @@ impl Runner {
             Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(&session)))),
         };
         let mut client = Client::connect(&info, by).await?;
+        client.observe(observed::journal(project, key, session.generation));
         if let Some(process) = process.clone() {
             client.watch(async move {
                 process.death().await;
@@ -190,9 +201,16 @@ impl Runner {
             key: key.to_owned(),
             session,
             by: by.to_owned(),
+            origin: Origin::default(),
             process,
             client,
         })
+    }
+
+    /// Says that what is run from now on belongs to this job.
+    pub fn is_of(&mut self, job: &Job) {
+        self.origin.job = Some(job.id.clone());
+        self.origin.notebook = Some(job.notebook.clone()).filter(|it| *it != self.key);
     }
 
     /// Returns which of the session's kernels it is.
@@ -215,6 +233,7 @@ impl Runner {
             key: &self.key,
             session: &self.session,
             by: &self.by,
+            origin: &self.origin,
             options,
             process: self.process.as_ref(),
             began: Instant::now(),
@@ -312,6 +331,7 @@ struct Running<'a> {
     key: &'a str,
     session: &'a Session,
     by: &'a str,
+    origin: &'a Origin,
     options: &'a Options,
     process: Option<&'a Process>,
     began: Instant,
@@ -555,6 +575,8 @@ impl Running<'_> {
         entry.msg_id = Some(msg_id.to_owned());
         entry.by = Some(self.by.to_owned());
         entry.cell.clone_from(&self.options.cell);
+        entry.job.clone_from(&self.origin.job);
+        entry.notebook.clone_from(&self.origin.notebook);
         entry
     }
 

@@ -9,7 +9,7 @@ const RUNS: [&str; 2] = [
 ];
 
 /// What the journal reads when the agent's cell has ended.
-const OVER: &str = "journal Done(\"seen\") None";
+const OVER: &str = "journal Over { raised: false } None";
 
 /// A desk on which a cell of somebody outside runs.
 fn behind_an_agent(clients: &[&str]) -> Desk {
@@ -266,4 +266,12 @@ fn what_others_run_in_silence_is_nobodys_work() {
     desk.state("agent", "cell", "idle");
     let told = journal(desk.told());
     assert_eq!(told, ["journal Seen Some(\"1\")", OVER]);
+
+    let request = ("agent", "fails", "execute_request");
+    desk.state("agent", "fails", "busy");
+    desk.tells(request, "execute_input", &input);
+    desk.tells(request, "error", &json!({ "ename": "E" }));
+    desk.state("agent", "fails", "idle");
+    let told = journal(desk.told());
+    assert_eq!(told[1], "journal Over { raised: true } None");
 }

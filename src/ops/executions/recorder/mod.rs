@@ -148,8 +148,9 @@ impl<'a> Recorder<'a> {
                 };
                 let session = self.project.state()?.session(&key);
                 let session = session.ok_or(RunError::Ended)?;
-                let joined = Runner::join(self.project, &key, &session, &by, None).await?;
+                let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
                 self.job(|job| job.generation = Some(joined.generation()));
+                joined.is_of(&self.job.borrow());
                 runner.insert(joined)
             }
         };
