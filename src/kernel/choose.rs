@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::{JupyterPaths, NoHome, Variables};
+use super::paths::{JupyterPaths, NoHome, Prefix, Variables};
 use super::python::{self, NotPython, Python};
 use super::spec::{self, SpecError};
 use crate::project::RealSpec;
@@ -264,12 +264,13 @@ fn by_name(
             .path("VIRTUAL_ENV")
             .or_else(|| python::nearest_environment(folder)),
     };
-    let folders = paths.spec_folders(prefix.as_deref());
+    let prefix = prefix.map(|path| Prefix::of(&path));
+    let folders = paths.spec_folders(prefix.as_ref());
     match spec::find(name, &folders) {
         Some(spec) => Ok(plain(spec?)),
-        None if folders
+        None if spec::installed(&folders)
             .iter()
-            .any(|folder| folder.join(name).join("kernel.json").is_file()) =>
+            .any(|found| found.name == name.to_lowercase()) =>
         {
             Err(ChooseError::Proxy(name.to_owned()))
         }

@@ -74,6 +74,25 @@ pub enum SpecError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// The spec's command cannot start a kernel.
+    #[error("{} starts no kernel: {why}", path.display())]
+    Command {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A kernelspec as Jupyter would list it.
+#[derive(Debug)]
+pub struct Installed {
+    /// Its name, in lower case as Jupyter tells it.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The spec, where it can be used.
+    pub spec: Result<RealSpec, SpecError>,
 }
 
 /// Reads the spec in a folder.
@@ -85,7 +104,8 @@ pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
     })?;
     let mut spec: RealSpec = parse(&bytes).map_err(|source| SpecError::Damaged { path, source })?;
     let name = folder.file_name().unwrap_or_default();
-    spec.name = name.to_string_lossy().into_owned();
+    // Jupyter's name of a spec is in lower case, whatever its folder's is.
+    spec.name = name.to_string_lossy().to_lowercase();
     spec.resource_dir = Some(folder.to_owned());
     Ok(spec)
 }
@@ -97,31 +117,91 @@ fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
     serde_json::from_value(Value::Object(fields))
 }
 
-/// Returns the spec with this name that is a real kernel, from the first folder that has it.
-pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
-    folders
-        .iter()
-        .filter_map(|folder| named(folder, name))
-        .map(|folder| read(&folder))
-        .find(|spec| !spec.as_ref().is_ok_and(is_proxy))
+/// Says why a spec that could be read cannot start a kernel here.
+pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
+    let path = spec.resource_dir.clone().unwrap_or_default();
+    let path = path.join("kernel.json");
+    let wrong = |why: String| Err(SpecError::Command { path, why });
+    let names_file = |argument: &String| argument.contains("{connection_file}");
+    if spec.argv.first().is_none_or(String::is_empty) {
+        return wrong("its argv is empty".to_owned());
+    }
+    if !spec.argv.iter().any(names_file) {
+        let why = "no argument of its argv is or holds {connection_file}, so that the kernel \
+                   would not know where to listen";
+        return wrong(why.to_owned());
+    }
+    let provisioner = spec.other.get("metadata");
+    let provisioner =
+        provisioner.and_then(|it| it.get("kernel_provisioner")?.get("provisioner_name"));
+    match provisioner.and_then(Value::as_str) {
+        Some("local-provisioner") | None => Ok(()),
+        Some(other) => wrong(format!(
+            "Jupyter starts it through the provisioner {other}, and nb as a process of this machine only"
+        )),
+    }
 }
 
-/// Returns every readable spec of a real kernel; of equal names the first folder's.
+/// Returns the spec with this name that is a real kernel, from the first folder that has it.
+///
+/// As in Jupyter, one that is damaged still hides those of its name in later folders.
+pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
+    let name = name.to_lowercase();
+    let all = folders.iter().flat_map(|folder| entries(folder));
+    all.filter(|(found, _)| *found == name)
+        .map(|(_, folder)| read(&folder))
+        .find(|spec| !spec.as_ref().is_ok_and(is_proxy))
+        .map(|spec| spec.and_then(|spec| check(&spec).map(|()| spec)))
+}
+
+/// Returns every spec as Jupyter lists them; of equal names the first folder's, damaged or not.
+pub fn installed(folders: &[PathBuf]) -> Vec<Installed> {
+    first_of_each_name(folders, |_| true)
+}
+
+/// Returns every spec of a real kernel, usable or not; of equal names the first folder's.
+pub fn kernels(folders: &[PathBuf]) -> Vec<Installed> {
+    first_of_each_name(folders, |found| match &found.spec {
+        Ok(spec) => !is_proxy(spec),
+        Err(_) => !is_shared_name(&found.name),
+    })
+}
+
+/// Returns every usable spec of a real kernel; of equal names the first folder's.
 pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
-    let mut specs: Vec<RealSpec> = Vec::new();
-    for folder in folders {
-        let Ok(entries) = std::fs::read_dir(folder) else {
-            continue;
-        };
-        let mut names: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-        names.sort();
-        for spec in names.iter().filter_map(|path| read(path).ok()) {
-            if !is_proxy(&spec) && !specs.iter().any(|known| known.name == spec.name) {
-                specs.push(spec);
-            }
+    let kernels = kernels(folders).into_iter();
+    kernels
+        .filter_map(|found| found.spec.ok())
+        .filter(|spec| check(spec).is_ok())
+        .collect()
+}
+
+fn first_of_each_name(folders: &[PathBuf], counts: impl Fn(&Installed) -> bool) -> Vec<Installed> {
+    let mut all: Vec<Installed> = Vec::new();
+    for (name, folder) in folders.iter().flat_map(|folder| entries(folder)) {
+        let spec = read(&folder);
+        let found = Installed { name, folder, spec };
+        if counts(&found) && !all.iter().any(|known| known.name == found.name) {
+            all.push(found);
         }
     }
-    specs
+    all
+}
+
+/// Returns the folders with a `kernel.json` in a folder, by their names in lower case.
+///
+/// Names come from the system and never from a notebook, which might name any path.
+fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            (name, entry.path())
+        })
+        .filter(|(_, path)| path.join("kernel.json").is_file())
+        .collect();
+    found.sort();
+    found
 }
 
 /// Says whether the spec starts `nb-proxy`, by its command or its name: a wrapper may start it.
@@ -138,23 +218,6 @@ pub fn starts_proxy(spec: &RealSpec) -> bool {
     program
         .and_then(Path::file_stem)
         .is_some_and(|stem| stem == PROXY)
-}
-
-/// Names of specs are compared without regard to case, as Jupyter does.
-fn named(folder: &Path, name: &str) -> Option<PathBuf> {
-    let exact = folder.join(name);
-    if exact.join("kernel.json").is_file() {
-        return Some(exact);
-    }
-    std::fs::read_dir(folder)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|found| found.to_string_lossy().eq_ignore_ascii_case(name))
-                && path.join("kernel.json").is_file()
-        })
 }
 
 /// Returns the command that starts the kernel.
@@ -301,6 +364,52 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         install(temp.path(), "nb-shared-r", r#"{"argv":["env","nb-proxy"]}"#);
         assert!(list(&[temp.path().to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn names_have_no_case_and_are_no_paths() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        let text = r#"{"argv":["r","{connection_file}"]}"#;
+        install(&first, "IR", text);
+        install(&second, "ir", text);
+        install(&second, "other", text);
+        let folders = [first.clone(), second.clone()];
+        let found = find("Ir", &folders).unwrap().unwrap();
+        assert_eq!(found.name, "ir");
+        assert_eq!(found.resource_dir, Some(first.join("IR")));
+        let names: Vec<_> = list(&folders).into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["ir", "other"]);
+        let path = second.join("other");
+        assert!(find(path.to_str().unwrap(), &folders).is_none());
+        assert!(find("../2/other", &folders).is_none());
+    }
+
+    #[test]
+    fn a_spec_that_can_start_nothing_says_why_and_hides_what_is_behind_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        install(&second, "r", r#"{"argv":["r","{connection_file}"]}"#);
+        let folders = [first.clone(), second];
+        let said = |text: &str| {
+            install(&first, "r", text);
+            assert!(list(&folders).is_empty());
+            let error = find("r", &folders).unwrap().unwrap_err();
+            let why = std::error::Error::source(&error);
+            format!(
+                "{error}: {}",
+                why.map(ToString::to_string).unwrap_or_default()
+            )
+        };
+        assert!(said(r#"{"display_name":"R"}"#).contains("missing field `argv`"));
+        assert!(said(r#"{"argv":"R -f"}"#).contains("expected a sequence"));
+        assert!(said(r#"{"argv":["R",1]}"#).contains("expected a string"));
+        assert!(said("[]").contains("expected a map"));
+        assert!(said(r#"{"argv":[]}"#).contains("argv is empty"));
+        assert!(said(r#"{"argv":["R"]}"#).contains("{connection_file}"));
+        let far = r#"{"argv":["R","{connection_file}"],
+            "metadata":{"kernel_provisioner":{"provisioner_name":"yarn"}}}"#;
+        assert!(said(far).contains("provisioner yarn"));
     }
 
     #[test]
