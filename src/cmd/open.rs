@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
+use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
@@ -19,7 +20,7 @@ use crate::ops::kernels::open::{How, OpenOptions, Opened, ensure_kernel};
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::serve::{self, Health, Level};
 use crate::ops::kernels::target;
-use crate::project::{self, Project};
+use crate::project::{self, Limits, Project};
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it
 ///
@@ -49,6 +50,13 @@ pub(super) struct Open {
     /// How the kernel is reached: Unix sockets (ipc, the default) or TCP on this machine
     #[arg(long, value_enum)]
     transport: Option<Transport>,
+    /// Let the kernel use at most this much memory, now and after restarts: 800M, 1.5G, 2GiB; none
+    /// takes the limit away
+    ///
+    /// A systemd user scope keeps it to that with all that it starts; where there is none, the
+    /// address space of each of its processes is bounded.
+    #[arg(long, value_name = "SIZE", value_parser = memory, conflicts_with_all = ["kernel_of", "attach"])]
+    memory: Option<Limits>,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -56,7 +64,7 @@ pub(super) struct Open {
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "select"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "memory", "select"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -67,6 +75,15 @@ pub(super) struct Open {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Reads an amount of memory, or that there is no limit.
+fn memory(text: &str) -> Result<Limits, String> {
+    let memory_bytes = match text {
+        "none" => None,
+        _ => Some(limits::read_bytes(text)?),
+    };
+    Ok(Limits { memory_bytes })
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -111,6 +128,7 @@ impl Open {
             kernel_of: self.kernel_of.clone(),
             attach,
             own: self.own,
+            limits: self.memory,
         };
         let created = create_notebook(&notebook, &options, !self.no_kernel)?;
         let project = Project::for_notebook(&notebook)

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
+use crate::kernel::limits::{self, Bound};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::ops::company::{self, whose};
@@ -203,6 +204,7 @@ fn text(status: &SessionStatus) -> String {
     if matches!(status.life, Life::Own(_) | Life::Foreign) {
         parts.extend(pid(status).map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(print::bytes));
+        parts.extend(bound(status));
         // Until a kernel is ready, the record speaks of the one before.
         if session.status == project::Status::Live {
             parts.push(format!("generation {}", session.generation));
@@ -256,6 +258,19 @@ fn text(status: &SessionStatus) -> String {
     lines.join("\n")
 }
 
+/// Tells what the kernel is kept to, where it is to be kept to anything.
+fn bound(status: &SessionStatus) -> Option<String> {
+    let wanted = status.session.limits.memory_bytes?;
+    let bound = pid(status).and_then(limits::bound_of);
+    Some(match bound {
+        Some(Bound::Group(bytes)) => format!("at most {}", print::bytes(bytes)),
+        Some(Bound::AddressSpace(bytes)) => {
+            format!("at most {} of address space", print::bytes(bytes))
+        }
+        None => format!("the limit of {} does not hold", print::bytes(wanted)),
+    })
+}
+
 /// Tells the state, and since when it is so.
 fn lasting(status: &SessionStatus) -> String {
     let state = state(status);
@@ -304,6 +319,7 @@ fn object(status: &SessionStatus) -> Value {
         "connection_file": session.connection_file,
         "transport": session.transport.as_str(),
         "memory_bytes": status.memory_bytes,
+        "limits": session.limits,
         "owned": session.owned,
         "started_at": session.started_at,
         "ended": session.ended,

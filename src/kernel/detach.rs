@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::limits::{self, LimitsError};
 use super::platform;
 use super::process::Process;
 use crate::project::{pid_namespace, save};
@@ -43,6 +44,8 @@ pub struct Plan {
     /// A file without which the program must not begin: whoever removes it first has called the
     /// start off.
     pub needs: Option<PathBuf>,
+    /// How many bytes of address space the program may have.
+    pub address_space: Option<u64>,
 }
 
 /// Why nothing was started.
@@ -58,6 +61,12 @@ pub enum DetachError {
         program: String,
         /// What the system said.
         reason: String,
+    },
+    /// What it may use of the machine cannot be bounded.
+    #[error("cannot bound what the kernel may use")]
+    Limits {
+        /// Why.
+        source: LimitsError,
     },
 }
 
@@ -195,6 +204,13 @@ fn exec(plan: &Plan) -> io::Error {
     if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
         let _ = std::fs::remove_file(&plan.pid_file);
         return io::Error::other(format!("{} is gone", needed.display()));
+    }
+    // Not before: what bounds the program bounds this one too.
+    if let Some(bytes) = plan.address_space
+        && let Err(error) = limits::bound_address_space(bytes)
+    {
+        let _ = std::fs::remove_file(&plan.pid_file);
+        return error;
     }
     // Whoever asked may be gone by now; the start goes on all the same.
     report(&Report::Becoming(process));

@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
 use super::detach::{self, DetachError, Plan};
+use super::limits;
 use super::paths::Variables;
 use super::process::Process;
 use super::spec;
-use crate::project::RealSpec;
+use crate::project::{Limits, RealSpec};
 
 /// Set in the environment of every kernel, so that a proxy knows that it was started as one.
 pub const IN_KERNEL: &str = "NB_KERNEL";
@@ -18,18 +19,30 @@ pub const IN_KERNEL: &str = "NB_KERNEL";
 /// A log that is longer than this when a kernel starts begins anew; the old one is kept once.
 const LOG_BYTES: u64 = 5 << 20;
 
+/// A kernel that is to be started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its spec.
+    pub spec: RealSpec,
+    /// Its connection file, which is there.
+    pub files: KernelFiles,
+    /// Its working directory.
+    pub folder: PathBuf,
+    /// Where its stdout and stderr go.
+    pub log: PathBuf,
+    /// What it may use of the machine.
+    pub limits: Limits,
+}
+
 /// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
-pub fn launch(
-    spec: &RealSpec,
-    files: &KernelFiles,
-    folder: &Path,
-    log: &Path,
-    variables: &dyn Variables,
-) -> Result<Process, DetachError> {
-    let mut set = spec::environment(spec, variables);
+pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, DetachError> {
+    let mut set = spec::environment(&start.spec, variables);
     set.push((IN_KERNEL.into(), "1".into()));
+    let argv = spec::command(&start.spec, start.files.connection_file());
+    let bounded = limits::bounded(argv, start.limits);
+    let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
     detach::start(&Plan {
-        argv: spec::command(spec, files.connection_file()),
+        argv,
         set,
         // A kernel that finds its parent gone ends; and neither it nor what it starts is the
         // session that a server may have told this process of.
@@ -37,10 +50,11 @@ pub fn launch(
         remove: ["JPY_PARENT_PID", "JPY_SESSION_NAME", "NB_LANGUAGE"]
             .map(OsString::from)
             .to_vec(),
-        folder: folder.to_owned(),
-        log: log.to_owned(),
-        pid_file: files.pid_file(),
-        needs: Some(files.connection_file().to_owned()),
+        folder: start.folder.clone(),
+        log: start.log.clone(),
+        pid_file: start.files.pid_file(),
+        needs: Some(start.files.connection_file().to_owned()),
+        address_space,
     })
 }
 

@@ -6,6 +6,7 @@ pub mod choose;
 pub mod connection;
 pub mod detach;
 pub mod launch;
+pub mod limits;
 pub mod paths;
 mod platform;
 pub mod process;

@@ -1,12 +1,15 @@
 //! What each platform tells of a process. The only file of this module that names platforms.
 
-pub(super) use imp::{Watch, memory_bytes, program, reopened_executable, start_time};
+pub(super) use imp::{
+    BOUNDS_MEMORY, Watch, address_space_max, counts_memory_below, group_memory_max, memory_bytes,
+    program, reopened_executable, start_time,
+};
 
 #[cfg(target_os = "linux")]
 mod imp {
     use std::io;
     use std::os::fd::OwnedFd;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -49,6 +52,40 @@ mod imp {
         Some(std::ffi::OsString::from_vec(first).into())
     }
 
+    /// Whether a program's memory can be bounded.
+    pub(in super::super) const BOUNDS_MEMORY: bool = true;
+
+    /// Returns the most address space that a process may have, where it is bounded.
+    pub(in super::super) fn address_space_max(pid: u32) -> Option<u64> {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+        let line = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max address space"))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    /// Returns the most memory that the control group of a process may have, where it is bounded.
+    pub(in super::super) fn group_memory_max(pid: u32) -> Option<u64> {
+        let group = group_folder(&std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)?;
+        let max = std::fs::read_to_string(group.join("memory.max")).ok()?;
+        max.trim().parse().ok()
+    }
+
+    /// Says whether memory is counted, and so can be bounded, in the groups below this one.
+    pub(in super::super) fn counts_memory_below(group: &Path) -> bool {
+        let folder = Path::new(GROUPS).join(group.strip_prefix("/").unwrap_or(group));
+        let counted = std::fs::read_to_string(folder.join("cgroup.subtree_control"));
+        counted.is_ok_and(|counted| counted.split_ascii_whitespace().any(|it| it == "memory"))
+    }
+
+    /// Returns the folder of the group that a line `0::/a/b` of `/proc/PID/cgroup` names.
+    fn group_folder(groups: &str) -> Option<PathBuf> {
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        Some(Path::new(GROUPS).join(group))
+    }
+
+    const GROUPS: &str = "/sys/fs/cgroup";
+
     /// A process that was looked at: while this is held, no other one is taken for it.
     pub(in super::super) struct Watch(OwnedFd);
 
@@ -84,7 +121,7 @@ mod imp {
 #[cfg(not(target_os = "linux"))]
 mod imp {
     use std::io;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     /// Returns when a living process started, in seconds since 1970.
@@ -115,6 +152,24 @@ mod imp {
     /// Returns the program of a process.
     pub(in super::super) fn program(pid: u32) -> Option<PathBuf> {
         Some(ps(pid, "comm=")?.trim().into())
+    }
+
+    /// The system takes a bound of the address space and does not keep it.
+    pub(in super::super) const BOUNDS_MEMORY: bool = false;
+
+    /// Returns nothing.
+    pub(in super::super) fn address_space_max(_pid: u32) -> Option<u64> {
+        None
+    }
+
+    /// Returns nothing: there are no control groups.
+    pub(in super::super) fn group_memory_max(_pid: u32) -> Option<u64> {
+        None
+    }
+
+    /// Says no: there are no control groups.
+    pub(in super::super) fn counts_memory_below(_group: &Path) -> bool {
+        false
     }
 
     /// A process that is watched; there is no such thing here, so that it is asked for instead.

@@ -98,6 +98,7 @@ pub(super) async fn begin(project: &Project, task: &Task) -> Result<Begun, OpenE
         log: project.dir().join("nb.log"),
         pid_file: folder.join(format!("{name}.pid")),
         needs: None,
+        address_space: None,
     };
     let pid_file = plan.pid_file.clone();
     let started = tokio::task::spawn_blocking(move || detach::start(&plan));

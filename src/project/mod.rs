@@ -32,5 +32,5 @@ pub use fresh::fresh_id;
 pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use root::real_path;
-pub use session::{Ended, InterruptMode, RealSpec, Session, Status, Transport};
+pub use session::{Ended, InterruptMode, Limits, RealSpec, Session, Status, Transport};
 pub use state::{State, StateError};

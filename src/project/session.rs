@@ -55,9 +55,27 @@ pub struct Session {
     /// said of a kernel here is then not used, see [`super::State::session`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_of: Option<String>,
+    /// What each of its kernels may use of the machine.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// What a kernel may use of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How much memory, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// Says whether there is no limit.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Session {
@@ -80,6 +98,7 @@ impl Session {
             ended: None,
             kernel_info: None,
             kernel_of: None,
+            limits: Limits::default(),
             other: Map::new(),
         }
     }

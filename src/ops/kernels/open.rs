@@ -12,7 +12,7 @@ use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::share;
-use super::start::{Held, refuse_in_a_sandbox};
+use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use super::status::note_death;
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::connection::{self, KernelFiles};
@@ -22,7 +22,7 @@ use crate::kernel::python::quote;
 use crate::kernel::spec;
 use crate::notebook::Named;
 use crate::ops::background;
-use crate::project::{Ended, Project, RealSpec, Session, StateError, Status, Transport};
+use crate::project::{Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport};
 
 /// How a notebook is to be opened.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct OpenOptions {
     pub attach: Option<Running>,
     /// Share no kernel any more, and use none of another program.
     pub own: bool,
+    /// What the kernel may use of the machine; the session's where it is not said.
+    pub limits: Option<Limits>,
 }
 
 impl Default for OpenOptions {
@@ -65,6 +67,7 @@ impl Default for OpenOptions {
             kernel_of: None,
             attach: None,
             own: false,
+            limits: None,
         }
     }
 }
@@ -133,6 +136,7 @@ pub async fn ensure_kernel(
             kernel: None,
             python: None,
             transport: None,
+            limits: None,
             ..options.clone()
         };
         let opened = own(project, &owner, &kernel, &mut notes).await?;
@@ -325,17 +329,19 @@ async fn start(
         .await
         .map_err(|error| OpenError::Internal(error.to_string()))??;
     notes.extend(choice.notes);
-    let transport = options
-        .transport
-        .or(before.as_ref().map(|before| before.transport));
-    held.start(
-        notebook,
-        before,
-        choice.spec,
-        transport.unwrap_or_default(),
-        options.patience,
-    )
-    .await
+    let known = before.as_ref();
+    let wanted = Wanted {
+        spec: choice.spec,
+        transport: options
+            .transport
+            .or(known.map(|before| before.transport))
+            .unwrap_or_default(),
+        limits: options
+            .limits
+            .or(known.map(|before| before.limits))
+            .unwrap_or_default(),
+    };
+    held.start(notebook, before, wanted, options.patience).await
 }
 
 /// Returns what that notebook of the project runs whose kernel was started last.
@@ -364,7 +370,10 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
     let other_transport = options
         .transport
         .is_some_and(|transport| transport != session.transport);
-    (other_name || other_python || other_transport).then(|| {
+    let other_limits = options
+        .limits
+        .is_some_and(|limits| limits != session.limits);
+    (other_name || other_python || other_transport || other_limits).then(|| {
         format!(
             "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
             spec.argv.first().map_or("?", String::as_str),

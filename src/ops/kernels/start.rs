@@ -13,7 +13,9 @@ use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
-use crate::project::{Ended, Lock, Place, Project, RealSpec, Relation, Session, Status, Transport};
+use crate::project::{
+    Ended, Limits, Lock, Place, Project, RealSpec, Relation, Session, Status, Transport,
+};
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
 const PORT_TRIES: usize = 3;
@@ -23,6 +25,13 @@ const LINES: usize = 12;
 
 /// How often a lock that another process holds is asked for.
 const LOCK_POLL: Duration = Duration::from_millis(15);
+
+/// What kind of kernel a session is to have.
+pub(super) struct Wanted {
+    pub(super) spec: RealSpec,
+    pub(super) transport: Transport,
+    pub(super) limits: Limits,
+}
 
 /// A session whose lock is held.
 pub(super) struct Held<'a> {
@@ -87,10 +96,14 @@ impl<'a> Held<'a> {
         &self,
         notebook: &Path,
         before: Option<Session>,
-        spec: RealSpec,
-        transport: Transport,
+        wanted: Wanted,
         patience: Duration,
     ) -> Result<Session, OpenError> {
+        let Wanted {
+            spec,
+            transport,
+            limits,
+        } = wanted;
         // What another host or container uses is not ours to remove.
         if let Some(before) = &before
             && before.owned
@@ -122,6 +135,7 @@ impl<'a> Held<'a> {
             place: Place::here(),
             owned: true,
             kernel_of: None,
+            limits,
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
@@ -181,12 +195,20 @@ impl<'a> Held<'a> {
         files: &KernelFiles,
         spec: &RealSpec,
     ) -> Result<(Process, u64), OpenError> {
-        let (files, spec, log) = (files.clone(), spec.clone(), self.log());
         let notebook = self.project.notebook(self.key);
-        let folder = notebook.parent().unwrap_or(self.project.root()).to_owned();
+        let start = launch::Start {
+            spec: spec.clone(),
+            files: files.clone(),
+            folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
+            log: self.log(),
+            limits: self
+                .session()?
+                .map(|session| session.limits)
+                .unwrap_or_default(),
+        };
         let task = tokio::task::spawn_blocking(move || {
-            let log_start = launch::begin_log(&log).unwrap_or_default();
-            let process = launch::launch(&spec, &files, &folder, &log, &ProcessVariables)?;
+            let log_start = launch::begin_log(&start.log).unwrap_or_default();
+            let process = launch::launch(&start, &ProcessVariables)?;
             Ok((process, log_start))
         });
         task.await
@@ -301,6 +323,7 @@ pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
         ended: None,
         kernel_info: None,
         kernel_of: None,
+        limits: Limits::default(),
         other: serde_json::Map::new(),
     }
 }
