@@ -49,9 +49,20 @@ impl Context {
         manner: &Manner,
         command: &str,
     ) -> Result<ExitCode, Fault> {
-        let done = edit::apply(page, operations, &self.editor(manner));
-        let done = done.map_err(|error| Fault::from(error).again(command))?;
+        let done = self.done(page, operations, manner, command)?;
         Ok(self.tell(page, &done, manner.json, command))
+    }
+
+    /// Does operations on a notebook.
+    pub(super) fn done(
+        &self,
+        page: &Page,
+        operations: &[Operation],
+        manner: &Manner,
+        command: &str,
+    ) -> Result<Done, Fault> {
+        let done = edit::apply(page, operations, &self.editor(manner));
+        done.map_err(|error| Fault::from(error).again(command))
     }
 
     /// Tells what came of an edit. What of it is not in the notebook is a conflict.

@@ -11,7 +11,6 @@ use super::restart::replaced;
 use super::which::{Which, missing, places};
 use super::{Context, change, print};
 use crate::notebook::{Document, Operation, Selector};
-use crate::ops::editing::edit;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
 use crate::ops::executions::exec::{self, AlreadyRun, ExecError, Wanted};
@@ -189,8 +188,7 @@ impl Then {
         if !self.exec {
             return context.edit(page, operations, manner, command);
         }
-        let done = edit::apply(page, operations, &context.editor(manner));
-        let done = done.map_err(|error| Fault::from(error).again(command))?;
+        let done = context.done(page, operations, manner, command)?;
         if !done.conflicts.is_empty() {
             return Ok(context.tell(page, &done, manner.json, command));
         }

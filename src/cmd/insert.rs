@@ -10,7 +10,8 @@ use super::exec::Then;
 use super::fault::{Fault, Kind};
 use super::metadata::Metadata;
 use super::source::Source;
-use crate::notebook::{CellType, Operation, SelectError, Selector};
+use super::which::Beside;
+use crate::notebook::{CellType, Operation};
 
 /// Insert a cell: at the end, or where you say
 ///
@@ -24,24 +25,8 @@ pub(super) struct Insert {
     words: Vec<String>,
     #[command(flatten)]
     source: Source,
-    /// Put it after this cell
-    #[arg(
-        short,
-        long,
-        value_name = "CELL",
-        allow_negative_numbers = true,
-        group = "place"
-    )]
-    after: Option<String>,
-    /// Put it before this cell
-    #[arg(
-        short,
-        long,
-        value_name = "CELL",
-        allow_negative_numbers = true,
-        group = "place"
-    )]
-    before: Option<String>,
+    #[command(flatten)]
+    beside: Beside,
     /// Put it at this index, from 0; -1 is before the last cell
     #[arg(
         short = 'i',
@@ -98,7 +83,7 @@ impl Insert {
             ([place, source], false) => (Some(place), Some(source)),
             _ => return usage("one text is wanted; put it in quotes"),
         };
-        let placed = self.after.is_some() || self.before.is_some() || self.at.is_some();
+        let placed = self.beside.is_given() || self.at.is_some();
         let at = match place {
             Some(_) if placed => return usage("one place is wanted"),
             Some(place) => Some(place.parse().map_err(|_| {
@@ -113,12 +98,10 @@ impl Insert {
                 .hint("nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH")
                 .hint("an empty cell: nb insert -s ''"));
         };
-        let cell = |word: &Option<String>| -> Result<Option<Selector>, SelectError> {
-            word.as_deref().map(str::parse).transpose()
-        };
+        let (after, before) = self.beside.selectors()?;
         Ok(Operation::Insert {
-            after: cell(&self.after)?,
-            before: cell(&self.before)?,
+            after,
+            before,
             at,
             id: self.id.clone(),
             cell_type: Some(self.cell_type),

@@ -7,8 +7,8 @@ use clap::Args;
 use super::Context;
 use super::change::Manner;
 use super::fault::{Fault, Kind};
-use super::which::Which;
-use crate::notebook::{Operation, SelectError, Selector};
+use super::which::{Beside, Which};
+use crate::notebook::{Operation, Selector};
 
 /// Move a cell: after or before another one, or to an index
 ///
@@ -25,24 +25,8 @@ pub(super) struct MoveCell {
     words: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// Put it after this cell
-    #[arg(
-        short,
-        long,
-        value_name = "CELL",
-        allow_negative_numbers = true,
-        group = "place"
-    )]
-    after: Option<String>,
-    /// Put it before this cell
-    #[arg(
-        short,
-        long,
-        value_name = "CELL",
-        allow_negative_numbers = true,
-        group = "place"
-    )]
-    before: Option<String>,
+    #[command(flatten)]
+    beside: Beside,
     /// Let it have this index in the end, from 0; -1 is the last
     #[arg(
         long,
@@ -76,7 +60,7 @@ impl MoveCell {
             Fault::new(Kind::Usage, message)
                 .hint("nb move CELL --after CELL | --before CELL | --to INDEX")
         };
-        let placed = self.after.is_some() || self.before.is_some() || self.to.is_some();
+        let placed = self.beside.is_given() || self.to.is_some();
         let to = match (self.words.as_slice(), placed) {
             ([], true) => self.to,
             ([place], false) => {
@@ -89,13 +73,11 @@ impl MoveCell {
             }
             _ => return Err(usage("one place is wanted".to_owned())),
         };
-        let named = |word: &Option<String>| -> Result<Option<Selector>, SelectError> {
-            word.as_deref().map(str::parse).transpose()
-        };
+        let (after, before) = self.beside.selectors()?;
         Ok(Operation::Move {
             cell,
-            after: named(&self.after)?,
-            before: named(&self.before)?,
+            after,
+            before,
             to,
         })
     }

@@ -44,6 +44,45 @@ impl Which {
     }
 }
 
+/// A place beside another cell. A command that knows other places puts them into the same group,
+/// `place`: one place is wanted.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Beside {
+    /// Put it after this cell
+    #[arg(
+        short,
+        long,
+        value_name = "CELL",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    after: Option<String>,
+    /// Put it before this cell
+    #[arg(
+        short,
+        long,
+        value_name = "CELL",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    before: Option<String>,
+}
+
+impl Beside {
+    /// Says whether a place is named.
+    pub(super) fn is_given(&self) -> bool {
+        self.after.is_some() || self.before.is_some()
+    }
+
+    /// Returns the cell after which, and the one before which the place is.
+    pub(super) fn selectors(&self) -> Result<(Option<Selector>, Option<Selector>), Fault> {
+        let cell = |word: &Option<String>| -> Result<Option<Selector>, SelectError> {
+            word.as_deref().map(str::parse).transpose()
+        };
+        Ok((cell(&self.after)?, cell(&self.before)?))
+    }
+}
+
 /// Says that no cell is named.
 pub(super) fn missing(what: &str) -> Fault {
     let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";

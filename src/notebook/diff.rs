@@ -347,28 +347,13 @@ fn keys(object: &Json) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words::cells;
     use super::super::{Execution, NewCell};
     use super::*;
 
-    fn notebook(cells: &str) -> Document {
-        let cell = |word: &str| {
-            let (id, source) = word.split_once(':').unwrap();
-            let source = source.replace('|', "\\n");
-            format!(
-                "{{\"cell_type\":\"code\",\"id\":\"{id}\",\"metadata\":{{}},\"source\":\"{source}\",\"outputs\":[],\"execution_count\":null}}"
-            )
-        };
-        let cells: Vec<_> = cells.split_whitespace().map(cell).collect();
-        Document::parse(format!(
-            "{{\"cells\":[{}],\"metadata\":{{}}}}",
-            cells.join(",")
-        ))
-        .unwrap()
-    }
-
     /// Each cell as `id`, what happened to it, and its lines.
     fn said(before: &str, after: &str) -> Vec<String> {
-        let list = diff(&notebook(before), &notebook(after), true);
+        let list = diff(&cells(before), &cells(after), true);
         let said = list.into_iter().map(|diff| {
             let what = match (&diff.before, &diff.after) {
                 (None, _) => "+",
@@ -418,11 +403,7 @@ mod tests {
             };
             format!("a:{}", (1..=20).map(line).collect::<Vec<_>>().join("|"))
         };
-        let list = diff(
-            &notebook(&lines(&[])),
-            &notebook(&lines(&[5, 12, 20])),
-            true,
-        );
+        let list = diff(&cells(&lines(&[])), &cells(&lines(&[5, 12, 20])), true);
         let [cell] = list.as_slice() else {
             panic!("{list:?}")
         };
@@ -433,12 +414,12 @@ mod tests {
             .collect();
         // Lines 2 to 15: between 5 and 12 there are six, all of them surroundings.
         assert_eq!(places, [(2, 2, (14, 14)), (17, 17, (4, 4))]);
-        let two = diff(&notebook(&lines(&[])), &notebook(&lines(&[5, 13])), true);
+        let two = diff(&cells(&lines(&[])), &cells(&lines(&[5, 13])), true);
         assert_eq!(two[0].source.len(), 2);
         assert_eq!(two[0].source[1].lengths(), (7, 7));
         let grown = diff(
-            &notebook("a:1|2|3|4|5|6|7|8|9"),
-            &notebook("a:0|1|2|3|4|5|6|7|8|x"),
+            &cells("a:1|2|3|4|5|6|7|8|9"),
+            &cells("a:0|1|2|3|4|5|6|7|8|x"),
             true,
         );
         let places: Vec<_> = grown[0]
@@ -451,7 +432,7 @@ mod tests {
 
     #[test]
     fn metadata_types_and_outputs_are_told_apart() {
-        let before = notebook("a:1 b:2");
+        let before = cells("a:1 b:2");
         let mut after = before.clone();
         let value = |text| Json::parse(text).unwrap();
         after.set_metadata(0, &["tags"], &value("[1]")).unwrap();
@@ -467,7 +448,7 @@ mod tests {
         assert_eq!(
             list[0].metadata,
             [
-                field("metadata.deep", None, Some("{\"x\":1}")),
+                field("metadata.deep", None, Some("{\"x\": 1}")),
                 field("metadata.tags", None, Some("[1]"))
             ]
         );
@@ -511,7 +492,7 @@ mod tests {
 
     #[test]
     fn differences_are_reported_as_edits_are() {
-        let before = notebook("a:1 b:2 c:3");
+        let before = cells("a:1 b:2 c:3");
         let mut after = before.clone();
         let new = NewCell {
             id: "n".into(),

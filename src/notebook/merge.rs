@@ -359,34 +359,13 @@ impl<'a> Merge<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words::{cells, said};
     use super::super::{CellType, Execution, Json, NewCell};
     use super::*;
 
     /// A notebook of cells `id:source`.
-    fn notebook(cells: &str) -> Document {
-        let cell = |word: &str| {
-            let (id, source) = word.split_once(':').unwrap();
-            let source = source.replace('|', "\\n");
-            format!(
-                "\n  {{\"cell_type\": \"code\", \"id\": \"{id}\", \"metadata\": {{}}, \"source\": \"{source}\", \"outputs\": [], \"execution_count\": null}}"
-            )
-        };
-        let cells: Vec<_> = cells.split_whitespace().map(cell).collect();
-        let text = format!(
-            "{{\n \"cells\": [{}\n ],\n \"metadata\": {{}},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}}\n",
-            cells.join(",")
-        );
-        Document::parse(text).unwrap()
-    }
-
-    fn said(document: &Document) -> String {
-        let cells = document.cells().iter();
-        let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));
-        cells.collect::<Vec<_>>().join(" ")
-    }
-
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<(String, String)>) {
-        let [base, file, writer] = [base, file, writer].map(notebook);
+        let [base, file, writer] = [base, file, writer].map(cells);
         let merged = merge(&base, &file, &writer, &|_| false);
         let conflicts = merged.conflicts.into_iter();
         let conflicts =
@@ -448,7 +427,7 @@ mod tests {
             merged("", "n:h", "n:w"),
             ("n:h".into(), conflict("n", "source"))
         );
-        let [base, file, writer] = ["a:1", "a:h", "a:w"].map(notebook);
+        let [base, file, writer] = ["a:1", "a:h", "a:w"].map(cells);
         let merged = merge(&base, &file, &writer, &|_| false);
         let text = |word: &str| Some(word.to_owned());
         let want = Conflict {
@@ -465,7 +444,7 @@ mod tests {
 
     #[test]
     fn types_metadata_and_unknown_fields_merge_apart() {
-        let base = notebook("a:1 b:2");
+        let base = cells("a:1 b:2");
         let (mut file, mut writer) = (base.clone(), base.clone());
         file.set_metadata(0, &["tags"], &Json::parse("[1]").unwrap())
             .unwrap();
@@ -527,8 +506,8 @@ mod tests {
             new.set_execution(0, &execution).unwrap();
             new
         };
-        let base = notebook("a:1");
-        let gone = merge(&base, &notebook(""), &ran(&base, 3, "t"), &|_| true);
+        let base = cells("a:1");
+        let gone = merge(&base, &cells(""), &ran(&base, 3, "t"), &|_| true);
         assert_eq!(gone.document.cells().len(), 0);
         assert_eq!(gone.conflicts[0].field, "outputs");
         assert_eq!(gone.conflicts[0].yours.as_deref(), Some("stdout: t3"));
@@ -572,7 +551,7 @@ mod tests {
 
     #[test]
     fn what_a_human_ran_meanwhile_stays() {
-        let base = notebook("a:1 b:2");
+        let base = cells("a:1 b:2");
         let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
         let execution = Execution {
             outputs: vec![Json::parse(output).unwrap()],
@@ -657,7 +636,7 @@ mod tests {
 
     #[test]
     fn a_writers_cells_take_the_files_style() {
-        let base = notebook("a:1");
+        let base = cells("a:1");
         let mut writer = base.clone();
         let cell = NewCell {
             id: "w".into(),

@@ -39,6 +39,8 @@ mod widgets;
 mod laws;
 #[cfg(test)]
 mod merge_laws;
+#[cfg(test)]
+mod words;
 
 pub use align::moved;
 pub use cell::{Cell, CellType, NoCellType};

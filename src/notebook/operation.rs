@@ -503,11 +503,7 @@ mod tests {
         };
         let done = notebook().applied(&operations, &mut fresh);
         let (document, _) = done.map_err(|error| error.to_string())?;
-        let cells = document.cells().iter().map(|cell| {
-            let source = cell.source().replace('\n', "|");
-            format!("{}:{source}", cell.id())
-        });
-        Ok(cells.collect::<Vec<_>>().join(" "))
+        Ok(super::super::words::said(&document))
     }
 
     #[test]

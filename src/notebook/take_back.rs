@@ -300,6 +300,7 @@ mod tests {
 
     use super::super::json::Layout;
     use super::super::laws::{assert_whole, meaning, notebook, open};
+    use super::super::words::{cells, said};
     use super::super::{Change, Execution, NewCell, changes};
     use super::*;
 
@@ -344,28 +345,6 @@ mod tests {
             before: ids(before),
             after: ids(after),
         }
-    }
-
-    fn cells(words: &str) -> Document {
-        let cell = |word: &str| {
-            let (id, source) = word.split_once(':').unwrap();
-            let source = source.replace('|', "\\n");
-            format!(
-                "\n  {{\"cell_type\": \"code\", \"id\": \"{id}\", \"metadata\": {{}}, \"source\": \"{source}\", \"outputs\": [], \"execution_count\": null}}"
-            )
-        };
-        let cells: Vec<_> = words.split_whitespace().map(cell).collect();
-        let text = format!(
-            "{{\n \"cells\": [{}\n ],\n \"metadata\": {{}},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}}\n",
-            cells.join(",")
-        );
-        Document::parse(text).unwrap()
-    }
-
-    fn said(document: &Document) -> String {
-        let cells = document.cells().iter();
-        let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));
-        cells.collect::<Vec<_>>().join(" ")
     }
 
     fn back(before: &str, after: &str, now: &str, force: bool) -> (String, Vec<String>) {

@@ -10,6 +10,7 @@ use super::page::{Page, PageError};
 use super::transaction::{self, WriteError};
 use crate::kernel::spec;
 use crate::notebook::{Document, Kernelspec, Named, NotANotebook, with_kernelspec};
+use crate::ops::causes::with_causes;
 use crate::ops::kernels::status::joined;
 use crate::project::{Project, RealSpec, State, registry};
 
@@ -40,7 +41,7 @@ pub(in crate::ops) fn put_back(project: &Project, state: &State, key: &str) -> O
             Err(error) => {
                 return Some(format!(
                     "{key} was left as it is: {}",
-                    with_cause(&RenameError::from(error))
+                    with_causes(&RenameError::from(error))
                 ));
             }
         },
@@ -81,7 +82,7 @@ pub(in crate::ops) fn put_back(project: &Project, state: &State, key: &str) -> O
         Err(error) => Some(format!(
             "{key} names the kernelspec {} still: {}",
             spec::SHARED,
-            with_cause(&error)
+            with_causes(&error)
         )),
     }
 }
@@ -122,11 +123,4 @@ fn name(page: &Page, named: &Kernelspec<'_>) -> Result<bool, RenameError> {
         }
     });
     Ok(written.map_err(Box::new)?.wrote)
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_cause(source)),
-        None => error.to_string(),
-    }
 }
