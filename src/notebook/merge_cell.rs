@@ -289,11 +289,26 @@ fn is_later(cell: &Cell, other: &Cell) -> bool {
 
 /// Returns the last of the times that were written when a cell ran.
 fn last_time(cell: &Cell) -> Option<Timestamp> {
-    let times = cell.metadata(&["execution"])?;
+    times(cell).into_iter().max()
+}
+
+impl Cell {
+    /// Returns when the execution began whose outputs the cell shows, where that was written.
+    pub fn ran_from(&self) -> Option<Timestamp> {
+        times(self).into_iter().min()
+    }
+}
+
+fn times(cell: &Cell) -> Vec<Timestamp> {
+    let Some(times) = cell.metadata(&["execution"]) else {
+        return Vec::new();
+    };
     let text = times.bytes();
-    let fields = Object::read(text)?.fields;
-    let times = fields.iter();
-    times.filter_map(|field| moment(field.value.of(text))).max()
+    let fields = Object::read(text).map(|times| times.fields);
+    let times = fields.iter().flatten();
+    times
+        .filter_map(|field| moment(field.value.of(text)))
+        .collect()
 }
 
 /// Reads a time in ISO 8601: front ends write the headers' dates, which are in the kernel's zone,

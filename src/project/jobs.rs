@@ -98,6 +98,9 @@ pub struct JobCell {
     /// It is tagged as code that may raise: the cells after it are run all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_raise: bool,
+    /// The kernel's request that runs it, once that was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub msg_id: Option<String>,
     /// How it ended: a word of `ops::executions::run::Status`, or `not_run`; none before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -107,12 +110,38 @@ pub struct JobCell {
     /// When the kernel began with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun_at: Option<Timestamp>,
+    /// When the kernel had taken its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_at: Option<Timestamp>,
+    /// When the kernel was through with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_at: Option<Timestamp>,
     /// How long it took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
     /// Why its outputs are not in the notebook, if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwritten: Option<String>,
+}
+
+impl JobCell {
+    /// Returns what is run of a cell, or of none.
+    pub fn new(cell: Option<String>, code: String) -> Self {
+        Self {
+            cell,
+            revision: None,
+            code,
+            may_raise: false,
+            msg_id: None,
+            status: None,
+            execution_count: None,
+            begun_at: None,
+            input_at: None,
+            idle_at: None,
+            took_ms: None,
+            unwritten: None,
+        }
+    }
 }
 
 /// What the code asks.
@@ -147,6 +176,9 @@ pub struct Said {
     pub cell: usize,
     /// The message's type.
     pub msg_type: String,
+    /// The message's id, where two have written down what one cell says.
+    #[serde(default)]
+    pub id: Option<String>,
     /// Its content, as the kernel wrote it.
     pub content: Box<RawValue>,
 }
@@ -324,7 +356,7 @@ impl JobFolder {
             .create(true)
             .mode(0o600)
             .open(self.dir.join("events.jsonl"))?;
-        Ok(Events { file })
+        Ok(Events { file, torn: false })
     }
 
     /// Reads what was said from a place in the events on, and returns it with the place where the
@@ -395,23 +427,67 @@ impl JobFolder {
 #[derive(Debug)]
 pub struct Events {
     file: File,
+    /// The last record was cut off: the disk was full.
+    torn: bool,
 }
 
+/// Up to this size a record is made in memory, and written at once.
+const SHORT: usize = 64 << 10;
+
 impl Events {
-    /// Appends what the kernel said of a cell; the content is JSON.
+    /// Appends what the kernel said of a cell; the content is JSON. One that could not be appended
+    /// leaves at most a line that readers skip.
     pub fn append(&mut self, cell: usize, msg_type: &str, content: &[u8]) -> io::Result<()> {
-        let mut line =
-            serde_json::to_vec(&serde_json::json!({ "cell": cell, "msg_type": msg_type }))?;
+        self.append_said(cell, msg_type, None, content)
+    }
+
+    /// Appends what the kernel said of a cell, with the id of its message: another may have written
+    /// it down as well.
+    pub fn append_said(
+        &mut self,
+        cell: usize,
+        msg_type: &str,
+        id: Option<&str>,
+        content: &[u8],
+    ) -> io::Result<()> {
+        let mut line = Vec::new();
+        if self.torn {
+            line.push(b'\n');
+        }
+        serde_json::to_writer(&mut line, &Head { cell, msg_type, id })?;
         line.pop();
         line.extend_from_slice(b",\"content\":");
+        let appended = self.append_all(line, content);
+        self.torn = appended.is_err();
+        appended
+    }
+
+    fn append_all(&mut self, mut line: Vec<u8>, content: &[u8]) -> io::Result<()> {
         // A newline is white space in JSON, and here the end of the record.
-        line.extend(content.iter().map(|byte| match byte {
-            b'\n' | b'\r' => b' ',
-            byte => *byte,
-        }));
+        let breaks = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        if content.len() > SHORT && !content.iter().any(breaks) {
+            // It may be half a gigabyte: it is not copied.
+            self.file.write_all(&line)?;
+            self.file.write_all(content)?;
+            return self.file.write_all(b"}\n");
+        }
+        line.extend(
+            content
+                .iter()
+                .map(|byte| if breaks(byte) { b' ' } else { *byte }),
+        );
         line.extend_from_slice(b"}\n");
         self.file.write_all(&line)
     }
+}
+
+/// What a record begins with.
+#[derive(Serialize)]
+struct Head<'a> {
+    cell: usize,
+    msg_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
 }
 
 #[cfg(test)]

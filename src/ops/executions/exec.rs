@@ -201,16 +201,10 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
             && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });
     let cells = cells.map(|(_, cell)| JobCell {
-        cell: Some(cell.id().to_owned()),
         revision: Some(cell.revision().to_string()),
-        code: cell.source().into_owned(),
         // As nbclient takes the tag.
         may_raise: bears(cell, &["raises-exception".to_owned()]),
-        status: None,
-        execution_count: None,
-        begun_at: None,
-        took_ms: None,
-        unwritten: None,
+        ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
     });
     cells.collect()
 }

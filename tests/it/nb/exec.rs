@@ -9,11 +9,11 @@ use super::{Said, kill, nb, open, until};
 use crate::world::World;
 
 /// Code that goes on once there is a file `go` beside the notebook.
-const GATE: &str =
+pub(super) const GATE: &str =
     "import os\nprint('before', flush=True)\nwhile not os.path.exists('go'): pass\nprint('after')";
 
 /// A world with an open notebook of these cells.
-fn notebook(cells: &[&str]) -> World {
+pub(super) fn notebook(cells: &[&str]) -> World {
     let world = World::new();
     open(&world, "a.ipynb");
     for cell in cells {
@@ -22,37 +22,37 @@ fn notebook(cells: &[&str]) -> World {
     world
 }
 
-fn file(world: &World) -> PathBuf {
+pub(super) fn file(world: &World) -> PathBuf {
     world.project().join("a.ipynb")
 }
 
 /// The cell as it stands in the file.
-fn cell(world: &World, index: usize) -> Value {
+pub(super) fn cell(world: &World, index: usize) -> Value {
     let text = std::fs::read(file(world)).expect("read the notebook");
     let notebook: Value = serde_json::from_slice(&text).expect("JSON");
     notebook["cells"][index].clone()
 }
 
 /// The text of a cell's first output in the file.
-fn text(world: &World, index: usize) -> String {
+pub(super) fn text(world: &World, index: usize) -> String {
     let text = &cell(world, index)["outputs"][0]["text"];
     let lines = text.as_array().into_iter().flatten();
     lines.filter_map(Value::as_str).collect()
 }
 
-fn job(said: &Said) -> String {
+pub(super) fn job(said: &Said) -> String {
     let word = said.json()["job"].as_str().expect("a job").to_owned();
     assert_eq!(word.len(), 8, "{word}");
     word
 }
 
-fn begin(world: &World, cells: &[&str]) -> String {
+pub(super) fn begin(world: &World, cells: &[&str]) -> String {
     let words = ["exec", "a.ipynb", "-d", "--json"];
     job(&nb(world, words.iter().chain(cells)).ended(0))
 }
 
 /// Waits until a job is in a state.
-fn is(world: &World, job: &str, state: &str) {
+pub(super) fn is(world: &World, job: &str, state: &str) {
     let record = world.project().join(".nb/jobs").join(job).join("job.json");
     until(state, || {
         let text = std::fs::read(&record).ok()?;

@@ -11,6 +11,7 @@ mod life;
 mod like_nbclient;
 mod places;
 mod reads;
+mod recorder;
 mod seen;
 mod share;
 mod spec;

@@ -112,7 +112,7 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
         )));
     };
     let mut lost = 0;
-    let written = write_locked(page, false, |current| {
+    let written = write_locked(page, false, &|_| false, |current| {
         // Who saved last knows best: what the stopped command put there is older than what was
         // saved into the file it swapped out, anything else is newer.
         let now = std::fs::metadata(&page.real).map(|found| Stamp::of(&found));

@@ -62,6 +62,20 @@ pub fn write<E: std::error::Error + 'static>(
     force: bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
+    write_running(page, force, &|_| false, change)
+}
+
+/// Changes a notebook as [`write`] does, for whoever runs the cells that `runs` names: their outputs
+/// are the writer's whatever others save meanwhile.
+///
+/// # Errors
+/// As [`write`].
+pub(in crate::ops) fn write_running<E: std::error::Error + 'static>(
+    page: &Page,
+    force: bool,
+    runs: &dyn Fn(&str) -> bool,
+    change: impl FnMut(&Document) -> Result<Document, E>,
+) -> Result<Written, WriteError<E>> {
     // Where the lock cannot be had, as in a sandbox, the look at what was swapped out must do.
     let lock: Option<Lock> = match lock_notebook(&page.real, LOCKED) {
         Ok(lock) => Some(lock),
@@ -72,7 +86,7 @@ pub fn write<E: std::error::Error + 'static>(
         }
     };
     let notes = finish::leftovers(page, lock.is_some());
-    let mut written = write_locked(page, force, change)?;
+    let mut written = write_locked(page, force, runs, change)?;
     written.notes.splice(0..0, notes);
     Ok(written)
 }
@@ -81,11 +95,12 @@ pub fn write<E: std::error::Error + 'static>(
 fn write_locked<E: std::error::Error + 'static>(
     page: &Page,
     force: bool,
+    runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
     let (before, stamp) = page.read_stamped()?;
     let mine = change(&before).map_err(WriteError::Change)?;
-    let mut rounds = Rounds::new(page, before, stamp, mine);
+    let mut rounds = Rounds::new(page, runs, before, stamp, mine);
     for _ in 0..TRIES {
         if text::same(&rounds.wanted, &rounds.there) {
             return rounds.end();
@@ -120,6 +135,8 @@ fn write_locked<E: std::error::Error + 'static>(
 /// A change on its way into a file that others save at the same moments.
 struct Rounds<'a, E> {
     page: &'a Page,
+    /// The cells that the writer runs.
+    runs: &'a dyn Fn(&str) -> bool,
     /// What the change was made of.
     base: Document,
     /// What it made of that.
@@ -142,9 +159,16 @@ struct Rounds<'a, E> {
 }
 
 impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
-    fn new(page: &'a Page, before: Document, stamp: Stamp, mine: Document) -> Self {
+    fn new(
+        page: &'a Page,
+        runs: &'a dyn Fn(&str) -> bool,
+        before: Document,
+        stamp: Stamp,
+        mine: Document,
+    ) -> Self {
         Self {
             page,
+            runs,
             there: before.clone(),
             base: before,
             wanted: mine.clone(),
@@ -198,7 +222,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
 
     /// Merges the change into what they saved.
     fn merge(&mut self, theirs: Document) {
-        let merged = merge(&self.base, &theirs, &self.mine, &|_| false);
+        let merged = merge(&self.base, &theirs, &self.mine, self.runs);
         self.wanted = merged.document;
         self.conflicts = merged.conflicts;
         self.theirs = Some(theirs);

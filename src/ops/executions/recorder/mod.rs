@@ -5,6 +5,7 @@
 //! an editor that shows the notebook reads it anew each time: two seconds after outputs began, then
 //! at gaps that grow where a front end is joined or where writing takes long, and at the end.
 
+mod gaps;
 mod hearing;
 mod writing;
 
@@ -20,7 +21,6 @@ use self::writing::Recorded;
 use super::run::{Options, Ran, RunError, Runner, Status};
 use crate::notebook::Widgets;
 use crate::ops::causes::with_causes;
-use crate::ops::editing::page::Page;
 use crate::project::Project;
 use crate::project::jobs::{Events, Job, JobFolder, JobState};
 
@@ -39,7 +39,7 @@ pub(in crate::ops) async fn perform(project: &Project, folder: &JobFolder) -> io
     let recorder = Recorder::new(project, folder, job)?;
     let all = async {
         recorder.run_all().await;
-        recorder.finish();
+        recorder.finish().await;
     };
     tokio::select! {
         () = all => {}
@@ -67,17 +67,13 @@ struct Recorder<'a> {
     /// The cells whose outputs are not in the notebook yet.
     unwritten: RefCell<BTreeSet<usize>>,
     changed: Notify,
-    /// The notebook that outputs are written into, if they are; or why they cannot be.
-    page: Option<Result<Page, String>>,
+    /// One write at a time.
+    writing: tokio::sync::Mutex<()>,
     asked: Asked,
 }
 
 impl<'a> Recorder<'a> {
     fn new(project: &'a Project, folder: &'a JobFolder, job: Job) -> io::Result<Self> {
-        let page = job.saves.then(|| {
-            let page = Page::of(&job.path);
-            page.map_err(|error| with_causes(&error))
-        });
         Ok(Self {
             project,
             folder,
@@ -87,7 +83,7 @@ impl<'a> Recorder<'a> {
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
-            page,
+            writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),
             asked: Asked::default(),
         })
@@ -189,8 +185,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn finish(&self) {
-        self.write();
+    async fn finish(&self) {
+        self.write_all().await;
         self.job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());

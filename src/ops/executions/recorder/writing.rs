@@ -1,27 +1,15 @@
 //! Writing a job's outputs into the notebook: seldom while it runs, and always at its end.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::gaps::{Gaps, Wrote};
 use super::{Never, Recorder};
-use crate::notebook::{CellType, Document, EditError, Execution, Folded, Json};
-use crate::ops::causes::with_causes;
-use crate::ops::editing::transaction;
+use crate::notebook::{Execution, Folded, Json};
+use crate::ops::executions::into_notebook::{self, Leaving};
 use crate::ops::kernels::status::joined_to;
-
-/// How long after they began outputs go into the notebook, and the least gap between two writes.
-const GAP: Duration = Duration::from_secs(2);
-
-/// The longest gap, unless writing takes very long.
-const LONGEST_GAP: Duration = Duration::from_secs(30);
-
-/// A write that takes longer than this is not quick.
-const QUICK: Duration = Duration::from_millis(40);
-
-/// At most one part of so many of the time goes into writing: 2 %.
-const SHARE: u32 = 50;
 
 /// What an execution leaves, as it grows.
 #[derive(Clone, Debug, Default)]
@@ -35,21 +23,14 @@ pub(super) struct Recorded {
 impl Recorder<'_> {
     /// Writes outputs into the notebook while the job runs.
     pub(super) async fn write_now_and_then(&self) -> Never {
-        let mut gap = GAP;
+        let mut gaps = Gaps::new();
         loop {
             self.changed.notified().await;
-            tokio::time::sleep(gap).await;
-            let begun = Instant::now();
-            self.write();
-            let took = begun.elapsed();
+            tokio::time::sleep(gaps.next()).await;
+            let mut wrote = self.write().await;
             let session = self.job.borrow().session.clone();
-            let is_watched = took > QUICK || !joined_to(self.project, &session).is_empty();
-            gap = if is_watched {
-                LONGEST_GAP.min(gap * 2)
-            } else {
-                GAP
-            };
-            gap = gap.max(took * SHARE);
+            wrote.is_watched = !joined_to(self.project, &session).is_empty();
+            gaps.wrote(wrote);
         }
     }
 
@@ -60,84 +41,80 @@ impl Recorder<'_> {
         };
         loop {
             told.recv().await;
-            self.write();
+            self.write().await;
         }
     }
 
-    /// Writes the outputs that are not in the notebook yet.
-    pub(super) fn write(&self) {
-        let cells: Vec<usize> = std::mem::take(&mut *self.unwritten.borrow_mut())
-            .into_iter()
-            .collect();
-        let Some(page) = self.page.as_ref().filter(|_| !cells.is_empty()) else {
-            return;
+    /// Writes the outputs that are not in the notebook yet. Where that fails they are written with
+    /// the next ones, and at the end.
+    pub(super) async fn write(&self) -> Wrote {
+        let _turn = self.writing.lock().await;
+        let cells = std::mem::take(&mut *self.unwritten.borrow_mut());
+        if cells.is_empty() || !self.job.borrow().saves {
+            return Wrote::default();
+        }
+        let leaving: Vec<_> = cells.iter().filter_map(|at| self.leaving(*at)).collect();
+        let widgets = self.widgets.borrow().clone();
+        let path = self.job.borrow().path.clone();
+        let begun = Instant::now();
+        // What the kernel says meanwhile is taken.
+        let put =
+            tokio::task::spawn_blocking(move || into_notebook::put(&path, &leaving, &widgets));
+        let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
+        let wrote = Wrote {
+            took: begun.elapsed(),
+            bytes: put.as_ref().map_or(0, |put| put.bytes as u64),
+            failed: put.is_err(),
+            is_watched: false,
         };
-        let mut missed = Vec::new();
-        let written = page.as_ref().map_err(Clone::clone).and_then(|page| {
-            let written = transaction::write(page, false, |document| {
-                missed.clear();
-                let mut after = document.clone();
-                for at in &cells {
-                    if let Some(why) = self.put(&mut after, *at)? {
-                        missed.push((*at, why));
-                    }
-                }
-                let widgets = self.widgets.borrow();
-                if !widgets.is_empty() {
-                    after.put_widgets(&widgets)?;
-                }
-                Ok::<_, EditError>(after)
-            });
-            written.map_err(|error| with_causes(&error))
-        });
-        if let Err(why) = written {
-            missed = cells.iter().map(|at| (*at, why.clone())).collect();
+        if put.is_err() {
+            self.unwritten.borrow_mut().extend(&cells);
+            self.changed.notify_one();
         }
         self.job(|job| {
             for at in cells {
-                let why = missed.iter().find(|(missed, _)| *missed == at);
-                job.cells[at].unwritten = why.map(|(_, why)| why.clone());
+                job.cells[at].unwritten = match &put {
+                    Err(why) => Some(why.clone()),
+                    Ok(put) => {
+                        let missed = put.missed.iter().find(|(missed, _)| *missed == at);
+                        missed.map(|(_, why)| why.clone())
+                    }
+                };
             }
         });
+        wrote
     }
 
-    /// Puts a cell's outputs into the notebook; says why not, where there is no such cell any more.
-    fn put(&self, document: &mut Document, at: usize) -> Result<Option<String>, EditError> {
-        let job = self.job.borrow();
-        let (Some(ran), outputs) = (job.cells.get(at), self.outputs.borrow()) else {
-            return Ok(None);
+    /// Writes what is not in the notebook yet, and what could not go in before: a cell that was
+    /// deleted may be back.
+    pub(super) async fn write_all(&self) {
+        let missed: Vec<usize> = {
+            let job = self.job.borrow();
+            let cells = job.cells.iter().enumerate();
+            let cells = cells.filter(|(_, cell)| cell.unwritten.is_some());
+            cells.map(|(at, _)| at).collect()
         };
-        let (Some(id), Some(recorded)) = (&ran.cell, outputs.get(at)) else {
-            return Ok(None);
-        };
-        let cells = document.cells();
-        let Some(index) = cells.iter().position(|cell| cell.id() == id) else {
-            return Ok(Some("the cell is not in the notebook any more".to_owned()));
-        };
-        let Some(cell) = cells
-            .get(index)
-            .filter(|cell| cell.cell_type() == CellType::Code)
-        else {
-            return Ok(Some("the cell is no code any more".to_owned()));
-        };
-        let mut execution = Execution {
-            outputs: recorded.folded.outputs(),
-            execution_count: ran.execution_count,
-            times: recorded.times(),
-        };
-        if cell.source() != ran.code {
-            let note = "These are outputs of an earlier text of this cell, which was edited while it ran.\n";
-            let note = format!(
-                "{{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":{}}}",
-                Json::string(note).text()
-            );
-            execution
-                .outputs
-                .insert(0, Json::parse(&note).expect("it is JSON"));
-            execution.execution_count = None;
-        }
-        document.set_execution(index, &execution)?;
-        Ok(None)
+        self.unwritten.borrow_mut().extend(missed);
+        self.write().await;
+    }
+
+    /// Returns what a cell's execution has left so far.
+    fn leaving(&self, at: usize) -> Option<Leaving> {
+        let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
+        let (ran, recorded) = (job.cells.get(at)?, outputs.get(at)?);
+        Some(Leaving {
+            at,
+            cell: Some(ran.cell.clone()?),
+            code: ran.code.clone(),
+            execution: Execution {
+                outputs: recorded.folded.outputs(),
+                execution_count: ran.execution_count,
+                times: recorded.times(),
+            },
+            begun: recorded.busy,
+            by_text: false,
+            ran_since: false,
+        })
     }
 }
 

@@ -1,0 +1,239 @@
+//! Putting what executions left into their notebook.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::notebook::{Cell, CellType, Document, EditError, Execution, Json, Widgets};
+use crate::ops::causes::with_causes;
+use crate::ops::editing::page::Page;
+use crate::ops::editing::transaction;
+
+/// What an execution left of a cell.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    /// Which of the job's cells it is.
+    pub(super) at: usize,
+    /// The cell, where its id is known.
+    pub(super) cell: Option<String>,
+    /// What was run.
+    pub(super) code: String,
+    /// Its outputs, count and times.
+    pub(super) execution: Execution,
+    /// When the kernel began with it.
+    pub(super) begun: Option<Timestamp>,
+    /// It was a front end's, of which only the text is certain: it goes where just one cell says
+    /// that.
+    pub(super) by_text: bool,
+    /// It was run again since, by whom the notebook need not tell.
+    pub(super) ran_since: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Put {
+    /// What did not go in, and why.
+    pub(super) missed: Vec<(usize, String)>,
+    /// What went in beside a note that the cell says something else by now.
+    pub(super) stale: Vec<usize>,
+    /// How many bytes were written.
+    pub(super) bytes: usize,
+}
+
+/// Puts what executions left into a notebook. Blocks while others write it.
+///
+/// # Errors
+/// Why nothing could be written, in words.
+pub(super) fn put(path: &Path, all: &[Leaving], widgets: &Widgets) -> Result<Put, String> {
+    let page = Page::of(path).map_err(|error| with_causes(&error))?;
+    let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
+    let mut put = Put::default();
+    // What somebody saves in the middle may be another text of the very cell.
+    loop {
+        let mut round = Put::default();
+        let written =
+            transaction::write_running(&page, false, &|id| ids.contains(id), |document| {
+                round = Put::default();
+                let mut after = document.clone();
+                for leaving in all {
+                    match leaving.put(&mut after)? {
+                        Went::In => {}
+                        Went::Stale => round.stale.push(leaving.at),
+                        Went::Not(why) => round.missed.push((leaving.at, why)),
+                    }
+                }
+                if !widgets.is_empty() {
+                    after.put_widgets(widgets)?;
+                }
+                Ok::<_, EditError>(after)
+            });
+        let written = written.map_err(|error| with_causes(&error))?;
+        if written.wrote {
+            put.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
+        }
+        (put.missed, put.stale) = (round.missed, round.stale);
+        if written.theirs.is_none() {
+            return Ok(put);
+        }
+    }
+}
+
+/// What became of one.
+enum Went {
+    In,
+    Stale,
+    Not(String),
+}
+
+impl Leaving {
+    fn put(&self, document: &mut Document) -> Result<Went, EditError> {
+        let index = match self.place(document) {
+            Ok(index) => index,
+            Err(why) => return Ok(Went::Not(why.to_owned())),
+        };
+        let Some(cell) = document.cells().get(index) else {
+            return Ok(Went::Not(GONE.to_owned()));
+        };
+        if cell.cell_type() != CellType::Code {
+            return Ok(Went::Not("the cell is no code any more".to_owned()));
+        }
+        let is_later = self
+            .begun
+            .is_some_and(|begun| cell.ran_from().is_some_and(|other| other > begun));
+        if is_later || self.ran_since {
+            return Ok(Went::Not("the cell was run again since".to_owned()));
+        }
+        if cell.source() == self.code {
+            document.set_execution(index, &self.execution)?;
+            return Ok(Went::In);
+        }
+        let mut execution = self.execution.clone();
+        execution.outputs.insert(0, stale());
+        execution.execution_count = None;
+        document.set_execution(index, &execution)?;
+        Ok(Went::Stale)
+    }
+
+    /// Finds the cell; else says why it is not there.
+    fn place(&self, document: &Document) -> Result<usize, &'static str> {
+        let says = |cell: &Cell| cell.cell_type() == CellType::Code && cell.source() == self.code;
+        let mut cells = document.cells().iter();
+        let named = self.cell.as_ref();
+        let named = named.and_then(|id| cells.position(|cell| cell.id() == id));
+        if !self.by_text {
+            return named.ok_or(GONE);
+        }
+        if let Some(named) = named.filter(|at| document.cells().get(*at).is_some_and(says)) {
+            return Ok(named);
+        }
+        let cells = document.cells().iter().enumerate();
+        let mut same = cells.filter(|(_, cell)| says(cell));
+        match (same.next(), same.next()) {
+            (Some((at, _)), None) => Ok(at),
+            (None, _) => Err("no cell of the notebook has this text any more"),
+            (Some(_), Some(_)) => Err("more than one cell of the notebook has this text"),
+        }
+    }
+}
+
+const GONE: &str = "the cell is not in the notebook any more";
+
+/// What stands before outputs that are another text's.
+fn stale() -> Json {
+    let note =
+        "These are outputs of an earlier text of this cell, which was edited while it ran.\n";
+    let text = Json::string(note);
+    let output = format!(
+        "{{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":{}}}",
+        text.text()
+    );
+    Json::parse(&output).expect("it is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notebook(cells: &[(&str, &str)]) -> Document {
+        let cell = |(id, source): &(&str, &str)| {
+            format!(
+                r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[],"execution_count":null}}"#
+            )
+        };
+        let cells: Vec<_> = cells.iter().map(cell).collect();
+        let text = format!(
+            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
+            cells.join(",")
+        );
+        Document::parse(text).unwrap()
+    }
+
+    fn leaving(cell: Option<&str>, code: &str, by_text: bool) -> Leaving {
+        let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
+        Leaving {
+            at: 0,
+            cell: cell.map(str::to_owned),
+            code: code.to_owned(),
+            execution: Execution {
+                outputs: vec![Json::parse(output).unwrap()],
+                execution_count: Some(3),
+                times: None,
+            },
+            begun: None,
+            by_text,
+            ran_since: false,
+        }
+    }
+
+    fn went(document: &mut Document, leaving: &Leaving) -> String {
+        match leaving.put(document).unwrap() {
+            Went::In => "in".to_owned(),
+            Went::Stale => "stale".to_owned(),
+            Went::Not(why) => why,
+        }
+    }
+
+    #[test]
+    fn a_front_ends_cell_is_found_by_its_text_where_just_one_has_it() {
+        let mut document = notebook(&[("a", "x"), ("b", "y"), ("c", "y")]);
+        let address = Some("vscode-notebook-cell:/a.ipynb#W0");
+        assert_eq!(went(&mut document, &leaving(address, "x", true)), "in");
+        assert_eq!(document.cells()[0].execution_count(), Some(3));
+        // JupyterLab names it as the file does.
+        assert_eq!(went(&mut document, &leaving(Some("c"), "y", true)), "in");
+        let two = went(&mut document, &leaving(address, "y", true));
+        assert!(two.contains("more than one"), "{two}");
+        // A cell that says something else by now is not the one that ran.
+        let none = went(&mut document, &leaving(Some("a"), "z", true));
+        assert!(none.contains("no cell"), "{none}");
+        assert_eq!(
+            went(&mut document, &leaving(Some("a"), "z", false)),
+            "stale"
+        );
+        assert_eq!(document.cells()[0].execution_count(), None);
+    }
+
+    #[test]
+    fn a_later_execution_stays() {
+        let mut document = notebook(&[("a", "x")]);
+        let at = |time: &str| Some(time.parse().unwrap());
+        let mut mine = leaving(Some("a"), "x", false);
+        mine.begun = at("2026-01-01T10:00:00Z");
+        mine.execution.times =
+            Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z","iopub.status.idle":"2026-01-01T10:30:00Z"}"#).ok();
+        assert_eq!(went(&mut document, &mine), "in");
+        // Its own times are none of another's.
+        assert_eq!(went(&mut document, &mine), "in");
+        let before = Leaving {
+            begun: at("2026-01-01T09:59:59Z"),
+            ..mine.clone()
+        };
+        assert_eq!(went(&mut document, &before), "the cell was run again since");
+        let known = Leaving {
+            ran_since: true,
+            ..mine
+        };
+        assert_eq!(went(&mut document, &known), "the cell was run again since");
+    }
+}
