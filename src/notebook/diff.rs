@@ -486,7 +486,11 @@ mod tests {
             .unwrap();
         assert_eq!(
             diff_metadata(&before, &named),
-            [field("metadata.kernelspec", None, Some("{\"name\":\"x\"}"))]
+            [field(
+                "metadata.kernelspec",
+                None,
+                Some("{\n   \"name\": \"x\"\n  }")
+            )]
         );
     }
 
