@@ -9,7 +9,7 @@ use super::align::{align, align_edited, inverse, moved};
 use super::cell::{Cell, CellType};
 use super::document::Document;
 use super::edit::{Change, Changed};
-use super::json::{Json, Object, digest, lossy};
+use super::json::{Json, Layout, Object, digest, lossy};
 use super::lines::differences;
 use super::metadata;
 use super::revision::{EXECUTION_KEYS, Revision};
@@ -75,7 +75,7 @@ pub enum Line {
 pub struct FieldDiff {
     /// Its keys: `metadata.tags`.
     pub field: String,
-    /// What it was, as JSON; none where it was not.
+    /// What it was, as JSON on one line; none where it was not.
     pub before: Option<String>,
     /// What it is, as JSON; none where it is not.
     pub after: Option<String>,
@@ -324,7 +324,10 @@ fn fields(name: &str, before: &[u8], after: &[u8], skipped: &[&str]) -> Vec<Fiel
                 rest.push(inner.into_iter().map(str::to_owned).collect());
                 continue;
             }
-            let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
+            let text = |value: Option<Json>| {
+                let line = value.map(|value| Layout::default().value(value.bytes()));
+                line.map(|line| String::from_utf8_lossy(&line).into_owned())
+            };
             found.push(FieldDiff {
                 field: format!("{name}.{}", inner.join(".")),
                 before: text(was),
@@ -489,7 +492,7 @@ mod tests {
             [field(
                 "metadata.kernelspec",
                 None,
-                Some("{\n   \"name\": \"x\"\n  }")
+                Some("{\"name\": \"x\"}")
             )]
         );
     }
