@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::cells::{about, state};
 use super::fault::{Fault, Kind};
+use super::follow::LIMIT;
 use super::preview::{Out, Previews, parsed};
 use super::which::{Which, places};
 use super::{Context, print};
@@ -16,9 +17,6 @@ use crate::ops::editing::export::Export;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::running::running;
 use crate::ops::editing::view;
-
-/// How many characters of a cell's outputs are printed.
-const LIMIT: usize = 6000;
 
 /// Show cells: their source and their outputs
 ///

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
-use super::follow::{Following, Patience};
+use super::follow::{Following, Form, Patience};
 use super::restart::replaced;
 use super::which::{Which, missing, places};
 use super::{Context, change, print};
@@ -57,7 +57,7 @@ pub(super) struct Exec {
     /// Go on with the next cell where one raises
     #[arg(long)]
     allow_errors: bool,
-    /// Interrupt a cell that runs longer than this
+    /// Interrupt a cell that runs longer than this, 0 is never
     #[arg(long, value_name = "SECONDS")]
     max_time: Option<f64>,
     /// Do not write the outputs into the notebook
@@ -68,9 +68,8 @@ pub(super) struct Exec {
     detach: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) form: Form,
 }
 
 const EXAMPLES: &str = "\
@@ -95,7 +94,7 @@ impl Exec {
                 .target(Some(page.path.clone()), "nb exec --restart")
                 .await?;
             let patience = context.patience(None)?;
-            replaced(context, &target, self.force, self.json, patience).await?;
+            replaced(context, &target, self.force, self.form.json, patience).await?;
         }
         let not_run = self
             .changed
@@ -110,7 +109,7 @@ impl Exec {
         let cells = exec::cells(&view.document, &which);
         if cells.is_empty() && (self.changed || self.failed) {
             let text = "there is nothing to run: no cell is meant by this";
-            let _ = if self.json {
+            let _ = if self.form.json {
                 context.answer(json!({ "notebook": page.key, "cells": [] }))
             } else {
                 print::line(text)
@@ -124,17 +123,15 @@ impl Exec {
         let wanted = Wanted {
             cells,
             allow_errors: self.allow_errors,
-            max_time: self.max_time,
+            max_time: limit(self.max_time)?,
             saves: !self.no_save,
         };
         let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;
-        let following = Following::new(context, folder);
+        let following = Following::new(context, folder, &self.patience, self.form);
         if self.detach {
-            return following.leave(self.json);
+            return following.leave();
         }
-        following
-            .follow(&self.patience, self.json.then(|| json!({})))
-            .await
+        following.follow().await
     }
 
     /// Returns the places of the cells that are named; none are all.
@@ -161,6 +158,17 @@ impl Exec {
             }
             (true, true) => Ok(None),
         }
+    }
+}
+
+/// Returns the seconds after which a cell is interrupted; 0 is never.
+pub(super) fn limit(max_time: Option<f64>) -> Result<Option<f64>, Fault> {
+    match max_time {
+        Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
+            let text = format!("--max-time {seconds} is no number of seconds");
+            Err(Fault::new(Kind::Usage, text))
+        }
+        max_time => Ok(max_time.filter(|seconds| *seconds > 0.0)),
     }
 }
 
@@ -215,8 +223,9 @@ impl Then {
         let edited = json!({
             "op": done.op, "changes": done.changes, "revision": done.document.revision(),
         });
-        Following::new(context, folder)
-            .follow(&self.patience, manner.json.then_some(edited))
+        Following::new(context, folder, &self.patience, Form::of_json(manner.json))
+            .with(edited)
+            .follow()
             .await
     }
 }
@@ -225,6 +234,7 @@ impl From<ExecError> for Fault {
     fn from(error: ExecError) -> Self {
         match error {
             ExecError::Open(open) => open.into(),
+            ExecError::Kernel(error) => error.into(),
             ExecError::NoKernel { ref notebook, .. } => {
                 Self::new(Kind::NoKernel, error.to_string())
                     .hint(format!("nb open {notebook} starts one"))

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
-use super::follow::what;
+use super::report::what;
 use super::{Context, print};
 use crate::ops;
 use crate::ops::company::is_same;

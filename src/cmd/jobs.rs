@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use regex::Regex;
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
-use super::follow::{Following, Patience, what};
+use super::follow::{Following, Form, Patience};
+use super::report::{behind, what};
+use super::until::Until;
 use super::{Context, print};
 use crate::ops::executions::follow::taken;
 use crate::project::Project;
@@ -73,7 +76,7 @@ fn line(folder: &JobFolder, job: &Job) -> String {
             line = format!("{line} {status}  {}", print::moment(ended));
         }
         (None, JobState::Queued) => {
-            if let Some(behind) = &job.behind {
+            if let Some(behind) = behind(job) {
                 line = format!("{line} behind {behind}");
             }
             line = format!("{line}  since {}", print::moment(job.asked_at));
@@ -100,18 +103,26 @@ fn read_all(project: &Project) -> Vec<(JobFolder, Job)> {
     jobs
 }
 
-/// Follow a job to its end
+/// Follow a job to its end, and print what it says
 ///
-/// Without JOB: the one that was asked for last and is not over, else the last one.
+/// Only what this name has not seen of it: of what nb exec, nb run or an earlier nb wait has shown, the
+/// rest. Without JOB: the one that was asked for last and is not over, else the last one. With --until
+/// it ends as soon as a line matches, and exits with 0 then; with the job's own code, or 1, where the
+/// job is over and none did.
 #[derive(Args, Debug)]
 pub(super) struct Wait {
     /// The job; a beginning of its id is enough
     job: Option<String>,
+    /// End at a line, of what is new, that matches this regular expression; the job goes on
+    #[arg(long, value_name = "REGEX")]
+    until: Option<Regex>,
+    /// All that it said, not only what is new
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) form: Form,
 }
 
 impl Wait {
@@ -132,9 +143,14 @@ impl Wait {
                 })?
             }
         };
-        Following::new(context, folder)
-            .follow(&self.patience, self.json.then(|| json!({})))
-            .await
+        context.concerns(&project, &folder.read()?.notebook);
+        let following = Following::new(context, folder, &self.patience, self.form);
+        let following = if self.all {
+            following
+        } else {
+            following.since_last()
+        };
+        following.until(self.until.map(Until::new)).follow().await
     }
 }
 

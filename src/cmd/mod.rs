@@ -28,11 +28,14 @@ mod log;
 mod metadata;
 mod moment;
 mod move_cell;
+mod news;
 mod open;
 mod outputs;
 mod page;
 mod preview;
 mod print;
+mod progress;
+mod report;
 mod restart;
 mod restore;
 mod rm;
@@ -46,6 +49,7 @@ mod status;
 mod tail;
 mod terminal;
 mod undo;
+mod until;
 mod vars;
 mod versions;
 mod which;
@@ -323,10 +327,10 @@ impl Command {
     fn json(&self) -> bool {
         match self {
             Self::Open(open) => open.json,
-            Self::Exec(exec) => exec.json,
-            Self::Run(run) => run.json,
+            Self::Exec(exec) => exec.form.json,
+            Self::Run(run) => run.form.json,
             Self::Vars(vars) => vars.json,
-            Self::Wait(wait) => wait.json,
+            Self::Wait(wait) => wait.form.json,
             Self::Jobs(jobs) => jobs.json,
             Self::Reply(reply) => reply.json,
             Self::Status(status) => status.json,

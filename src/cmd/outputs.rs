@@ -44,6 +44,33 @@ pub(super) fn text(outputs: &[Output], limit: Option<usize>) -> Text {
     Text { err: raised, out }
 }
 
+/// Returns about how many characters outputs have as text.
+pub(super) fn characters(outputs: &[Output]) -> usize {
+    let sizes = outputs.iter().map(|output| match output {
+        Output::Stream(it) => it.text.len(),
+        Output::Display(it) | Output::Update(it) | Output::Result(it) => bundle(it).len(),
+        Output::Error(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Shares a number of characters among texts of these sizes: what the short ones leave is the long
+/// ones'.
+pub(super) fn shares(sizes: &[usize], limit: Option<usize>) -> Vec<Option<usize>> {
+    let Some(limit) = limit else {
+        return vec![None; sizes.len()];
+    };
+    let mut by_size: Vec<_> = (0..sizes.len()).collect();
+    by_size.sort_by_key(|at| sizes[*at]);
+    let (mut left, mut shares) = (limit, vec![None; sizes.len()]);
+    for (done, at) in by_size.into_iter().enumerate() {
+        let share = left / (sizes.len() - done);
+        shares[at] = Some(share);
+        left -= share.min(sizes[at]);
+    }
+    shares
+}
+
 /// Returns one thing as text: its plain form, and what else it has that plain text cannot show.
 pub(super) fn bundle(bundle: &Bundle) -> String {
     // Markdown was chosen by the author; the plain form beside it is only the object's name.
@@ -109,8 +136,8 @@ pub(super) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// What keeps the rest of what `nb run` prints.
-const MORE: &str = "--limit N keeps more, --stream shows all";
+/// What shows the rest.
+const MORE: &str = "nb wait JOB --all --limit 0 shows all";
 
 /// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
 /// them it says how much is left out, and `more`.
@@ -275,6 +302,20 @@ mod tests {
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
         assert_eq!(cut("short", 5, MORE), "short");
         assert!(cut("short", 0, MORE).contains("5 characters"));
+    }
+
+    #[test]
+    fn long_texts_share_what_short_ones_leave() {
+        assert_eq!(shares(&[5, 7], None), [None, None]);
+        assert_eq!(
+            shares(&[100, 2, 100, 0], Some(50))
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
+            [24, 16, 24, 12]
+        );
+        assert_eq!(shares(&[9, 9], Some(0)), [Some(0), Some(0)]);
+        assert_eq!(shares(&[], Some(9)), []);
     }
 
     #[test]

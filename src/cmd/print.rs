@@ -7,6 +7,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use super::outputs::{self, Text};
+use crate::ops::executions::run::Output;
+
 /// Prints one JSON object, as one line.
 pub(super) fn json(value: &Value) -> io::Result<()> {
     line(&value.to_string())
@@ -25,6 +28,30 @@ pub(super) fn note(text: &str) {
 /// Prints bytes; where no terminal shows them, without colours.
 pub(super) fn raw(bytes: &[u8]) -> io::Result<()> {
     written(anstream::stdout().lock(), bytes)
+}
+
+/// Prints a cell's text, what went wrong first.
+pub(super) fn both(text: &Text) -> io::Result<()> {
+    on_stderr(&text.err)?;
+    raw(text.out.as_bytes())
+}
+
+/// Prints one output as it comes.
+pub(super) fn streamed(output: &Output) -> io::Result<()> {
+    match output {
+        Output::Stream(it) if it.name == "stderr" => on_stderr(&it.text),
+        Output::Stream(it) => raw(it.text.as_bytes()),
+        Output::Display(it) | Output::Result(it) => line(&outputs::bundle(it)),
+        Output::Error(it) => on_stderr(&format!("{}\n", outputs::traceback(it))),
+        // What it replaces is printed already.
+        Output::Update(_) => Ok(()),
+    }
+}
+
+fn on_stderr(text: &str) -> io::Result<()> {
+    let mut stderr = anstream::stderr().lock();
+    stderr.write_all(text.as_bytes())?;
+    stderr.flush()
 }
 
 /// Prints bytes as they are, escapes and all: a source, an image.
@@ -82,6 +109,12 @@ pub(super) fn age(since: Timestamp) -> String {
         seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
         seconds => format!("{} days", seconds / 86400),
     }
+}
+
+/// Shows how many there are of something: `1 line`, `3 lines`.
+pub(super) fn count(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// Shows a number of bytes.

@@ -50,6 +50,9 @@ pub struct Job {
     /// Whose cell is waited for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
+    /// Since when that runs, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_since: Option<Timestamp>,
     /// What the code asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<JobPrompt>,
@@ -101,7 +104,8 @@ pub struct JobCell {
     /// The kernel's request that runs it, once that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// How it ended: a word of `ops::executions::run::Status`, or `not_run`; none before.
+    /// How it ended: a word of `ops::executions::run::Status`; `withdrawn`, `no_kernel` or `not_run`
+    /// where it never began; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// The number that the kernel gave it.
@@ -181,6 +185,9 @@ pub struct Said {
     pub id: Option<String>,
     /// Its content, as the kernel wrote it.
     pub content: Box<RawValue>,
+    /// Where in the events the next one begins.
+    #[serde(skip)]
+    pub end: u64,
 }
 
 /// Why there is no such job.
@@ -289,6 +296,9 @@ const RECORD: &str = "job.json";
 /// Longer than anybody holds the lock who only looks.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
+/// How many bytes of events are read at once, about.
+const MOST_SAID: u64 = 4 << 20;
+
 /// How large the jobs that are over may be together.
 const MOST_BYTES: u64 = 300_000_000;
 
@@ -360,7 +370,8 @@ impl JobFolder {
     }
 
     /// Reads what was said from a place in the events on, and returns it with the place where the
-    /// next reading begins. A line that is being written is left for then.
+    /// next reading begins: not all of it where that is much. A line that is being written is left
+    /// for then.
     pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
         let mut file = match File::open(self.dir.join("events.jsonl")) {
             Ok(file) => file,
@@ -378,7 +389,12 @@ impl JobFolder {
                 return Ok((said, at));
             }
             at += read as u64;
-            said.extend(serde_json::from_slice(&line).ok());
+            // What is not UTF-8 is kept as it came, and read as jupyter_client reads it.
+            let read = serde_json::from_str::<Said>(&String::from_utf8_lossy(&line));
+            said.extend(read.ok().map(|said| Said { end: at, ..said }));
+            if at - from > MOST_SAID {
+                return Ok((said, at));
+            }
         }
     }
 
@@ -491,10 +507,10 @@ struct Head<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn job(project: &Project) -> (Job, JobFolder) {
+    pub(in crate::project) fn job(project: &Project) -> (Job, JobFolder) {
         let mut job = Job {
             id: String::new(),
             by: "ada".to_owned(),
@@ -507,6 +523,7 @@ mod tests {
             generation: None,
             cells: Vec::new(),
             behind: None,
+            behind_since: None,
             prompt: None,
             allow_errors: false,
             max_time: None,

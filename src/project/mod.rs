@@ -10,6 +10,7 @@
 //! not judged here: that is `kernel::process`.
 
 mod config;
+pub mod cursor;
 mod folder;
 mod fresh;
 pub mod jobs;

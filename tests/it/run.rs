@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nb::client::{Event as ClientEvent, Execute};
 use nb::ops::executions::run::{
-    self, Audience, Event, Options, Output, Prompt, Ran, RunError, Status,
+    Audience, Event, Options, Output, Prompt, Ran, RunError, Runner, Status,
 };
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
@@ -19,6 +18,10 @@ use crate::client::{Kernel, PATIENCE, run as block_on};
 struct Listener {
     answers: RefCell<Vec<&'static str>>,
     asked: RefCell<Vec<String>>,
+    /// All that was printed.
+    printed: RefCell<String>,
+    /// What was raised.
+    raised: RefCell<Vec<String>>,
     /// Interrupt when this text is printed, or asked.
     interrupts_at: Option<&'static str>,
     interrupt: Notify,
@@ -28,7 +31,11 @@ struct Listener {
 impl Audience for Listener {
     fn sees(&self, event: &Event) {
         let text = match (event, event.output()) {
-            (_, Some(Output::Stream(it))) => it.text,
+            (_, Some(Output::Stream(it))) => {
+                self.printed.borrow_mut().push_str(&it.text);
+                it.text
+            }
+            (_, Some(Output::Error(it))) => return self.raised.borrow_mut().push(it.ename),
             (Event::Prompt(it), _) => it.prompt.clone(),
             _ => return,
         };
@@ -86,22 +93,24 @@ impl World {
         }
     }
 
-    async fn run_with(&self, options: &Options, listener: &Listener) -> Result<Ran, RunError> {
-        run::run(
-            &self.project,
-            "a.ipynb",
-            &self.session,
-            "tests",
-            options,
-            listener,
-        )
-        .await
+    async fn run_with(&self, code: &str, listener: &Listener) -> Result<Ran, RunError> {
+        let key = "a.ipynb";
+        let mut runner =
+            Runner::join(&self.project, key, &self.session, "tests", Some(PATIENCE)).await?;
+        let options = Options {
+            code: code.to_owned(),
+            cell: None,
+        };
+        let ran = runner.run(&options, listener).await;
+        runner.leave().await;
+        ran
     }
 
-    async fn run(&self, code: &str) -> Ran {
-        self.run_with(&options(code), &Listener::default())
-            .await
-            .expect("the kernel is there")
+    /// Runs code, and returns what it printed too.
+    async fn run(&self, code: &str) -> (Ran, String) {
+        let listener = Listener::default();
+        let ran = self.run_with(code, &listener).await;
+        (ran.expect("the kernel is there"), listener.printed.take())
     }
 
     fn journal(&self) -> Vec<(String, Option<String>)> {
@@ -113,47 +122,17 @@ impl World {
     }
 }
 
-fn options(code: &str) -> Options {
-    Options {
-        code: code.to_owned(),
-        cell: None,
-        wait: Some(PATIENCE),
-        asks: false,
-    }
-}
-
-/// All that was printed.
-fn printed(ran: &Ran) -> String {
-    ran.outputs
-        .iter()
-        .filter_map(|output| match output {
-            Output::Stream(it) => Some(it.text.as_str()),
-            _ => None,
-        })
-        .collect()
-}
-
 #[test]
 fn what_came_of_it_is_told_and_journalled() {
     block_on(async {
         let world = World::new().await;
-        let ran = world
-            .run("for i in range(3): print(i, end='\\r')\nprint(); 6 * 7")
-            .await;
-        assert_eq!(ran.status, Status::Ok, "{ran:?}");
-        assert_eq!(printed(&ran), "2\n");
-        assert!(
-            matches!(ran.outputs.last(), Some(Output::Result(it)) if it.data["text/plain"] == "42")
-        );
-        assert_eq!((ran.execution_count, ran.kernel_generation), (Some(1), 3));
-
-        let ran = world.run("1 / 0").await;
-        assert_eq!(ran.status, Status::Error);
-        assert!(matches!(&ran.outputs[..], [Output::Error(it)] if it.ename == "ZeroDivisionError"));
-        let json = serde_json::to_value(&ran).expect("JSON");
-        assert_eq!(json["status"], "error");
-        assert_eq!(json["outputs"][0]["output_type"], "error");
-        assert_eq!(json["kernel_generation"], 3);
+        let (ran, printed) = world.run("print('a'); 6 * 7").await;
+        assert_eq!((ran.status, printed.as_str()), (Status::Ok, "a\n"));
+        assert_eq!(ran.execution_count, Some(1));
+        let listener = Listener::default();
+        let ran = world.run_with("1 / 0", &listener).await;
+        assert_eq!(ran.expect("the kernel is there").status, Status::Error);
+        assert_eq!(*listener.raised.borrow(), ["ZeroDivisionError"]);
 
         let done = |status: &str| ("done".to_owned(), Some(status.to_owned()));
         let asked = || ("asked".to_owned(), None);
@@ -165,24 +144,6 @@ fn what_came_of_it_is_told_and_journalled() {
 }
 
 #[test]
-fn when_the_time_is_over_the_code_runs_on() {
-    block_on(async {
-        let world = World::new().await;
-        let mut short =
-            options("import time\nprint('here', flush=True)\ntime.sleep(4)\nx = 'done'");
-        short.wait = Some(Duration::from_secs(2));
-        let ran = world
-            .run_with(&short, &Listener::default())
-            .await
-            .expect("the kernel is there");
-        assert_eq!(ran.status, Status::StillRunning);
-        assert_eq!(printed(&ran), "here\n");
-        assert_eq!(world.journal().len(), 1, "it is not done");
-        assert_eq!(printed(&world.run("print(x)").await), "done\n");
-    });
-}
-
-#[test]
 fn behind_anothers_cell_nothing_is_sent() {
     block_on(async {
         let world = World::new().await;
@@ -190,18 +151,11 @@ fn behind_anothers_cell_nothing_is_sent() {
         let request = Execute::new("print('busy', flush=True)\nwhile True: pass");
         let mut execution = other.start(&request).await.expect("it is there");
         while !matches!(execution.next().await, Some(ClientEvent::Told(_))) {}
-        let mut short = options("y = 1");
-        short.wait = Some(Duration::from_secs(1));
-        let ran = world
-            .run_with(&short, &Listener::default())
-            .await
-            .expect("the kernel is there");
-        assert_eq!(ran.status, Status::Busy);
-        // The user's interrupt while waiting is not the other's business either.
+        // The user's interrupt while waiting is not the other's business.
         let impatient = Listener::default();
         impatient.interrupt.notify_one();
         let ran = world
-            .run_with(&options("y = 1"), &impatient)
+            .run_with("y = 1", &impatient)
             .await
             .expect("the kernel is there");
         assert_eq!(ran.status, Status::Interrupted);
@@ -209,7 +163,7 @@ fn behind_anothers_cell_nothing_is_sent() {
         assert!(execution.outcome().is_none());
         execution.interrupt();
         while execution.next().await.is_some() {}
-        assert_eq!(printed(&world.run("print('y' in dir())").await), "False\n");
+        assert_eq!(world.run("print('y' in dir())").await.1, "False\n");
     });
 }
 
@@ -217,20 +171,18 @@ fn behind_anothers_cell_nothing_is_sent() {
 fn a_question_is_put_to_the_audience() {
     block_on(async {
         let world = World::new().await;
-        let mut asking = options("print(input('name? ') + input('again? '))");
-        asking.asks = true;
         let listener = Listener::default();
         *listener.answers.borrow_mut() = vec!["second", "first "];
         let ran = world
-            .run_with(&asking, &listener)
+            .run_with("print(input('name? ') + input('again? '))", &listener)
             .await
             .expect("the kernel is there");
-        assert_eq!(
-            (ran.status, printed(&ran).as_str()),
-            (Status::Ok, "first second\n")
-        );
+        assert_eq!(ran.status, Status::Ok);
+        assert_eq!(*listener.printed.borrow(), "first second\n");
         assert_eq!(*listener.asked.borrow(), ["name? ", "again? "]);
-        assert_eq!(world.run("input()").await.status, Status::Error);
+        // Nobody answers: the end of the input.
+        let ran = world.run("input()").await.0;
+        assert_eq!(ran.status, Status::Error);
     });
 }
 
@@ -248,19 +200,17 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
             ),
             ("input('waiting? ')", "waiting"),
         ] {
-            let mut asking = options(code);
-            asking.asks = true;
             let listener = Listener {
                 interrupts_at: Some(at),
                 ..Listener::default()
             };
             let ran = world
-                .run_with(&asking, &listener)
+                .run_with(code, &listener)
                 .await
                 .expect("the kernel is there");
             assert_eq!(ran.status, Status::Interrupted, "{code}: {ran:?}");
         }
-        assert_eq!(printed(&world.run("print('alive')").await), "alive\n");
+        assert_eq!(world.run("print('alive')").await.1, "alive\n");
     });
 }
 
@@ -268,12 +218,11 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
 fn a_kernel_that_dies_is_told_apart_from_an_error() {
     block_on(async {
         let world = World::new().await;
-        let ran = world
-            .run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-            .await;
+        let code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
+        let ran = world.run(code).await.0;
         assert_eq!(ran.status, Status::KernelDied);
         let after = world
-            .run_with(&options("1"), &Listener::default())
+            .run_with("1", &Listener::default())
             .await
             .expect_err("it is dead");
         assert!(!after.is_sandboxed(), "{after}");
@@ -291,7 +240,7 @@ fn a_missing_or_damaged_connection_file_is_named() {
                 std::fs::write(&file, content).expect("write the file");
             }
             let error = world
-                .run_with(&options("1"), &Listener::default())
+                .run_with("1", &Listener::default())
                 .await
                 .expect_err("no kernel can be reached by it");
             assert!(error.to_string().contains("gone.json"), "{error}");
@@ -304,11 +253,8 @@ fn a_client_does_not_need_to_be_the_first_one() {
     block_on(async {
         let world = World::new().await;
         let (one, two) = tokio::join!(world.run("print(1)"), world.run("print(2)"));
-        assert_eq!(
-            (printed(&one).as_str(), printed(&two).as_str()),
-            ("1\n", "2\n")
-        );
-        let counts = [one.execution_count, two.execution_count];
+        assert_eq!((one.1.as_str(), two.1.as_str()), ("1\n", "2\n"));
+        let counts = [one.0.execution_count, two.0.execution_count];
         assert!(
             counts == [Some(1), Some(2)] || counts == [Some(2), Some(1)],
             "{counts:?}"
@@ -384,8 +330,13 @@ fn the_command_says_by_its_exit_code_how_it_went() {
     assert!(!err.contains('\u{1b}'), "colours off a terminal: {err:?}");
 
     let (code, [_, err]) = line.nb(&["run", "input('name? ')"], "");
-    assert_eq!(code, Some(3));
-    assert!(err.contains("nobody is here to answer"), "{err}");
+    assert_eq!(code, Some(7));
+    assert!(
+        err.contains("asks: name? ") && err.contains("nb reply"),
+        "{err}"
+    );
+    let (code, [_, err]) = line.nb(&["interrupt"], "");
+    assert_eq!(code, Some(0), "{err}");
 
     let (code, [_, err]) = line.nb(&["run", "print(1)", "print(2)"], "");
     assert_eq!(code, Some(2), "{err}");
@@ -397,9 +348,22 @@ fn the_command_says_by_its_exit_code_how_it_went() {
     let (code, [out, err]) = line.nb(&["run", "--timeout", "2", long], "");
     assert_eq!((code, out.as_str()), (Some(4), "here\n"), "{err}");
     assert!(err.contains("nb interrupt"), "{err}");
-    let (code, [_, err]) = line.nb(&["run", "--timeout", "0.5", "y = 1"], "");
-    assert_eq!(code, Some(5), "{err}");
-    assert!(err.contains("not sent"), "{err}");
+    let (code, [_, err]) = line.nb(&["run", "--timeout", "1", "y = 1"], "");
+    assert_eq!(code, Some(4), "{err}");
+    assert!(err.contains("still waiting after 1 s behind "), "{err}");
+    let (_, [queued, _]) = line.nb(&["jobs", "--json"], "");
+    let jobs: serde_json::Value = serde_json::from_str(&queued).expect("one object");
+    let queued = jobs["jobs"]
+        .as_array()
+        .and_then(|jobs| jobs.last())
+        .expect("a job");
+    assert_eq!(queued["state"], "queued");
+    let queued = queued["id"].as_str().expect("its id");
+    let (code, [_, err]) = line.nb(&["interrupt", queued], "");
+    assert_eq!(code, Some(0), "{err}");
+    let (code, [_, err]) = line.nb(&["wait", queued], "");
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("withdrawn"), "{err}");
     let (code, [_, err]) = line.nb(&["interrupt"], "");
     assert_eq!(code, Some(0), "{err}");
     let (code, [out, err]) = line.nb(&["run", "print('y' in dir())"], "");
@@ -435,7 +399,7 @@ fn the_command_prints_bounded_text_or_one_json_object() {
     assert_eq!(json["outputs"][0]["text"], "a\n");
     assert_eq!(json["outputs"][1]["ename"], "ZeroDivisionError");
     assert_eq!(json["kernel_generation"], 1);
-    assert!(json["duration_s"].is_number() && json["execution_count"].is_number());
+    assert!(json["took_ms"].is_number() && json["execution_count"].is_number());
 
     line.nb(&["restart"], "");
     let (_, [out, _]) = line.nb(&["run", "--json", "1"], "");

@@ -88,7 +88,7 @@ def main():
         assert status["state"] == "busy", status
         assert status["running"]["by"].startswith("human ("), status
         # The agent's own code waits, and says behind whose.
-        out, told = agent("run", "3", "--timeout", "1", expect=5)
+        out, told = agent("run", "3", "--timeout", "1", expect=4)
         assert "waiting behind human (" in told and "running for" in told, told
         # Another person is asked; no is the default.
         for answer in ("", "n"):

@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
+use super::run::{self, RunError};
 use crate::notebook::{Cell, CellType, Document};
 use crate::ops::background;
 use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::target::recorded;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
 use crate::project::journal::Entry;
 use crate::project::{Project, Status};
@@ -35,6 +37,9 @@ pub enum ExecError {
         /// What became of it.
         state: &'static str,
     },
+    /// The kernel cannot be reached.
+    #[error(transparent)]
+    Kernel(#[from] RunError),
     /// The recorder could not be started.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -69,12 +74,17 @@ pub async fn begin(
         notebook: notebook.to_owned(),
         state,
     };
-    let session = state.session(notebook);
+    let session = recorded(&state, project, notebook);
     let session = session.ok_or_else(|| no_kernel("none was opened"))?;
     match session.status {
         Status::Died => return Err(no_kernel("it died")),
         Status::Stopped => return Err(no_kernel("it was shut down")),
-        Status::Starting | Status::Restarting | Status::Live | Status::Other(_) => {}
+        // The recorder waits for it.
+        Status::Starting | Status::Restarting => {}
+        // A recorder is begun for nothing where the kernel is gone, or cannot be seen from here.
+        Status::Live | Status::Other(_) => {
+            run::reach(project, &state.owner_key(notebook), &session).await?;
+        }
     }
     let mut job = Job {
         id: String::new(),
@@ -88,6 +98,7 @@ pub async fn begin(
         generation: None,
         cells: wanted.cells,
         behind: None,
+        behind_since: None,
         prompt: None,
         allow_errors: wanted.allow_errors,
         max_time: wanted.max_time,

@@ -1,64 +1,43 @@
-//! The outputs of code that ran outside a notebook, as a notebook would show them in the end.
+//! What a job said of a cell, as a notebook would show it in the end.
 
 use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
 
-use crate::client::{Event, Output, Raised, Told};
-use crate::notebook::{Fold, Folded, Json, pages};
+use crate::client::{Output, Told};
+use crate::notebook::{Bundle, Fold, Folded, Json};
+use crate::project::jobs::Said;
 
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     folded: Folded,
-    unreadable: u64,
 }
 
 impl Outputs {
-    /// Takes what happened; what is no output changes nothing.
-    pub fn take(&mut self, event: &Event) {
-        if let Event::Told(Told {
-            msg_type, content, ..
-        }) = event
-        {
-            self.take_message(msg_type, content);
+    /// Takes a message of iopub by its type and its content; what is no output changes nothing.
+    /// Returns what it shows under a display id: other cells may show it too.
+    pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Option<Shown> {
+        match self.folded.take(msg_type, content) {
+            Fold::Displayed { display_id, shown } => Some(Shown { display_id, shown }),
+            Fold::Nothing | Fold::Changed | Fold::Unreadable => None,
         }
     }
 
-    /// Takes a message of iopub by its type and its content.
-    pub fn take_message(&mut self, msg_type: &str, content: &[u8]) {
-        let fold = self.folded.take(msg_type, content);
-        self.unreadable += u64::from(fold == Fold::Unreadable);
-    }
-
-    /// Returns what the reply alone tells of, as messages: pages, as IPython's `?` sends them, and
-    /// what was raised, by kernels that do not send it as an output.
-    pub fn untold(&self, reply: &[u8], raised: Option<&Raised>) -> Vec<Told> {
-        let told = |msg_type: &str, content: Vec<u8>| Told {
-            msg_type: msg_type.to_owned(),
-            content: content.into(),
-            buffers: Vec::new(),
-        };
-        let pages = pages(reply).into_iter();
-        let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
-        // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
-        let is_told = |raised: &Raised| {
-            let on_stderr = raised.traceback.is_empty() && self.folded.has_stderr();
-            on_stderr || self.folded.has_error()
-        };
-        let raised = raised.filter(|raised| !is_told(raised));
-        let error = raised.map(|it| told("error", serde_json::to_vec(it).unwrap_or_default()));
-        pages.chain(error).collect()
-    }
-
-    /// Returns how many outputs had a content that cannot be read.
-    pub fn unreadable(&self) -> u64 {
-        self.unreadable
+    /// Replaces what is shown under the same display id; says whether there was anything.
+    pub fn update(&mut self, it: &Shown) -> bool {
+        self.folded.update(&it.display_id, &it.shown)
     }
 
     /// Returns the outputs, read.
     pub fn read(&self) -> Vec<Output> {
         self.folded.outputs().iter().filter_map(read).collect()
     }
+}
+
+/// What is shown under a display id.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    display_id: String,
+    shown: Bundle,
 }
 
 /// Reads an output as a notebook has it.
@@ -79,16 +58,22 @@ fn read(output: &Json) -> Option<Output> {
     }
 }
 
-/// Returns outputs as a notebook file has them.
-pub fn to_json(outputs: &[Output]) -> Vec<serde_json::Value> {
-    let outputs = outputs
-        .iter()
-        .map(|output| serialize(output, serde_json::value::Serializer));
-    outputs.filter_map(Result::ok).collect()
+/// Reads what a job keeps of an output; none where it is something else.
+pub fn output(said: &Said) -> Option<Output> {
+    Told {
+        msg_type: said.msg_type.clone(),
+        content: said.content.get().to_owned().into(),
+        buffers: Vec::new(),
+    }
+    .output()
 }
 
-/// Writes an output as a notebook file has it.
-pub(super) fn serialize<S: Serializer>(output: &Output, serializer: S) -> Result<S::Ok, S::Error> {
+/// Returns outputs as a notebook file has them.
+pub fn to_json(outputs: &[Output]) -> Vec<serde_json::Value> {
+    outputs.iter().map(one).collect()
+}
+
+fn one(output: &Output) -> serde_json::Value {
     use serde_json::json;
     match output {
         Output::Stream(it) => {
@@ -106,7 +91,6 @@ pub(super) fn serialize<S: Serializer>(output: &Output, serializer: S) -> Result
             "traceback": it.traceback,
         }),
     }
-    .serialize(serializer)
 }
 
 #[cfg(test)]
@@ -127,28 +111,11 @@ mod tests {
                 "execute_result",
                 r#"{"data":{"text/plain":"3"},"metadata":{},"execution_count":4}"#,
             ),
+            ("error", r#"{"ename":"E","evalue":"v","traceback":[]}"#),
             ("stream", "[]"),
         ] {
-            outputs.take(&Event::Told(Told {
-                msg_type: msg_type.to_owned(),
-                content: content.into(),
-                buffers: Vec::new(),
-            }));
+            outputs.take(msg_type, content.as_bytes());
         }
-        let raised = Raised {
-            ename: "E".to_owned(),
-            ..Raised::default()
-        };
-        let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"}}]}"#;
-        let untold = outputs.untold(reply, Some(&raised));
-        assert_eq!(untold.len(), 2);
-        let usage = br#"{"name":"stderr","text":"UsageError: no such magic"}"#;
-        let mut told = outputs.clone();
-        told.take_message("stream", usage);
-        assert_eq!(told.untold(b"{}", Some(&raised)), []);
-        outputs.take(&Event::Told(untold[1].clone()));
-        // It is an output now.
-        assert_eq!(outputs.untold(b"{}", Some(&raised)), []);
         let stream = StreamText {
             name: "stdout".to_owned(),
             text: "2".to_owned(),
@@ -158,6 +125,10 @@ mod tests {
         assert!(matches!(&read[1], Output::Display(it) if it.data["text/plain"] == "x"));
         assert!(matches!(&read[2], Output::Result(it) if it.execution_count == Some(4)));
         assert!(matches!(&read[3], Output::Error(it) if it.ename == "E"));
-        assert_eq!((read.len(), outputs.unreadable()), (4, 1));
+        assert_eq!(read.len(), 4);
+        let kinds = to_json(&read);
+        let kinds: Vec<_> = kinds.iter().map(|it| it["output_type"].as_str()).collect();
+        let wanted = ["stream", "display_data", "execute_result", "error"].map(Some);
+        assert_eq!(kinds, wanted);
     }
 }

@@ -1,6 +1,7 @@
 //! Following a job: what its recorder keeps, as it comes, until it is over or asks something.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -27,6 +28,17 @@ pub enum Left {
     Asks,
     /// The recorder was killed: what came after that is not kept.
     Lost,
+    /// The follower has seen enough; the job goes on, if it was not over.
+    Enough,
+}
+
+/// Whoever follows a job.
+pub trait Follower {
+    /// Hears what the job says, in order; a break ends the following behind it.
+    fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()>;
+
+    /// Sees how far the job is, once everything is heard that it had said by then.
+    fn sees(&mut self, job: &Job);
 }
 
 /// How far a job has been followed.
@@ -49,9 +61,8 @@ pub enum FollowError {
     Events(#[from] io::Error),
 }
 
-/// Follows a job from a place in its events on, to its end, to the time limit or to a question; `sees`
-/// gets what it says, in order, and the job as it was before that. May be dropped halfway: `at` then
-/// is where the rest begins.
+/// Follows a job from a place in its events on, to its end, to the time limit or to a question. May be
+/// dropped halfway: `at` then is where the rest begins.
 ///
 /// # Errors
 /// Its folder cannot be read.
@@ -59,7 +70,7 @@ pub async fn follow(
     folder: &JobFolder,
     at: &mut u64,
     wait: Option<Duration>,
-    mut sees: impl FnMut(&Job, &[Said]),
+    follower: &mut impl Follower,
 ) -> Result<Followed, FollowError> {
     let begun = Instant::now();
     let mut pause = FIRST;
@@ -67,9 +78,20 @@ pub async fn follow(
         // Whether somebody records it, first: what it did before it ended is there then.
         let is_recorded = folder.has_recorder();
         let job = folder.read()?;
-        let (said, next) = folder.said(*at)?;
-        sees(&job, &said);
-        *at = next;
+        loop {
+            let (said, next) = folder.said(*at)?;
+            for said in said {
+                *at = said.end;
+                if follower.hears(&job, &said).is_break() {
+                    let left = Left::Enough;
+                    return Ok(Followed { job, left });
+                }
+            }
+            if std::mem::replace(at, next) == next {
+                break;
+            }
+        }
+        follower.sees(&job);
         let left = match job.state {
             JobState::Done => Some(Left::Over),
             JobState::WaitingInput => Some(Left::Asks),

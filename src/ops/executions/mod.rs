@@ -4,6 +4,7 @@
 pub mod exec;
 pub mod fold;
 pub mod follow;
+mod heard;
 mod into_notebook;
 mod observed;
 pub(super) mod recorder;

@@ -1,16 +1,16 @@
 //! Code on the shared kernel, in its turn and to its end.
 //!
 //! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
-//! nothing behind, and an interrupt can only mean this code. Once it is out, giving up leaves it
-//! running in the kernel.
+//! nothing behind, and an interrupt can only mean this code. Nothing is kept here of what the code
+//! says: the audience sees it.
 
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::fold::{self, Outputs};
+use super::heard::Heard;
 use super::observed;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
@@ -23,7 +23,7 @@ use crate::project::jobs::Job;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
 use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
-use crate::wire::Channel;
+use crate::wire::{Channel, ConnectionInfo};
 
 /// How often code is sent that another client's failing cell threw out of the queue.
 const SENDS: u32 = 3;
@@ -41,10 +41,6 @@ pub struct Options {
     pub code: String,
     /// The notebook's cell that it is, if it is one.
     pub cell: Option<String>,
-    /// How long to wait for the end; none waits for ever.
-    pub wait: Option<Duration>,
-    /// Somebody is there to answer `input()`.
-    pub asks: bool,
 }
 
 /// What the caller does while the code runs.
@@ -60,30 +56,18 @@ pub trait Audience {
 
     /// Waits until the user wants the code interrupted. May be dropped halfway.
     fn interrupts(&self) -> impl Future<Output = ()>;
-
-    /// Whether a second interrupt means that the user does not want to wait any longer.
-    fn leaves(&self) -> bool {
-        true
-    }
 }
 
 /// What came of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Ran {
     /// How it ended.
     pub status: Status,
-    /// What it produced, as a notebook would show it.
-    #[serde(serialize_with = "all")]
-    pub outputs: Vec<Output>,
     /// The number that the kernel gave it.
     pub execution_count: Option<u64>,
     /// How long it took, the waiting for others' cells included.
-    #[serde(rename = "duration_s", serialize_with = "seconds")]
     pub took: Duration,
-    /// Which of the notebook's kernels ran it: another number means that variables are gone.
-    pub kernel_generation: u64,
     /// What the caller should know besides: outputs that are missing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
@@ -97,10 +81,6 @@ pub enum Status {
     Error,
     /// The user's interrupt ended it.
     Interrupted,
-    /// The time is over; the code runs on in the kernel.
-    StillRunning,
-    /// The kernel ran others' cells all the time; nothing was sent.
-    Busy,
     /// Another client's failing cell emptied the queue, again and again; nothing ran.
     Aborted,
     /// The kernel went idle without a reply.
@@ -142,6 +122,16 @@ impl RunError {
             _ => false,
         }
     }
+
+    /// Returns the word for what became of the code: see [`crate::project::jobs::JobCell::status`].
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::State(_) | Self::NotReady(_) => "not_run",
+            Self::ConnectionFile(_) | Self::Ended | Self::Unseen(_) | Self::Client(_) => {
+                "no_kernel"
+            }
+        }
+    }
 }
 
 /// A session's kernel, joined to run code one piece after the other.
@@ -176,18 +166,7 @@ impl Runner {
         wait: Option<Duration>,
     ) -> Result<Self, RunError> {
         let session = settled(project, key, session, wait).await?;
-        let info = connection::read(&session.connection_file)?;
-        let process = match life(&session).await {
-            Life::Own(process) => Some(process),
-            Life::Foreign => None,
-            Life::Gone => {
-                if session.status == SessionStatus::Live {
-                    note_death(project, key, session)?;
-                }
-                return Err(RunError::Ended);
-            }
-            Life::Elsewhere => return Err(RunError::Unseen(Box::new(unseen(&session)))),
-        };
+        let (info, process) = reach(project, key, &session).await?;
         let mut client = Client::connect(&info, by).await?;
         client.observe(observed::journal(project, key, session.generation));
         if let Some(process) = process.clone() {
@@ -218,7 +197,7 @@ impl Runner {
         self.session.generation
     }
 
-    /// Runs code to its end, to the time limit or to the audience's second interrupt.
+    /// Runs code to its end.
     ///
     /// # Errors
     /// [`RunError`] where nothing was sent; after that the [`Status`] tells.
@@ -237,7 +216,7 @@ impl Runner {
             options,
             process: self.process.as_ref(),
             began: Instant::now(),
-            outputs: Outputs::default(),
+            heard: Heard::default(),
             notes: Vec::new(),
             execution_count: None,
         };
@@ -265,34 +244,27 @@ impl Runner {
     }
 }
 
-/// Runs one piece of code on a session's kernel, whose key in the project is `key`, as `by`.
+/// Looks where a session's kernel is, and that it lives.
 ///
 /// # Errors
-/// [`RunError`] where nothing was sent; after that the [`Status`] tells.
-pub async fn run(
+/// It has ended, or nothing can be said from here.
+pub(super) async fn reach(
     project: &Project,
     key: &str,
     session: &Session,
-    by: &str,
-    options: &Options,
-    audience: &impl Audience,
-) -> Result<Ran, RunError> {
-    let began = Instant::now();
-    let mut runner = Runner::join(project, key, session, by, options.wait).await?;
-    let left = options
-        .wait
-        .map(|wait| wait.saturating_sub(began.elapsed()));
-    let options = Options {
-        wait: left,
-        ..options.clone()
-    };
-    let ran = runner.run(&options, audience).await;
-    runner.leave().await;
-    let ran = ran?;
-    Ok(Ran {
-        took: began.elapsed(),
-        ..ran
-    })
+) -> Result<(ConnectionInfo, Option<Process>), RunError> {
+    let info = connection::read(&session.connection_file)?;
+    match life(session).await {
+        Life::Own(process) => Ok((info, Some(process))),
+        Life::Foreign => Ok((info, None)),
+        Life::Gone => {
+            if session.status == SessionStatus::Live {
+                note_death(project, key, session.clone())?;
+            }
+            Err(RunError::Ended)
+        }
+        Life::Elsewhere => Err(RunError::Unseen(Box::new(unseen(session)))),
+    }
 }
 
 /// Waits while the kernel is being started or restarted; returns what the record says then.
@@ -335,7 +307,7 @@ struct Running<'a> {
     options: &'a Options,
     process: Option<&'a Process>,
     began: Instant,
-    outputs: Outputs,
+    heard: Heard,
     notes: Vec<String>,
     execution_count: Option<u64>,
 }
@@ -351,7 +323,6 @@ impl Running<'_> {
         const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
         /// A wait of which nothing need be said.
         const SOON: Duration = Duration::from_millis(300);
-        let deadline = self.deadline();
         let answered = async {
             client.prove_iopub().await?;
             client.kernel_info(Channel::Shell, FOREVER).await
@@ -365,29 +336,26 @@ impl Running<'_> {
         tokio::select! {
             answer = answered => answer.map(|_| None).map_err(RunError::from),
             never = told => match never {},
-            () = deadline => Ok(Some(Status::Busy)),
             () = audience.interrupts() => Ok(Some(Status::Interrupted)),
         }
     }
 
-    /// Sends the code and follows it to its end, to the time limit or to the user's second
-    /// interrupt.
+    /// Sends the code and follows it to its end.
     async fn once(
         &mut self,
         client: &mut Client,
         audience: &impl Audience,
     ) -> Result<Status, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
-        request.allow_stdin = self.options.asks;
+        request.allow_stdin = true;
         let mut execution = client.start(&request).await?;
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
-        let mut deadline = pin!(self.deadline());
         let mut asked: Option<Asked<'_>> = None;
-        let left = loop {
+        loop {
             let answered = async {
                 match &mut asked {
                     Some(asked) => asked.answer.as_mut().await,
@@ -397,7 +365,7 @@ impl Running<'_> {
             tokio::select! {
                 event = execution.next() => {
                     let Some(event) = event else {
-                        break None;
+                        break;
                     };
                     begun |= event == Event::Begun;
                     audience.sees(&event);
@@ -407,7 +375,7 @@ impl Running<'_> {
                             answer: Box::pin(audience.answers(prompt.clone())),
                         });
                     }
-                    self.outputs.take(&event);
+                    self.heard.take(&event);
                 }
                 answer = answered => {
                     let Some(Asked { prompt, .. }) = asked.take() else {
@@ -418,66 +386,53 @@ impl Running<'_> {
                         None => execution.answer_eof(&prompt),
                     }
                 }
-                () = &mut deadline => break Some(Status::StillRunning),
                 () = audience.interrupts() => {
                     asked = None;
-                    if std::mem::replace(&mut interrupted, true) && audience.leaves() {
-                        break Some(Status::StillRunning);
-                    }
+                    interrupted = true;
                     // Before that the kernel runs another's cell, which is not ours to end.
                     if begun {
                         self.interrupt(&mut execution);
                     }
                 }
             }
-        };
+        }
         let dropped = execution.dropped();
         let outcome = execution.outcome();
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
-        let status = match (left, outcome.map(|outcome| &outcome.end)) {
-            (Some(status), _) => status,
-            (None, Some(End::Ok)) => Status::Ok,
-            (None, Some(End::Raised(_))) if interrupted => Status::Interrupted,
-            (None, Some(End::Raised(_))) if self.is_being_ended() => {
+        let status = match outcome.map(|outcome| &outcome.end) {
+            Some(End::Ok) => Status::Ok,
+            Some(End::Raised(_)) if interrupted => Status::Interrupted,
+            Some(End::Raised(_)) if self.is_being_ended() => {
                 self.notes
                     .push(self.how_it_went("it was interrupted").await);
                 Status::KernelDied
             }
-            (None, Some(End::Raised(_))) => Status::Error,
-            (None, Some(End::Aborted)) => Status::Aborted,
-            (None, Some(End::KernelGone(why))) => {
+            Some(End::Raised(_)) => Status::Error,
+            Some(End::Aborted) => Status::Aborted,
+            Some(End::KernelGone(why)) => {
                 let why = why.clone();
                 self.notes.push(self.how_it_went(&why).await);
                 Status::KernelDied
             }
-            (None, Some(End::NoReply) | None) => Status::NoReply,
+            Some(End::NoReply) | None => Status::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
             Some(End::Raised(raised)) if status == Status::Error => Some(raised),
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
-        for told in self.outputs.untold(reply.unwrap_or_default(), raised) {
-            let event = Event::Told(told);
-            audience.sees(&event);
-            self.outputs.take(&event);
+        for told in self.heard.untold(reply.unwrap_or_default(), raised) {
+            audience.sees(&Event::Told(told));
         }
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
         }
-        let unreadable = self.outputs.unreadable();
-        if unreadable > 0 {
-            self.notes
-                .push(format!("{unreadable} outputs could not be read"));
-        }
         if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
             self.notes
                 .push("the kernel never said that it was idle: outputs may be missing".to_owned());
         }
-        if status != Status::StillRunning {
-            self.note_done(&msg_id, status, sent.elapsed());
-        }
+        self.note_done(&msg_id, status, sent.elapsed());
         Ok(status)
     }
 
@@ -525,16 +480,6 @@ impl Running<'_> {
                 format!("the kernel was restarted{}", by(&now.ended))
             }
             _ => format!("the kernel died: {seen}"),
-        }
-    }
-
-    fn deadline(&self) -> impl Future<Output = ()> + use<> {
-        let at = self.options.wait.map(|wait| self.began + wait);
-        async move {
-            match at {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
         }
     }
 
@@ -594,25 +539,9 @@ impl Running<'_> {
     fn into_ran(self, status: Status) -> Ran {
         Ran {
             status,
-            outputs: self.outputs.read(),
             execution_count: self.execution_count,
             took: self.began.elapsed(),
-            kernel_generation: self.session.generation,
             notes: self.notes,
         }
     }
-}
-
-fn all<S: Serializer>(outputs: &[Output], serializer: S) -> Result<S::Ok, S::Error> {
-    struct One<'a>(&'a Output);
-    impl Serialize for One<'_> {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            fold::serialize(self.0, serializer)
-        }
-    }
-    serializer.collect_seq(outputs.iter().map(One))
-}
-
-fn seconds<S: Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64((took.as_secs_f64() * 1000.0).round() / 1000.0)
 }

@@ -68,7 +68,8 @@ fn outputs_are_printed_and_in_the_notebook() {
     assert!(said.out.contains("hello\n42\n"), "{said:?}");
     let said = said
         .with("ZeroDivisionError")
-        .with("1 more cells were not run");
+        .with("2 of 3 cells ran in")
+        .with(": 1 error; 1 more cell was not run");
     assert!(!said.out.contains("never"), "{said:?}");
     let first = cell(&world, 0);
     assert_eq!(first["execution_count"], 1);
@@ -114,9 +115,16 @@ fn a_command_that_is_killed_loses_nothing() {
         .with(&format!("next: nb wait {id}"));
     nb(&world, ["jobs"]).ended(0).with("running");
     std::fs::write(world.project().join("go"), "").expect("open the gate");
-    nb(&world, ["wait", &id[..4]])
+    // What was not shown yet, and then all.
+    let said = nb(&world, ["wait", &id[..4]]).ended(0);
+    assert_eq!(said.out, "after\n");
+    nb(&world, ["wait", &id])
         .ended(0)
-        .with("before\nafter\n");
+        .with("nothing since you looked");
+    let said = nb(&world, ["wait", &id, "--all"]).ended(0);
+    assert_eq!(said.out, "before\nafter\n");
+    let said = nb(&world, ["wait", &id, "--as", "bob"]).ended(0);
+    assert_eq!(said.out, "before\nafter\n");
     assert_eq!(text(&world, 0), "before\nafter\n");
     nb(&world, ["jobs"]).ended(0).with("done ok");
 }

@@ -141,8 +141,8 @@ fn a_running_cell_is_looked_into_and_not_disturbed() {
     }
     std::fs::write(world.project().join("go"), "").expect("let it go on");
     let out = run.wait_with_output().expect("it ends").stdout;
-    // Nobody can answer there, and the kernel knows it still.
-    assert_eq!(String::from_utf8_lossy(&out), "seen [] 1 False\n");
+    // Its question can be answered, and the kernel knows it still.
+    assert_eq!(String::from_utf8_lossy(&out), "seen [] 1 True\n");
     let threads =
         "import threading; sum('subshell' in t.name.lower() for t in threading.enumerate())";
     nb(&world, ["run", threads]).ended(0).with("0");

@@ -76,6 +76,7 @@ impl Audience for Recorder<'_> {
                 self.job(|job| {
                     job.state = JobState::Running;
                     job.behind = None;
+                    job.behind_since = None;
                     job.cells[at].begun_at = Some(now);
                 });
             }
@@ -132,8 +133,10 @@ impl Audience for Recorder<'_> {
     }
 
     fn waits(&self, behind: Option<&past::Cell>) {
-        let behind = behind.map_or_else(|| "another client".to_owned(), whose);
-        self.job(|job| job.behind = Some(behind));
+        self.job(|job| {
+            job.behind = Some(behind.map_or_else(|| "another client".to_owned(), whose));
+            job.behind_since = behind.map(|cell| cell.since);
+        });
     }
 
     async fn interrupts(&self) {
@@ -156,11 +159,12 @@ impl Audience for Recorder<'_> {
         };
         tokio::select! {
             () = self.asked.interrupts.notified() => {}
-            () = too_long => self.asked.interrupted.set(true),
+            () = too_long => {
+                self.asked.interrupted.set(true);
+                let seconds = self.job.borrow().max_time.unwrap_or_default();
+                let note = format!("it ran longer than {seconds} s, and was interrupted");
+                self.job(|job| job.notes.push(note));
+            }
         }
-    }
-
-    fn leaves(&self) -> bool {
-        false
     }
 }

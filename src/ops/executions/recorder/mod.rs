@@ -21,6 +21,7 @@ use self::writing::Recorded;
 use super::run::{Options, Ran, RunError, Runner, Status};
 use crate::notebook::Widgets;
 use crate::ops::causes::with_causes;
+use crate::ops::kernels::target::recorded;
 use crate::project::Project;
 use crate::project::jobs::{Events, Job, JobFolder, JobState};
 
@@ -102,8 +103,8 @@ impl<'a> Recorder<'a> {
             let (status, notes) = match self.run_one(at, &mut runner).await {
                 Ok(ran) => (self.ended(at, &ran), ran.notes),
                 Err(error) => {
-                    let why = with_causes(&error);
-                    ("not_run".to_owned(), vec![why])
+                    // The words for it are the error's own.
+                    (error.word().to_owned(), vec![with_causes(&error)])
                 }
             };
             let goes_on = {
@@ -131,8 +132,6 @@ impl<'a> Recorder<'a> {
             Options {
                 code: job.cells[at].code.clone(),
                 cell: job.cells[at].cell.clone(),
-                wait: None,
-                asks: true,
             }
         };
         let joined = match runner {
@@ -142,7 +141,7 @@ impl<'a> Recorder<'a> {
                     let job = self.job.borrow();
                     (job.session.clone(), job.by.clone())
                 };
-                let session = self.project.state()?.session(&key);
+                let session = recorded(&self.project.state()?, self.project, &key);
                 let session = session.ok_or(RunError::Ended)?;
                 let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
                 self.job(|job| job.generation = Some(joined.generation()));
@@ -191,6 +190,7 @@ impl<'a> Recorder<'a> {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
             job.behind = None;
+            job.behind_since = None;
             job.prompt = None;
             if !self.keeps_code() {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());

@@ -1,0 +1,90 @@
+//! What was heard of a cell while it ran, as far as its reply is to be judged by it.
+
+use serde::Deserialize;
+
+use crate::client::{Event, Raised, Told};
+use crate::notebook::pages;
+
+/// Which kinds of outputs came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    error: bool,
+    stderr: bool,
+}
+
+impl Heard {
+    /// Takes what happened.
+    pub(super) fn take(&mut self, event: &Event) {
+        #[derive(Deserialize)]
+        struct Stream {
+            #[serde(default)]
+            name: String,
+        }
+        let Event::Told(Told {
+            msg_type, content, ..
+        }) = event
+        else {
+            return;
+        };
+        match msg_type.as_str() {
+            "error" => self.error = true,
+            "stream" if !self.stderr => {
+                let stream = serde_json::from_slice::<Stream>(content);
+                self.stderr = stream.is_ok_and(|it| it.name == "stderr");
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns what the reply alone tells of, as messages: pages, as IPython's `?` sends them, and
+    /// what was raised, by kernels that do not send it as an output.
+    pub(super) fn untold(self, reply: &[u8], raised: Option<&Raised>) -> Vec<Told> {
+        let told = |msg_type: &str, content: Vec<u8>| Told {
+            msg_type: msg_type.to_owned(),
+            content: content.into(),
+            buffers: Vec::new(),
+        };
+        let pages = pages(reply).into_iter();
+        let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
+        // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
+        let is_told = |raised: &Raised| self.error || (raised.traceback.is_empty() && self.stderr);
+        let raised = raised.filter(|raised| !is_told(raised));
+        let error = raised.map(|it| told("error", serde_json::to_vec(it).unwrap_or_default()));
+        pages.chain(error).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_reply_alone_tells_is_told_once() {
+        let said = |msg_type: &str, content: &'static str| {
+            Event::Told(Told {
+                msg_type: msg_type.to_owned(),
+                content: content.into(),
+                buffers: Vec::new(),
+            })
+        };
+        let raised = Raised {
+            ename: "E".to_owned(),
+            ..Raised::default()
+        };
+        let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"}}]}"#;
+        let mut heard = Heard::default();
+        heard.take(&said("stream", r#"{"name":"stdout","text":"x"}"#));
+        let untold = heard.untold(reply, Some(&raised));
+        let kinds: Vec<_> = untold.iter().map(|told| &told.msg_type[..]).collect();
+        assert_eq!(kinds, ["display_data", "error"]);
+        let mut usage = heard;
+        usage.take(&said(
+            "stream",
+            r#"{"name":"stderr","text":"UsageError: no such magic"}"#,
+        ));
+        assert_eq!(usage.untold(b"{}", Some(&raised)), []);
+        heard.take(&Event::Told(untold[1].clone()));
+        // It is an output now.
+        assert_eq!(heard.untold(b"{}", Some(&raised)), []);
+    }
+}
