@@ -10,10 +10,11 @@ use super::follow::{Following, Form, Patience};
 use super::restart::replaced;
 use super::which::{Which, missing, places};
 use super::{Context, change, print};
+use crate::kernel::limits::amount;
 use crate::notebook::{Document, Operation, Selector};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
-use crate::ops::executions::exec::{self, AlreadyRun, ExecError, Wanted};
+use crate::ops::executions::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -63,6 +64,11 @@ pub(super) struct Exec {
     /// Do not write the outputs into the notebook
     #[arg(long)]
     no_save: bool,
+    /// Write at most about this much of a cell's text into the notebook, head and tail; 0 is no limit
+    ///
+    /// The whole stays in the job for a while, and the outputs name the command that shows it.
+    #[arg(long, value_name = "SIZE", value_parser = amount, default_value = "4MiB")]
+    max_output: u64,
     /// Begin and do not wait: nb wait follows it
     #[arg(short, long)]
     detach: bool,
@@ -125,6 +131,7 @@ impl Exec {
             allow_errors: self.allow_errors,
             max_time: limit(self.max_time)?,
             saves: !self.no_save,
+            max_output: Some(self.max_output).filter(|most| *most > 0),
         };
         let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;
         let following = Following::new(context, folder, &self.patience, self.form);
@@ -217,6 +224,7 @@ impl Then {
         let wanted = Wanted {
             cells,
             saves: true,
+            max_output: Some(MAX_OUTPUT),
             ..Wanted::default()
         };
         let folder = exec::begin(&page.project, &page.key, &context.by, wanted).await?;

@@ -132,6 +132,7 @@ impl<'a> Following<'a> {
         };
         let mut news = News::new(
             manner,
+            limit.map(kept),
             self.until.take(),
             !self.form.json && !self.form.events,
         );
@@ -210,7 +211,7 @@ impl<'a> Following<'a> {
             else {
                 return Ok(followed);
             };
-            news.catch_up(limit);
+            news.catch_up(&followed.job, limit);
             let answer = tokio::select! {
                 answer = lines.ask(&prompt.prompt, prompt.password) => answer,
                 () = ctrl_c.pressed() => {
@@ -234,6 +235,11 @@ impl<'a> Following<'a> {
         let asked = self.folder.ask(&Ask::Interrupt { by });
         asked.map_err(|error| Fault::failed("ask the recorder to interrupt", &error))
     }
+}
+
+/// How many bytes of a cell are kept to show so many characters of it.
+fn kept(limit: usize) -> usize {
+    limit.saturating_mul(8).max(1 << 20)
 }
 
 impl From<NoJob> for Fault {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::outputs;
+use super::outputs::{self, Cut, Text};
 use super::print;
 use super::progress::Progress;
-use super::report::{behind, what};
+use super::report::{behind, more, what};
 use super::until::Until;
 use crate::ops::executions::fold::{self, Outputs};
 use crate::ops::executions::follow::Follower;
@@ -30,6 +30,8 @@ pub(super) enum Manner {
 /// What was heard, cell by cell.
 pub(super) struct News {
     manner: Manner,
+    /// How many bytes of a cell's text are kept for the end; none is no limit.
+    most: Option<usize>,
     until: Option<Until>,
     progress: Progress,
     /// What each of the job's cells said.
@@ -54,17 +56,43 @@ pub(super) struct Heard {
     pub(super) is_news: bool,
 }
 
+impl Heard {
+    fn keeping(most: Option<usize>) -> Self {
+        Self {
+            outputs: most.map_or_else(Outputs::default, Outputs::bounded),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what it said, as text of at most `limit` characters each way.
+    pub(super) fn text(&self, job: &Job, limit: Option<usize>) -> Text {
+        let cut = Cut {
+            limit,
+            left_out: self.outputs.left_out(),
+            more: more(job),
+        };
+        outputs::text(&self.outputs.read(), &cut)
+    }
+}
+
 /// How long a job is followed in silence: most are over by then.
 const SOON: Duration = Duration::from_millis(700);
 
 impl News {
-    /// Begins to listen; `is_told` says whether people are told what is waited for.
-    pub(super) fn new(manner: Manner, until: Option<Until>, is_told: bool) -> Self {
+    /// Begins to listen, to keep about `most` bytes of each cell for the end; `is_told` says whether
+    /// people are told what is waited for.
+    pub(super) fn new(
+        manner: Manner,
+        most: Option<usize>,
+        until: Option<Until>,
+        is_told: bool,
+    ) -> Self {
         let progress = Progress::new(is_told);
         // The line at the bottom says the same.
         let announces = is_told && !progress.is_seen();
         Self {
             manner,
+            most,
             until,
             progress,
             cells: Vec::new(),
@@ -86,15 +114,15 @@ impl News {
 
     /// Shows what was kept for the end, since a question may make no sense without it, and streams
     /// from now on.
-    pub(super) fn catch_up(&mut self, limit: Option<usize>) {
+    pub(super) fn catch_up(&mut self, job: &Job, limit: Option<usize>) {
         self.progress.clear();
         if self.manner != Manner::Folded {
             return;
         }
         self.manner = Manner::Streamed;
         for heard in &mut self.cells {
-            let _ = print::both(&outputs::text(&heard.outputs.read(), limit));
-            heard.outputs = Outputs::default();
+            let _ = print::both(&heard.text(job, limit));
+            *heard = Heard::keeping(self.most);
         }
     }
 
@@ -151,7 +179,9 @@ impl News {
 
 impl Follower for News {
     fn hears(&mut self, job: &Job, said: &Said) -> ControlFlow<()> {
-        self.cells.resize_with(job.cells.len(), Heard::default);
+        let most = self.most;
+        self.cells
+            .resize_with(job.cells.len(), || Heard::keeping(most));
         let Some(heard) = self.cells.get_mut(said.cell) else {
             return ControlFlow::Continue(());
         };

@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::notebook::{LeftOut, size};
 use crate::ops::executions::run::{Bundle, Output, Raised};
 
 /// What is to be written where.
@@ -20,8 +21,18 @@ pub(super) struct Text {
     pub(super) out: String,
 }
 
-/// Returns all outputs as text of at most `limit` characters each way, the error aside.
-pub(super) fn text(outputs: &[Output], limit: Option<usize>) -> Text {
+/// How long texts are cut.
+pub(super) struct Cut {
+    /// How many characters are kept; none keeps all.
+    pub(super) limit: Option<usize>,
+    /// What is left out of them already.
+    pub(super) left_out: LeftOut,
+    /// What shows the rest.
+    pub(super) more: String,
+}
+
+/// Returns all outputs as text of at most so many characters each way, the error aside.
+pub(super) fn text(outputs: &[Output], how: &Cut) -> Text {
     let (mut out, mut err, mut raised) = (String::new(), String::new(), String::new());
     for output in outputs {
         match output {
@@ -33,12 +44,20 @@ pub(super) fn text(outputs: &[Output], limit: Option<usize>) -> Text {
             Output::Error(it) => on_a_line_of_its_own(&mut raised, &traceback(it)),
         }
     }
-    let (out, err) = match limit {
+    let (out, err) = match how.limit {
         None => (out, err),
-        Some(limit) => (
-            cut(&out, limit, MORE).into_owned(),
-            cut(&err, limit / 3, MORE).into_owned(),
-        ),
+        Some(limit) => {
+            // Of the longer one.
+            let (of_out, of_err) = if out.len() >= err.len() {
+                (how.left_out, LeftOut::default())
+            } else {
+                (LeftOut::default(), how.left_out)
+            };
+            (
+                cut_more(&out, limit, of_out, &how.more).into_owned(),
+                cut_more(&err, limit / 3, of_err, &how.more).into_owned(),
+            )
+        }
     };
     raised.push_str(&err);
     Text { err: raised, out }
@@ -103,7 +122,7 @@ pub(super) fn traceback(raised: &Raised) -> String {
 }
 
 /// Returns outputs for a JSON answer: no colours, and with a limit no media and no endless texts.
-pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>) {
+pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>, more: &str) {
     for output in outputs {
         match output {
             Output::Error(raised) => {
@@ -113,7 +132,7 @@ pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>) {
             }
             Output::Stream(stream) => {
                 if let Some(limit) = limit {
-                    stream.text = cut(&stream.text, limit, MORE).into_owned();
+                    stream.text = cut(&stream.text, limit, more).into_owned();
                 }
             }
             Output::Display(it) | Output::Update(it) | Output::Result(it) => {
@@ -121,7 +140,7 @@ pub(super) fn for_json(outputs: &mut [Output], limit: Option<usize>) {
                 for (mime, value) in &mut it.data {
                     let text = text_of(value);
                     if mime.starts_with("text/") {
-                        *value = Value::String(cut(&text, limit, MORE).into_owned());
+                        *value = Value::String(cut(&text, limit, more).into_owned());
                     } else if text.len() > limit {
                         *value = Value::String(format!("[{}]", size(bytes(mime, value))));
                     }
@@ -136,12 +155,14 @@ pub(super) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// What shows the rest.
-const MORE: &str = "nb wait JOB --all --limit 0 shows all";
-
 /// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
 /// them it says how much is left out, and `more`.
 pub(super) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
+    cut_more(text, limit, LeftOut::default(), more)
+}
+
+/// Cuts a text of which something is left out already, in its middle.
+fn cut_more<'a>(text: &'a str, limit: usize, before: LeftOut, more: &str) -> Cow<'a, str> {
     let count = text.chars().count();
     if count <= limit {
         return Cow::Borrowed(text);
@@ -171,8 +192,8 @@ pub(super) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
     let mut shown = kept.to_owned();
     let note = format!(
         "[… {} characters, {} lines left out; {more} …]",
-        left_out.chars().count(),
-        left_out.lines().count()
+        left_out.chars().count() as u64 + before.bytes,
+        left_out.lines().count() as u64 + before.lines
     );
     on_a_line_of_its_own(&mut shown, &note);
     shown.push_str(end);
@@ -199,28 +220,15 @@ fn text_of(value: &Value) -> Cow<'_, str> {
 }
 
 /// How many bytes a representation has; media other than SVG come as base64.
-fn bytes(mime: &str, value: &Value) -> usize {
+fn bytes(mime: &str, value: &Value) -> u64 {
     let text = text_of(value);
     if mime.starts_with("text/") || mime.ends_with("xml") || mime.ends_with("json") {
-        return text.len();
+        return text.len() as u64;
     }
-    text.bytes()
-        .filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=')
-        .count()
-        * 3
-        / 4
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "one decimal of a size is all that is shown"
-)]
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..1000 => format!("{bytes} bytes"),
-        1000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
+    let digits = text
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
+    digits.count() as u64 * 3 / 4
 }
 
 #[cfg(test)]
@@ -253,7 +261,12 @@ mod tests {
             stream("stderr", "warned\n"),
             Output::Error(raised),
         ];
-        let text = text(&outputs, Some(50));
+        let how = Cut {
+            limit: Some(50),
+            left_out: LeftOut::default(),
+            more: "more".to_owned(),
+        };
+        let text = text(&outputs, &how);
         assert_eq!(text.out, "a\n");
         assert_eq!(text.err, format!("line 1\n{}\nwarned\n", "x".repeat(100)));
     }
@@ -281,7 +294,7 @@ mod tests {
     #[test]
     fn a_long_text_keeps_head_and_tail_and_says_so() {
         let lines: String = (0..1000).map(|i| format!("line {i}\n")).collect();
-        let shown = cut(&lines, 300, MORE);
+        let shown = cut(&lines, 300, "more");
         assert!(shown.starts_with("line 0\nline 1\n"), "{shown}");
         assert!(shown.ends_with("line 998\nline 999\n"), "{shown}");
         let note = shown
@@ -298,10 +311,20 @@ mod tests {
 
         // No line to break at, and characters of several bytes.
         let long = "é".repeat(1000);
-        let shown = cut(&long, 10, MORE);
+        let shown = cut(&long, 10, "more");
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
-        assert_eq!(cut("short", 5, MORE), "short");
-        assert!(cut("short", 0, MORE).contains("5 characters"));
+        assert_eq!(cut("short", 5, "more"), "short");
+        assert!(cut("short", 0, "more").contains("5 characters"));
+        let before = LeftOut {
+            bytes: 100,
+            lines: 9,
+            displays: 0,
+        };
+        let shown = cut_more("a\nb\nc\n", 2, before, "more");
+        assert!(
+            shown.contains("[… 104 characters, 11 lines left out; more …]"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -329,12 +352,12 @@ mod tests {
                 &json!({ "image/png": "A".repeat(4000), "text/plain": "x" }),
             )),
         ];
-        for_json(&mut outputs, None);
+        for_json(&mut outputs, None, "more");
         assert!(matches!(&outputs[0], Output::Error(it) if it.traceback == ["red"]));
         assert!(
             matches!(&outputs[1], Output::Display(it) if it.data["image/png"].as_str().is_some_and(|it| it.len() == 4000))
         );
-        for_json(&mut outputs, Some(100));
+        for_json(&mut outputs, Some(100), "more");
         assert!(
             matches!(&outputs[1], Output::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
         );

@@ -117,28 +117,15 @@ pub(super) fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// Shows a number of bytes.
-pub(super) fn bytes(count: u64) -> String {
-    match count {
-        0..1000 => format!("{count} B"),
-        1000..1_000_000 => format!("{} kB", count / 1000),
-        1_000_000..1_000_000_000 => format!("{} MB", count / 1_000_000),
-        _ => format!("{:.1} GB", count as f64 / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_sizes_are_short() {
+    fn durations_are_short() {
         assert_eq!(took(Duration::from_millis(412)), "0.4 s");
         assert_eq!(took(Duration::from_secs(192)), "3 min 12 s");
         assert_eq!(took(Duration::from_secs(7322)), "2 h 2 min");
-        assert_eq!(bytes(61_800_000_000), "61.8 GB");
-        assert_eq!(bytes(54), "54 B");
-        assert_eq!(bytes(84_123_000), "84 MB");
         let ago = |seconds| age(Timestamp::now() - Duration::from_secs(seconds));
         assert_eq!(ago(119), "119 s");
         assert_eq!(ago(121), "2 min");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::news::News;
 use super::{outputs, print};
 use crate::kernel::python::quote;
+use crate::notebook::LeftOut;
 use crate::ops::executions::fold;
 use crate::ops::executions::follow::{Followed, Left};
 use crate::project::cursor::Cursor;
@@ -63,12 +64,19 @@ impl Report<'_> {
     fn cell(&self, at: usize, cell: &JobCell) -> Value {
         let heard = self.news.of(at);
         let mut outputs = heard.map(|heard| heard.outputs.read()).unwrap_or_default();
-        outputs::for_json(&mut outputs, self.limit);
-        json!({
+        outputs::for_json(&mut outputs, self.limit, &more(&self.followed.job));
+        let left_out = heard.map(|heard| heard.outputs.left_out());
+        let left_out = left_out.filter(|it| *it != LeftOut::default());
+        let mut object = json!({
             "cell": cell.cell, "revision": cell.revision, "status": cell.status,
             "execution_count": cell.execution_count, "took_ms": cell.took_ms,
             "outputs": fold::to_json(&outputs), "unwritten": cell.unwritten,
-        })
+        });
+        if let Some(it) = left_out {
+            object["left_out"] =
+                json!({ "bytes": it.bytes, "lines": it.lines, "displays": it.displays });
+        }
+        object
     }
 
     /// Prints it: of several cells each that said something, or did not end well, under a line of its
@@ -77,30 +85,26 @@ impl Report<'_> {
         let job = &self.followed.job;
         let several = job.cells.len() > 1;
         let cells = job.cells.iter().enumerate();
-        let texts: Vec<_> = cells
-            .map(|(at, cell)| {
-                let heard = self.news.of(at);
-                let outputs = heard.map(|heard| heard.outputs.read());
-                (at, cell, outputs.unwrap_or_default())
-            })
-            .filter(|(at, cell, outputs)| {
-                let is_bad = cell
-                    .status
-                    .as_deref()
-                    .is_some_and(|it| it != "ok" && it != "not_run");
-                !outputs.is_empty() || (several && is_bad && *at >= self.seen.over)
+        let cells = cells.map(|(at, cell)| (at, cell, self.news.of(at)));
+        let shown: Vec<_> = cells
+            .filter(|(at, cell, heard)| {
+                let status = cell.status.as_deref();
+                let is_bad = status.is_some_and(|it| it != "ok" && it != "not_run");
+                heard.is_some() || (several && is_bad && *at >= self.seen.over)
             })
             .collect();
-        let sizes: Vec<_> = texts
+        let sizes: Vec<_> = shown
             .iter()
-            .map(|(.., it)| outputs::characters(it))
+            .map(|(.., heard)| heard.map_or(0, |it| outputs::characters(&it.outputs.read())))
             .collect();
         let shares = outputs::shares(&sizes, self.limit);
-        for ((_, cell, outputs), share) in texts.iter().zip(shares) {
+        for ((_, cell, heard), share) in shown.iter().zip(shares) {
             if several {
                 print::line(&head(cell))?;
             }
-            print::both(&outputs::text(outputs, share))?;
+            if let Some(heard) = heard {
+                print::both(&heard.text(job, share))?;
+            }
         }
         let cells = job.cells.iter().enumerate().skip(self.seen.over);
         for (at, cell) in cells {
@@ -230,6 +234,11 @@ impl Report<'_> {
             None => u8::from(is_matched == Some(false)),
         }
     }
+}
+
+/// Returns what shows all that a job said.
+pub(super) fn more(job: &Job) -> String {
+    format!("nb wait {} --all --stream shows all", job.id)
 }
 
 /// How many characters of the last line are told.

@@ -9,7 +9,7 @@ use clap::Args;
 use super::Context;
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Form, Patience};
-use crate::ops::executions::exec::{self, Wanted};
+use crate::ops::executions::exec::{self, MAX_OUTPUT, Wanted};
 use crate::project::jobs::JobCell;
 
 /// Run code on the notebook's kernel, outside the notebook
@@ -49,6 +49,8 @@ impl Run {
         let wanted = Wanted {
             cells: vec![JobCell::new(None, code)],
             max_time: super::exec::limit(self.max_time)?,
+            // The recorder's memory is bounded; all of it is in the job.
+            max_output: Some(MAX_OUTPUT),
             ..Wanted::default()
         };
         let target = context.target(notebook, "nb run CODE").await?;

@@ -10,7 +10,7 @@ use super::cells::about;
 use super::fault::{Fault, Kind};
 use super::{Context, conflict, print};
 use crate::kernel::python::quote;
-use crate::notebook::Document;
+use crate::notebook::{self, Document};
 use crate::ops::editing::transaction;
 
 /// Below this a size is told in bytes.
@@ -60,7 +60,7 @@ impl Save {
             let (major, minor) = document.nbformat();
             let bytes = match size {
                 0..SMALL => format!("{size} bytes"),
-                _ => print::bytes(size as u64),
+                _ => notebook::size(size as u64),
             };
             print::line(&format!(
                 "{}: revision {} · {} cells · format {major}.{minor} · {bytes}",

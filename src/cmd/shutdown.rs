@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
+use crate::notebook::size;
 use crate::ops;
 use crate::ops::kernels::consent::Deed;
 use crate::ops::kernels::everywhere::{self, Kernels};
@@ -179,7 +180,7 @@ impl Shutdown {
                 .idle_since
                 .map(|since| format!("idle for {}", print::age(since))),
         );
-        facts.extend(outcome.memory_bytes.map(print::bytes));
+        facts.extend(outcome.memory_bytes.map(size));
         let facts = facts.join(", ");
         match &outcome.done {
             Done::Ended if self.dry_run => format!("{name}: would be ended ({facts})"),

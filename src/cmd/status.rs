@@ -12,6 +12,7 @@ use super::{Context, print};
 use crate::kernel::limits::{self, Bound};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
+use crate::notebook::size;
 use crate::ops::company::{self, whose};
 use crate::ops::kernels::everywhere::{self, Left};
 use crate::ops::kernels::life::{Life, sandboxed, unseen};
@@ -137,8 +138,8 @@ impl Status {
             .sum();
         lines.push(match up.len() {
             0 => "no kernel runs".to_owned(),
-            1 => format!("1 kernel, {}", print::bytes(memory)),
-            count => format!("{count} kernels, {}", print::bytes(memory)),
+            1 => format!("1 kernel, {}", size(memory)),
+            count => format!("{count} kernels, {}", size(memory)),
         });
         let _ = print::line(&lines.join("\n"));
         for (_, error) in &kernels.unreadable {
@@ -151,7 +152,7 @@ impl Status {
 /// Tells of a kernel whose project was deleted.
 fn left_text(left: &Left) -> String {
     let pid = left.process.pid;
-    let memory = left.process.memory_bytes().map(print::bytes);
+    let memory = left.process.memory_bytes().map(size);
     let memory = memory
         .map(|memory| format!(" · {memory}"))
         .unwrap_or_default();
@@ -203,7 +204,7 @@ fn text(status: &SessionStatus) -> String {
     }
     if matches!(status.life, Life::Own(_) | Life::Foreign) {
         parts.extend(pid(status).map(|pid| format!("pid {pid}")));
-        parts.extend(status.memory_bytes.map(print::bytes));
+        parts.extend(status.memory_bytes.map(size));
         parts.extend(bound(status));
         // Until a kernel is ready, the record speaks of the one before.
         if session.status == project::Status::Live {
@@ -263,11 +264,11 @@ fn bound(status: &SessionStatus) -> Option<String> {
     let wanted = status.session.limits.memory_bytes?;
     let bound = pid(status).and_then(limits::bound_of);
     Some(match bound {
-        Some(Bound::Group(bytes)) => format!("at most {}", print::bytes(bytes)),
+        Some(Bound::Group(bytes)) => format!("at most {}", size(bytes)),
         Some(Bound::AddressSpace(bytes)) => {
-            format!("at most {} of address space", print::bytes(bytes))
+            format!("at most {} of address space", size(bytes))
         }
-        None => format!("the limit of {} does not hold", print::bytes(wanted)),
+        None => format!("the limit of {} does not hold", size(wanted)),
     })
 }
 

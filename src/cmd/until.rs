@@ -43,7 +43,8 @@ impl Until {
                 Output::Display(it) | Output::Result(it) | Output::Update(it) => {
                     self.text(&outputs::bundle(it))
                 }
-                Output::Error(it) => self.text(&outputs::traceback(it)),
+                // The traceback quotes the code, in which the line may stand as well.
+                Output::Error(it) => self.text(&format!("{}: {}", it.ename, it.evalue)),
             };
         }
         self.matched.is_some()

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::fault::{Fault, Kind, causes};
 use super::{Context, columns, print};
 use crate::kernel::python::quote;
+use crate::notebook::size;
 use crate::ops::company::whose;
 use crate::ops::executions::vars::{self, Found, Variable, VarsError, Wanted};
 use crate::project::Status;
@@ -118,7 +119,7 @@ fn show(found: &Found, whole: bool) -> io::Result<()> {
 
 /// Returns a variable's line: name, type, shape, size, value.
 fn row(it: &Variable) -> [String; 5] {
-    let size = it.size.map(print::bytes).unwrap_or_default();
+    let size = it.size.map(size).unwrap_or_default();
     let mut value = one_line(it.value.as_deref().unwrap_or_default());
     if let (Some(dtype), None) = (&it.dtype, &it.columns) {
         value = format!("{dtype} {value}");
@@ -128,7 +129,7 @@ fn row(it: &Variable) -> [String; 5] {
 
 fn detail(it: &Variable) -> io::Result<()> {
     print::line(&format!("{}: {}", it.name, class(it)))?;
-    let size = it.size.map(print::bytes).unwrap_or_default();
+    let size = it.size.map(size).unwrap_or_default();
     let dtype = it.dtype.clone().unwrap_or_default();
     let len = if it.shape.is_some() { "shape" } else { "len" };
     for (what, text) in [(len, shape(it)), ("dtype", dtype), ("size", size)] {

@@ -3,9 +3,13 @@
 //! The rules are JupyterLab's and nbclient's, which agree: consecutive texts of one stream are one
 //! output, `clear_output` clears (with `wait`, when the next output comes), and what is displayed
 //! or updated under a display id replaces whatever was displayed under it, in whichever cell.
+//!
+//! Where there is a bound, a cell that says more keeps the first half and the last, and a line
+//! between them tells what is not here: a notebook of ten million lines opens nowhere.
 
 use std::borrow::Cow;
 
+use super::bound::{Bound, LeftOut, weight};
 use super::json::{Json, Object};
 use super::metadata;
 use super::screen::Screen;
@@ -13,8 +17,16 @@ use super::screen::Screen;
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
+    /// The first ones, once some behind them were left out.
+    head: Vec<Folding>,
+    left_out: LeftOut,
+    /// Whether the first ones are apart.
+    is_cut: bool,
     outputs: Vec<Folding>,
+    /// About how many bytes those take.
+    size: usize,
     clear_with_next: bool,
+    bound: Option<Bound>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +50,8 @@ enum Folding {
 pub struct Bundle {
     data: Json,
     metadata: Json,
+    /// About how many bytes of text it has.
+    size: usize,
 }
 
 /// What a message did to a cell's outputs.
@@ -60,6 +74,20 @@ pub enum Fold {
 }
 
 impl Folded {
+    /// Returns no outputs, which will keep about `most` bytes of text; `more` tells, within the
+    /// outputs, what shows the rest.
+    pub fn bounded(most: usize, more: impl Into<String>) -> Self {
+        Self {
+            bound: Some(Bound::new(most, more.into())),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what the bound left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
     /// Takes a message of iopub that belongs to the cell: its type and its content.
     pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Fold {
         if !matches!(
@@ -90,7 +118,7 @@ impl Folded {
                     self.clear_with_next = true;
                     return Fold::Nothing;
                 }
-                self.outputs.clear();
+                self.clear();
                 // JupyterLab forgets an earlier wait.
                 self.clear_with_next = false;
                 Fold::Changed
@@ -98,9 +126,20 @@ impl Folded {
             "error" => {
                 let traceback = metadata::at(content, &["traceback"])
                     .filter(|lines| lines.bytes().starts_with(b"["))
-                    .map_or_else(|| "[]".to_owned(), |lines| lines.text().into_owned());
-                let [name, value] =
-                    ["ename", "evalue"].map(|key| Json::string(&string(content, key)));
+                    .map_or_else(
+                        || "[]".to_owned(),
+                        |lines| match &self.bound {
+                            Some(bound) => bound.traceback(&lines),
+                            None => lines.text().into_owned(),
+                        },
+                    );
+                let [name, value] = ["ename", "evalue"].map(|key| {
+                    let text = string(content, key);
+                    Json::string(&match &self.bound {
+                        Some(bound) => bound.word(text),
+                        None => text,
+                    })
+                });
                 self.add(Folding::Error(json(&format!(
                     "{{\"output_type\":\"error\",\"ename\":{},\"evalue\":{},\"traceback\":{traceback}}}",
                     name.text(),
@@ -112,22 +151,10 @@ impl Folded {
         }
     }
 
-    /// Returns whether an error is among them.
-    pub fn has_error(&self) -> bool {
-        let mut outputs = self.outputs.iter();
-        outputs.any(|output| matches!(output, Folding::Error(_)))
-    }
-
-    /// Returns whether a text on stderr is among them.
-    pub fn has_stderr(&self) -> bool {
-        let mut outputs = self.outputs.iter();
-        outputs.any(|output| matches!(output, Folding::Stream { name, .. } if name == "stderr"))
-    }
-
     /// Replaces what is shown under a display id, and says whether there was anything.
     pub fn update(&mut self, id: &str, new: &Bundle) -> bool {
         let mut found = false;
-        for output in &mut self.outputs {
+        for output in self.head.iter_mut().chain(&mut self.outputs) {
             if let Folding::Bundle {
                 shown, display_id, ..
             } = output
@@ -137,41 +164,60 @@ impl Folded {
                 found = true;
             }
         }
+        if found {
+            self.size = self.outputs.iter().map(Folding::size).sum();
+        }
         found
     }
 
     /// Returns the outputs as nbformat 4 has them.
     pub fn outputs(&self) -> Vec<Json> {
-        self.outputs.iter().map(Folding::to_json).collect()
-    }
-
-    /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.outputs.is_empty()
+        let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
+        let note = (!more.is_empty() && self.left_out != LeftOut::default()).then(|| {
+            // On stderr it stands out, and is not taken for a line of the cell's own.
+            let mut screen = Screen::default();
+            screen.write(&format!("[… {} left out here; {more} …]\n", self.left_out));
+            let name = "stderr".to_owned();
+            Folding::Stream { name, screen }.to_json()
+        });
+        let head = self.head.iter().map(Folding::to_json);
+        let outputs = self.outputs.iter().map(Folding::to_json);
+        head.chain(note).chain(outputs).collect()
     }
 
     fn stream(&mut self, name: String, text: &str) {
         self.clear_if_due();
-        if let Some(Folding::Stream { name: last, screen }) = self.outputs.last_mut()
-            && *last == name
-        {
-            screen.write(text);
-            return;
+        match self.outputs.last_mut() {
+            Some(Folding::Stream { name: last, screen }) if *last == name => {
+                let before = screen.size();
+                screen.write(text);
+                self.size = (self.size + screen.size()).saturating_sub(before);
+                self.keep_within();
+            }
+            _ => {
+                let mut screen = Screen::default();
+                screen.write(text);
+                self.add(Folding::Stream { name, screen });
+            }
         }
-        let mut screen = Screen::default();
-        screen.write(text);
-        self.outputs.push(Folding::Stream { name, screen });
     }
 
     fn bundle(&mut self, msg_type: &str, content: &[u8]) -> Fold {
+        // Not copied before it is known to be small enough.
         let object = |key: &str| {
-            let value = metadata::at(content, &[key]);
-            let value = value.filter(|value| value.bytes().starts_with(b"{"));
-            value.unwrap_or_else(|| json("{}"))
+            let fields = Object::read(content)?;
+            let value = fields.get(content, key)?.of(content);
+            value.starts_with(b"{").then_some(value)
+        };
+        let data = object("data").unwrap_or(b"{}");
+        let data = match &self.bound {
+            Some(bound) => bound.data(data),
+            None => Json::of_valid(data),
         };
         let shown = Bundle {
-            data: object("data"),
-            metadata: object("metadata"),
+            size: weight(data.bytes()),
+            data,
+            metadata: Json::of_valid(object("metadata").unwrap_or(b"{}")),
         };
         let display_id = metadata::at(content, &["transient", "display_id"])
             .and_then(|id| id.as_string())
@@ -200,17 +246,111 @@ impl Folded {
 
     fn add(&mut self, output: Folding) {
         self.clear_if_due();
+        self.size += output.size();
         self.outputs.push(output);
+        self.keep_within();
     }
 
     fn clear_if_due(&mut self) {
         if std::mem::take(&mut self.clear_with_next) {
-            self.outputs.clear();
+            self.clear();
         }
+    }
+
+    fn clear(&mut self) {
+        self.outputs.clear();
+        self.head.clear();
+        self.left_out = LeftOut::default();
+        self.is_cut = false;
+        self.size = 0;
+    }
+
+    /// Leaves out what is too much: of the middle, since how it began and how it ended say most.
+    fn keep_within(&mut self) {
+        let Some(most) = self.bound.as_ref().map(|bound| bound.most) else {
+            return;
+        };
+        let half = most / 2;
+        // Not at each line anew: what comes off is moved.
+        let limit = if self.is_cut { half + half / 2 } else { most };
+        if self.size <= limit {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_cut, true) {
+            self.set_head_apart(half);
+        }
+        self.leave_out(self.size.saturating_sub(half));
+    }
+
+    /// Sets the first outputs apart, which stay: of at most so many bytes.
+    fn set_head_apart(&mut self, most: usize) {
+        let mut room = most;
+        let last = self.outputs.len().saturating_sub(1);
+        let whole = self.outputs.iter().take(last).take_while(|output| {
+            let fits = output.size() <= room;
+            room = room.saturating_sub(output.size());
+            fits
+        });
+        let whole = whole.count();
+        self.head = self.outputs.drain(..whole).collect();
+        let taken: usize = self.head.iter().map(Folding::size).sum();
+        if let Some(Folding::Stream { name, screen }) = self.outputs.first_mut() {
+            let text = screen.take_front(most.saturating_sub(taken));
+            if !text.is_empty() {
+                let mut screen = Screen::default();
+                screen.write(&text);
+                let name = name.clone();
+                self.head.push(Folding::Stream { name, screen });
+            }
+        }
+        self.size = self.outputs.iter().map(Folding::size).sum();
+    }
+
+    /// Leaves out at least so many bytes of the first of the outputs; what was raised stays.
+    fn leave_out(&mut self, least: usize) {
+        let mut left = least;
+        let last = self.outputs.len().saturating_sub(1);
+        let mut kept = Vec::new();
+        let mut whole = 0;
+        for output in self.outputs.iter().take(last) {
+            let can_be_cut = matches!(output, Folding::Stream { .. });
+            if left == 0 || (can_be_cut && output.size() - OVERHEAD > left) {
+                break;
+            }
+            whole += 1;
+            left = left.saturating_sub(output.size());
+        }
+        for output in self.outputs.drain(..whole) {
+            match output {
+                Folding::Error(_) => kept.push(output),
+                Folding::Stream { screen, .. } => self.left_out.text(&screen.text()),
+                Folding::Bundle { shown, .. } => self.left_out.display(shown.data.bytes()),
+            }
+        }
+        if let Some(Folding::Stream { screen, .. }) = self.outputs.first_mut()
+            && left > 0
+        {
+            self.left_out.text(&screen.drop_front(left));
+        }
+        self.outputs.splice(..0, kept);
+        self.size = self.outputs.iter().map(Folding::size).sum();
     }
 }
 
+/// What an output takes beside its text.
+const OVERHEAD: usize = 200;
+
 impl Folding {
+    /// Returns about how many bytes it counts for.
+    fn size(&self) -> usize {
+        OVERHEAD
+            + match self {
+                Self::Stream { screen, .. } => screen.size(),
+                Self::Bundle { shown, .. } => shown.size,
+                Self::Error(error) => error.bytes().len(),
+            }
+    }
+
     fn to_json(&self) -> Json {
         match self {
             Self::Stream { name, screen } => json(&format!(
@@ -379,13 +519,143 @@ mod tests {
         let is = r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
         assert_eq!(fold(&[("error", error)]), [is]);
         let mut folded = Folded::default();
-        assert!(!folded.has_error());
         folded.take("error", br#"{"ename":"E","evalue":"x","traceback":null}"#);
-        assert!(folded.has_error());
+        assert_eq!(folded.outputs().len(), 1);
         for wrong in ["", "[]", "{", "7"] {
             assert_eq!(folded.take("stream", wrong.as_bytes()), Fold::Unreadable);
         }
         assert_eq!(folded.take("stream", b"{\"text\":3}"), Fold::Changed);
+    }
+
+    fn printed(folded: &Folded) -> Vec<(String, String)> {
+        let outputs = folded.outputs().into_iter().map(|output| {
+            let field = |key: &str| output.get(key).and_then(|it| it.as_string());
+            (
+                field("name").unwrap_or_default(),
+                field("text").unwrap_or_default(),
+            )
+        });
+        outputs.collect()
+    }
+
+    fn print(folded: &mut Folded, name: &str, text: &str) {
+        let text = Json::string(text);
+        let content = format!("{{\"name\":\"{name}\",\"text\":{}}}", text.text());
+        folded.take("stream", content.as_bytes());
+    }
+
+    #[test]
+    fn of_endless_text_the_beginning_and_the_end_stay() {
+        let mut folded = Folded::bounded(10_000, "nb wait 1 shows all");
+        for line in 0..100_000 {
+            print(&mut folded, "stdout", &format!("line {line}\n"));
+            assert!(folded.size <= 10_100, "{}", folded.size);
+        }
+        let [head, note, tail] = &printed(&folded)[..] else {
+            panic!("{:?}", printed(&folded));
+        };
+        assert!(head.1.starts_with("line 0\nline 1\n") && head.1.ends_with('\n'));
+        assert!(tail.1.starts_with("line ") && tail.1.ends_with("\nline 99999\n"));
+        assert!(
+            head.1.len() > 4500 && tail.1.len() > 4000,
+            "{} {}",
+            head.1.len(),
+            tail.1.len()
+        );
+        let left_out = folded.left_out();
+        let lines = (head.1.lines().count() + tail.1.lines().count()) as u64 + left_out.lines;
+        assert_eq!(lines, 100_000);
+        assert_eq!((&head.0[..], &tail.0[..]), ("stdout", "stdout"));
+        let is = format!(
+            "[… 1.1 MB, {} lines left out here; nb wait 1 shows all …]\n",
+            left_out.lines
+        );
+        assert_eq!((&note.0[..], &note.1[..]), ("stderr", &is[..]));
+        // A cell that begins anew has room again.
+        folded.take("clear_output", b"{}");
+        print(&mut folded, "stdout", "x");
+        assert_eq!(folded.outputs().len(), 1);
+    }
+
+    #[test]
+    fn many_outputs_are_bounded_as_one_is() {
+        let mut folded = Folded::bounded(20_000, "");
+        let error = br#"{"ename":"E","evalue":"x","traceback":[]}"#;
+        folded.take(
+            "display_data",
+            br#"{"data":{"text/plain":"first"},"transient":{"display_id":"d"}}"#,
+        );
+        folded.take("error", error);
+        for at in 0..5000 {
+            print(&mut folded, ["stdout", "stderr"][at % 2], "x\n");
+            folded.take("display_data", br#"{"data":{"text/plain":"y"}}"#);
+            assert!(folded.outputs.len() + folded.head.len() < 200);
+        }
+        let left_out = folded.left_out();
+        assert!(
+            left_out.displays > 4000 && left_out.lines > 4000,
+            "{left_out}"
+        );
+        // What was set apart can still be updated, and nothing is said where nothing is to be.
+        folded.take(
+            "update_display_data",
+            br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#,
+        );
+        let texts: Vec<_> = folded
+            .outputs()
+            .iter()
+            .map(|it| it.text().into_owned())
+            .collect();
+        assert!(texts[0].contains("new"), "{}", texts[0]);
+        assert!(!texts.iter().any(|text| text.contains("left out")));
+        folded.take("error", error);
+        for _ in 0..5000 {
+            folded.take("display_data", br#"{"data":{"text/plain":"y"}}"#);
+        }
+        let errors = folded
+            .outputs()
+            .iter()
+            .filter(|it| it.text().contains("ename"))
+            .count();
+        assert_eq!(errors, 2, "what was raised stays");
+    }
+
+    #[test]
+    fn one_output_that_is_too_large_is_cut() {
+        let mut folded = Folded::bounded(10_000, "more");
+        let long = "z".repeat(200_000);
+        let data = format!(
+            r#"{{"data":{{"text/plain":"{long}","text/html":"{long}","image/png":"{long}","image/gif":"AA"}},"metadata":{{}}}}"#
+        );
+        folded.take("display_data", data.as_bytes());
+        let error = format!(r#"{{"ename":"E","evalue":"{long}","traceback":["{long}","last"]}}"#);
+        folded.take("error", error.as_bytes());
+        let outputs = folded.outputs();
+        let plain = outputs[0]
+            .get("data")
+            .and_then(|data| data.get("text/plain"));
+        let plain = plain.and_then(|it| it.as_string()).expect("a text");
+        for wanted in [
+            "zz\n[… 195 kB left out here; more …]\nzz",
+            "[text/html, 200 kB, left out]\n[more]",
+            "[image/png, 200 kB, left out]",
+        ] {
+            assert!(plain.contains(wanted), "{plain}");
+        }
+        assert!(outputs[0].text().contains("image/gif"));
+        let error = outputs[1].text();
+        assert!(
+            error.len() < 5000 && error.contains("\"last\""),
+            "{}",
+            error.len()
+        );
+        // Many figures are no text.
+        let mut folded = Folded::bounded(10_000, "more");
+        let figure = format!(r#"{{"data":{{"image/png":"{}"}}}}"#, "A".repeat(40_000));
+        for _ in 0..3 {
+            folded.take("display_data", figure.as_bytes());
+        }
+        assert_eq!(folded.outputs().len(), 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `.ipynb` files as data. Nothing here reads or writes files, or asks the time.
 
 mod align;
+mod bound;
 mod cell;
 mod diff;
 mod document;
@@ -30,6 +31,7 @@ mod screen;
 mod search;
 mod select;
 mod short;
+mod size;
 mod source;
 mod take_back;
 mod version;
@@ -43,6 +45,7 @@ mod merge_laws;
 mod words;
 
 pub use align::moved;
+pub use bound::LeftOut;
 pub use cell::{Cell, CellType, NoCellType};
 pub use diff::{
     CellDiff, CellSide, FieldDiff, Hunk, Line, OutputsDiff, changes, diff, diff_metadata,
@@ -63,5 +66,6 @@ pub use output::{Glance, MimeData, Output, OutputKind, first_line, shortened};
 pub use revision::{NotARevision, Revision};
 pub use search::{Hit, Within};
 pub use select::{Near, SelectError, Selector};
+pub use size::size;
 pub use take_back::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
 pub use widgets::Widgets;

@@ -145,11 +145,7 @@ impl std::fmt::Display for MimeData {
         if let Some((width, height)) = self.pixels {
             write!(f, " {width}x{height}")?;
         }
-        match self.bytes {
-            bytes @ 0..10_000 => write!(f, ", {bytes} bytes"),
-            bytes @ 10_000..10_000_000 => write!(f, ", {} kB", bytes / 1000),
-            bytes => write!(f, ", {} MB", bytes / 1_000_000),
-        }
+        write!(f, ", {}", super::size(self.bytes as u64))
     }
 }
 
@@ -415,7 +411,7 @@ mod tests {
             ),
             (
                 r#"{"output_type":"display_data","data":{"image/png":"!!"}}"#,
-                "image/png, 1 bytes",
+                "image/png, 1 byte",
             ),
             (
                 r#"{"output_type":"pyout","prompt_number":3,"text":"42"}"#,

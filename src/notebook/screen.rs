@@ -39,6 +39,16 @@ struct Place {
 /// No escape is longer; what goes on beyond is text.
 const LONGEST_ESCAPE: usize = 256;
 
+/// What goes back in a line goes back this far at most: what is longer is no progress bar, and each
+/// of its places takes memory.
+const LONGEST_LINE: usize = 16 << 10;
+
+/// How many bytes of colours belong to a character; more is no text for people.
+const LONGEST_STYLE: usize = 128;
+
+/// How many escapes that are no colours a line keeps.
+const MOST_MARKS: usize = 256;
+
 impl Screen {
     /// Takes more of the text.
     pub(super) fn write(&mut self, more: &str) {
@@ -88,6 +98,32 @@ impl Screen {
         self.put(rest);
     }
 
+    /// Returns about how many bytes the text has.
+    pub(super) fn size(&self) -> usize {
+        let line = self.line.as_ref().map_or(0, |line| line.cells.len());
+        self.text.len() + line + self.pending.len()
+    }
+
+    /// Takes the beginning off, of at most so many bytes: whole lines, where there is one.
+    pub(super) fn take_front(&mut self, most: usize) -> String {
+        let most = self.text.floor_char_boundary(most);
+        let lines = self.text.get(..most).and_then(|front| front.rfind('\n'));
+        self.take(lines.map_or(most, |at| at + 1))
+    }
+
+    /// Takes off at least so many bytes of the beginning, up to the end of a line where there is one;
+    /// what can still change stays.
+    pub(super) fn drop_front(&mut self, least: usize) -> String {
+        let least = self.text.floor_char_boundary(least);
+        let line = self.text.get(least..).and_then(|rest| rest.find('\n'));
+        self.take(line.map_or(least, |at| least + at + 1))
+    }
+
+    fn take(&mut self, bytes: usize) -> String {
+        self.line_start = self.line_start.saturating_sub(bytes);
+        self.text.drain(..bytes).collect()
+    }
+
     /// Returns the text as it is now.
     pub(super) fn text(&self) -> String {
         let mut text = self.text.clone();
@@ -103,14 +139,25 @@ impl Screen {
     fn put(&mut self, plain: &str) {
         match &mut self.line {
             None => self.text.push_str(plain),
-            Some(line) => plain.chars().for_each(|c| line.put(c)),
+            Some(line) => {
+                plain.chars().for_each(|c| line.put(c));
+                if line.cells.len() > 2 * LONGEST_LINE {
+                    self.close_line();
+                }
+            }
         }
     }
 
-    fn end_line(&mut self) {
+    /// Makes text of a line that became too long to go back in.
+    fn close_line(&mut self) {
         if let Some(line) = self.line.take() {
             line.write_to(&mut self.text);
         }
+        self.line_start = self.text.len();
+    }
+
+    fn end_line(&mut self) {
+        self.close_line();
         self.text.push('\n');
         self.line_start = self.text.len();
     }
@@ -125,6 +172,10 @@ impl Screen {
     /// Returns the last line by its places.
     fn open_line(&mut self) -> &mut Line {
         self.line.get_or_insert_with(|| {
+            let end = self.text.len();
+            if end - self.line_start > LONGEST_LINE {
+                self.line_start = self.text.ceil_char_boundary(end - LONGEST_LINE);
+            }
             let written = self.text.split_off(self.line_start);
             let mut line = Line::default();
             let mut rest = written.as_str();
@@ -158,7 +209,11 @@ impl Line {
         match (inside, inside.strip_suffix('m')) {
             (_, Some("" | "0")) => self.style.clear(),
             // It begins with a reset.
-            (_, Some(codes)) if codes.starts_with("0;") => escape.clone_into(&mut self.style),
+            (_, Some(codes))
+                if codes.starts_with("0;") || self.style.len() + escape.len() > LONGEST_STYLE =>
+            {
+                escape.clone_into(&mut self.style);
+            }
             (_, Some(_)) => self.style.push_str(escape),
             ("K" | "0K", _) => self.cells.truncate(self.at),
             ("1K" | "2K", _) => {
@@ -181,7 +236,7 @@ impl Line {
             }
             _ => {
                 let mark = (self.at, escape.to_owned());
-                if !self.marks.contains(&mark) {
+                if self.marks.len() < MOST_MARKS && !self.marks.contains(&mark) {
                     self.marks.push(mark);
                     self.marks.sort_by_key(|(at, _)| *at);
                 }
@@ -300,6 +355,40 @@ mod tests {
         }
         assert_eq!(screen.text(), "step     9999");
         assert!(screen.text.is_empty());
+    }
+
+    #[test]
+    fn the_beginning_comes_off_by_lines() {
+        let mut screen = Screen::default();
+        screen.write("one\ntwo\nthree\r");
+        assert_eq!(screen.take_front(6), "one\n");
+        screen.write("T\nfour\nfi");
+        assert_eq!(screen.drop_front(1), "two\n");
+        assert_eq!(screen.text(), "Three\nfour\nfi");
+        screen.write("ve\rF");
+        assert_eq!(screen.text(), "Three\nfour\nFive");
+        // A line without an end is cut in its middle, between characters.
+        let mut screen = Screen::default();
+        screen.write("é".repeat(10).as_str());
+        assert_eq!(screen.take_front(5), "éé");
+        assert_eq!(screen.drop_front(7), "ééé");
+        screen.write("\ra");
+        assert_eq!(screen.text(), "aéééé");
+        assert_eq!(screen.size(), 5);
+    }
+
+    #[test]
+    fn what_is_no_text_takes_no_more_than_its_size() {
+        let mut screen = Screen::default();
+        let junk = "\u{8}x\u{1b}[1m\u{1b}[1Aabc\r".repeat(20_000);
+        screen.write(&junk);
+        assert!(screen.text().len() < 8 << 10, "{}", screen.text().len());
+        screen.write(&"y".repeat(100_000));
+        screen.write(&"\ry".repeat(100));
+        screen.write(&"z".repeat(100_000));
+        let places = screen.line.as_ref().map_or(0, |line| line.cells.len());
+        assert!(places <= 2 * LONGEST_LINE + 100_000, "{places}");
+        assert_eq!(screen.text().matches('z').count(), 100_000);
     }
 
     proptest! {

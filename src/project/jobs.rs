@@ -65,6 +65,9 @@ pub struct Job {
     /// Outputs are written into the notebook.
     #[serde(default)]
     pub saves: bool,
+    /// About how many bytes of text of each cell go there; none is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// What whoever asked should know besides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -528,6 +531,7 @@ pub(super) mod tests {
             allow_errors: false,
             max_time: None,
             saves: true,
+            max_output: None,
             notes: Vec::new(),
             other: Map::new(),
         };

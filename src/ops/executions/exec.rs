@@ -24,7 +24,13 @@ pub struct Wanted {
     pub max_time: Option<f64>,
     /// Outputs are written into the notebook.
     pub saves: bool,
+    /// About how many bytes of text of each cell go there; none is no limit.
+    pub max_output: Option<u64>,
 }
+
+/// How many bytes of a cell's text go into the notebook where nobody says it: editors read the whole
+/// file at each change, and few open one of many megabytes.
+pub const MAX_OUTPUT: u64 = 4 << 20;
 
 /// Why nothing was begun.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +109,7 @@ pub async fn begin(
         allow_errors: wanted.allow_errors,
         max_time: wanted.max_time,
         saves: wanted.saves,
+        max_output: wanted.max_output,
         notes: Vec::new(),
         other: serde_json::Map::new(),
     };

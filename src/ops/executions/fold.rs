@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::client::{Output, Told};
-use crate::notebook::{Bundle, Fold, Folded, Json};
+use crate::notebook::{Bundle, Fold, Folded, Json, LeftOut};
 use crate::project::jobs::Said;
 
 /// The outputs so far.
@@ -13,6 +13,18 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Returns no outputs, which will keep about so many bytes of text.
+    pub fn bounded(most: usize) -> Self {
+        Self {
+            folded: Folded::bounded(most, ""),
+        }
+    }
+
+    /// Returns what was too much.
+    pub fn left_out(&self) -> LeftOut {
+        self.folded.left_out()
+    }
+
     /// Takes a message of iopub by its type and its content; what is no output changes nothing.
     /// Returns what it shows under a display id: other cells may show it too.
     pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Option<Shown> {

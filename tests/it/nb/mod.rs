@@ -12,6 +12,7 @@ mod like_nbclient;
 mod places;
 mod reads;
 mod recorder;
+mod run;
 mod seen;
 mod share;
 mod spec;

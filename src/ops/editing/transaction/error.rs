@@ -3,7 +3,7 @@
 use std::io;
 
 use super::swap::{Failed, free};
-use crate::notebook::Document;
+use crate::notebook::{Document, size};
 use crate::ops::editing::page::{Page, PageError};
 use crate::project::NotLocked;
 
@@ -39,7 +39,7 @@ pub enum WriteError<E: std::error::Error + 'static> {
         source: NotLocked,
     },
     /// The disk is full, or the user's share of it.
-    #[error("cannot write {}: it needs {} beside it and {} are free on its file system", page.path.display(), bytes(*needed), free.map_or_else(|| "too few".to_owned(), bytes))]
+    #[error("cannot write {}: it needs {} beside it and {} are free on its file system", page.path.display(), size(*needed), free.map_or_else(|| "too few".to_owned(), size))]
     Full {
         /// The notebook.
         page: Box<Page>,
@@ -89,17 +89,5 @@ impl<E: std::error::Error> WriteError<E> {
                 source,
             },
         }
-    }
-}
-
-/// Returns a number of bytes as a person reads it.
-fn bytes(count: u64) -> String {
-    let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
-    match units.iter().find(|(size, _)| count >= *size) {
-        Some((size, unit)) => {
-            let tenths = u128::from(count) * 10 / u128::from(*size);
-            format!("{}.{} {unit}", tenths / 10, tenths % 10)
-        }
-        None => format!("{count} bytes"),
     }
 }

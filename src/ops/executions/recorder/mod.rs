@@ -79,7 +79,7 @@ impl<'a> Recorder<'a> {
             project,
             folder,
             events: RefCell::new(folder.events()?),
-            outputs: RefCell::new(vec![Recorded::default(); job.cells.len()]),
+            outputs: RefCell::new(vec![Recorded::of(&job); job.cells.len()]),
             widgets: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),

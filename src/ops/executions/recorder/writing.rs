@@ -10,6 +10,7 @@ use super::{Never, Recorder};
 use crate::notebook::{Execution, Folded, Json};
 use crate::ops::executions::into_notebook::{self, Leaving};
 use crate::ops::kernels::status::joined_to;
+use crate::project::jobs::Job;
 
 /// What an execution leaves, as it grows.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,21 @@ pub(super) struct Recorded {
     pub(super) busy: Option<Timestamp>,
     pub(super) input: Option<Timestamp>,
     pub(super) idle: Option<Timestamp>,
+}
+
+impl Recorded {
+    /// Returns what will hold as much as a job puts into the notebook. All of it is in the job.
+    pub(super) fn of(job: &Job) -> Self {
+        let most = job.max_output.map(usize::try_from).and_then(Result::ok);
+        let folded = most.map(|most| {
+            let more = format!("nb wait {} --all --stream shows all", job.id);
+            Folded::bounded(most, more)
+        });
+        Self {
+            folded: folded.unwrap_or_default(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Recorder<'_> {

@@ -1,0 +1,273 @@
+//! Scratch code from the command line: a job like those of cells, outside the notebook.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{kill, nb, open, say, shell, until};
+use crate::world::World;
+
+/// Code that goes on once there is a file `go` beside the notebook.
+const GATE: &str = "import os\nprint('before', flush=True)\n\
+    while not os.path.exists('go'): pass\nprint('after')";
+
+fn world() -> World {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    world
+}
+
+fn lets_go(world: &World) {
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+}
+
+/// The job that was asked for last.
+fn last_job(world: &World) -> Value {
+    let jobs = nb(world, ["jobs", "--json"]).ended(0).json()["jobs"].clone();
+    jobs.as_array()
+        .and_then(|jobs| jobs.last())
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn detached(world: &World, code: &str) -> String {
+    let said = nb(world, ["run", "-d", "--json", code]).ended(0).json();
+    said["job"].as_str().expect("a job").to_owned()
+}
+
+/// Waits until a job has kept this text.
+fn has_said(world: &World, job: &str, text: &str) {
+    let events = world
+        .project()
+        .join(".nb/jobs")
+        .join(job)
+        .join("events.jsonl");
+    until(text, || {
+        let said = std::fs::read_to_string(&events).ok()?;
+        said.contains(text).then_some(())
+    });
+}
+
+#[test]
+fn code_is_a_job_and_stays_out_of_the_notebook() {
+    let world = world();
+    let file = world.project().join("a.ipynb");
+    let before = std::fs::read(&file).expect("read the notebook");
+    let said = nb(&world, ["run", "print('a'); 6 * 7"]).ended(0);
+    assert_eq!((&said.out[..], &said.err[..]), ("a\n42\n", ""));
+    let id = detached(&world, GATE);
+    has_said(&world, &id, "before");
+    nb(&world, ["jobs"])
+        .ended(0)
+        .with("code for a.ipynb · running");
+    nb(&world, ["wait", "--timeout", "0.1"])
+        .ended(4)
+        .with("before");
+    lets_go(&world);
+    let said = nb(&world, ["wait", &id[..4]]).ended(0);
+    assert_eq!(said.out, "after\n");
+    assert_eq!(std::fs::read(&file).expect("read the notebook"), before);
+    // Of code that is read from stdin the questions are for nb reply.
+    let mut piped = shell(
+        &world,
+        "echo 'input(\"name? \")' | \"$NB_TEST_BINARY\" run -",
+    );
+    say(&mut piped).ended(7).with("the code asks: name? ");
+    let id = last_job(&world)["id"].as_str().expect("an id").to_owned();
+    nb(&world, ["reply", &id, "Ada"]).ended(0);
+    nb(&world, ["wait"]).ended(0).with("'Ada'");
+}
+
+#[test]
+fn whoever_asked_may_go() {
+    let world = world();
+    for (signal, round) in [("HUP", 1), ("KILL", 2)] {
+        let _ = std::fs::remove_file(world.project().join("go"));
+        let mut run = world.nb();
+        run.args(["run", "--stream", &format!("round = {round}\n{GATE}")]);
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut run = run.spawn().expect("run nb");
+        let id = until("a job that runs", || {
+            let job = last_job(&world);
+            let is_new = job["cells"][0]["code"]
+                .as_str()?
+                .contains(&format!("round = {round}"));
+            (is_new && job["state"] == "running").then(|| job["id"].as_str().map(str::to_owned))?
+        });
+        has_said(&world, &id, "before");
+        match signal {
+            "KILL" => kill(run.id()),
+            signal => {
+                let mut command = Command::new("kill");
+                command.args(["-s", signal, &run.id().to_string()]);
+                say(&mut command).ended(0);
+            }
+        }
+        run.wait().expect("it ends");
+        lets_go(&world);
+        let said = nb(&world, ["wait", &id, "--all"]).ended(0);
+        assert_eq!(said.out, "before\nafter\n");
+    }
+}
+
+#[test]
+fn a_line_is_waited_for() {
+    let world = world();
+    let id = detached(
+        &world,
+        &format!("print('epoch 1')\n{GATE}\nprint('epoch 2: ok'); 1/0"),
+    );
+    let said = nb(&world, ["wait", "--until", "^before$"]).ended(0);
+    said.with("matched: before")
+        .with(&format!("job {id} goes on"));
+    nb(&world, ["wait", "--until", "never", "--timeout", "0.1"]).ended(4);
+    lets_go(&world);
+    let said = nb(&world, ["wait", "--until", r"epoch (?<n>\d): ok"]).ended(0);
+    assert!(said.out.starts_with("after\n"), "{said:?}");
+    // What comes behind the line is for the next one; without a match its own end is told.
+    let said = nb(&world, ["wait", "--until", "epoch", "--json"])
+        .ended(3)
+        .json();
+    assert_eq!(said["until"], json!({"regex": "epoch", "matched": null}));
+    assert_eq!(said["outputs"][0]["ename"], "ZeroDivisionError");
+    detached(&world, "print('fine')");
+    nb(&world, ["wait", "--until", "bad"])
+        .ended(1)
+        .with("no line of it matches bad");
+    nb(&world, ["wait", "--until", "fine", "--all"])
+        .ended(0)
+        .with("matched: fine");
+    nb(&world, ["wait", "--until", "("])
+        .ended(2)
+        .with("regex parse error");
+}
+
+#[test]
+fn what_happens_is_told_as_it_happens() {
+    let world = world();
+    let said = nb(&world, ["run", "--events", "print(1); 1 / 0"]).ended(3);
+    let events: Vec<Value> = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let kinds: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["event"].as_str())
+        .collect();
+    let end = &kinds[kinds.len() - 4..];
+    assert_eq!(end, ["output", "output", "cell", "end"], "{said:#?}");
+    assert_eq!(kinds[0], "state");
+    let outputs: Vec<_> = events
+        .iter()
+        .filter(|event| event["event"] == "output")
+        .collect();
+    assert_eq!(outputs[0]["content"]["text"], "1\n");
+    assert_eq!(outputs[1]["content"]["ename"], "ZeroDivisionError");
+    let last = &events[events.len() - 1];
+    assert_eq!(
+        (&last["state"], &last["status"]),
+        (&json!("done"), &json!("error"))
+    );
+    assert_eq!(last["outputs"], Value::Null);
+    let said = nb(
+        &world,
+        ["run", "--stream", "for i in range(3000): print(i)"],
+    )
+    .ended(0);
+    assert_eq!(said.out.lines().count(), 3000);
+    nb(&world, ["run", "--stream", "--json", "1"]).ended(2);
+}
+
+#[test]
+fn code_that_runs_too_long_ends() {
+    let world = world();
+    let said = nb(
+        &world,
+        ["run", "--max-time", "0.3", "import time; time.sleep(60)"],
+    );
+    said.ended(130)
+        .with("it ran longer than 0.3 s, and was interrupted");
+    nb(&world, ["run", "--max-time", "0", "--timeout", "0", "1"]).ended(0);
+    nb(&world, ["run", "--max-time=-1", "1"]).ended(2);
+    nb(&world, ["run", "--timeout=-1", "1"]).ended(2);
+}
+
+/// What is left of a cell in the file.
+fn outputs(world: &World, cell: usize) -> Vec<Value> {
+    let text = std::fs::read(world.project().join("a.ipynb")).expect("read the notebook");
+    let notebook: Value = serde_json::from_slice(&text).expect("JSON");
+    notebook["cells"][cell]["outputs"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn text(output: &Value) -> String {
+    let lines = output["text"].as_array().into_iter().flatten();
+    lines.filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
+    let world = world();
+    let code = "for i in range(100_000): print('line', i)";
+    nb(&world, ["insert", "a.ipynb", code]).ended(0);
+    let words = [
+        "exec",
+        "a.ipynb",
+        "0",
+        "--max-output",
+        "50k",
+        "--timeout",
+        "0",
+    ];
+    let said = nb(&world, words).ended(0);
+    assert!(said.out.len() < 7000, "{}", said.out.len());
+    assert!(said.out.starts_with("line 0\n") && said.out.ends_with("line 99999\n"));
+    let left_out = said
+        .out
+        .lines()
+        .find(|line| line.starts_with("[…"))
+        .expect("a note");
+    let shown = said.out.lines().count() - 1;
+    assert!(
+        left_out.contains(&format!("{} lines left out", 100_000 - shown)),
+        "{left_out}"
+    );
+    let outputs = outputs(&world, 0);
+    let [head, note, tail] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    let (head, tail) = (text(head), text(tail));
+    assert!(head.starts_with("line 0\n") && tail.ends_with("line 99999\n"));
+    assert!((40_000..60_000).contains(&(head.len() + tail.len())));
+    let id = last_job(&world)["id"].as_str().expect("an id").to_owned();
+    let whole = format!("nb wait {id} --all --stream");
+    assert!(text(note).contains(&whole), "{note}");
+    let words: Vec<_> = whole.split(' ').skip(1).collect();
+    let all = nb(&world, words).ended(0).out;
+    let wanted: String = (0..100_000).map(|i| format!("line {i}\n")).collect();
+    assert_eq!(all, wanted);
+    nb(&world, ["exec", "a.ipynb", "0", "--max-output", "much"])
+        .ended(2)
+        .with("no amount");
+}
+
+#[test]
+fn what_is_no_text_is_kept() {
+    let world = world();
+    // The kernel sends the last as a byte that is not UTF-8.
+    let code = "import os\nprint(os.urandom(300_000).decode('latin-1'))\n\
+        print('\\x00\\x1b[31m end \\udcff')";
+    let said = nb(&world, ["run", "--json", code]).ended(0).json();
+    let text = said["outputs"][0]["text"].as_str().expect("a text");
+    assert!(
+        text.ends_with(" end \u{fffd}\n"),
+        "{:?}",
+        text.get(text.len() - 20..)
+    );
+    nb(&world, ["wait", "--all", "--stream"])
+        .ended(0)
+        .with(" end ");
+}
