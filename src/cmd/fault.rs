@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{conflict, print};
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
+use crate::kernel::sandbox::SandboxError;
 use crate::notebook::Conflict;
 pub(super) use crate::ops::causes::with_causes as causes;
 use crate::ops::executions::run::RunError;
@@ -198,6 +199,15 @@ impl From<OpenError> for Fault {
                 Some(hint) => fault(Kind::Failed).hint(hint),
                 None => fault(Kind::Failed),
             },
+            OpenError::Confined { reason, lines } => {
+                let kind = match reason {
+                    SandboxError::Folders(_) => Kind::Failed,
+                    SandboxError::Tcp => Kind::Usage,
+                    _ => Kind::Refused,
+                };
+                let hints = reason.hints().into_iter();
+                hints.fold(fault(kind).lines(lines), Self::hint)
+            }
             OpenError::Died { log, lines, .. } => fault(Kind::NoKernel)
                 .lines(lines)
                 .hint(format!("its whole log is {}", log.display()))

@@ -40,6 +40,7 @@ mod restart;
 mod restore;
 mod rm;
 mod run;
+mod sandboxing;
 mod save;
 mod search;
 mod serve;

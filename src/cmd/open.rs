@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::fault::{Fault, Kind};
+use super::sandboxing::{self, Sandboxing};
 use super::{Context, print};
 use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
@@ -57,6 +58,8 @@ pub(super) struct Open {
     /// address space of each of its processes is bounded.
     #[arg(long, value_name = "SIZE", value_parser = memory, conflicts_with_all = ["kernel_of", "attach"])]
     memory: Option<Limits>,
+    #[command(flatten)]
+    sandbox: Sandboxing,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -129,6 +132,7 @@ impl Open {
             attach,
             own: self.own,
             limits: self.memory,
+            confinement: self.sandbox.meant()?,
         };
         let created = create_notebook(&notebook, &options, !self.no_kernel)?;
         let project = Project::for_notebook(&notebook)
@@ -222,6 +226,7 @@ impl Open {
                 "connection_file": session.connection_file,
                 "kernel_of": session.kernel_of,
                 "owned": session.owned,
+                "sandbox": session.sandbox.as_ref().map(sandboxing::object),
                 "shared_with": opened.shared_with,
                 "before": opened.before,
                 "selected": self.select,
@@ -244,6 +249,9 @@ impl Open {
                 opened.key,
                 print::took(opened.took)
             ));
+            if let Some(sandbox) = &session.sandbox {
+                print::note(&sandboxing::text(sandbox, opened.project.root()));
+            }
             if let Some(before) = &opened.before {
                 print::note(&format!(
                     "note: the kernel before it (generation {}) ended at {}: {}; its variables are gone",

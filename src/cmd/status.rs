@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
-use super::{Context, print};
+use super::{Context, print, sandboxing};
 use crate::kernel::limits::{self, Bound};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
@@ -240,6 +240,9 @@ fn text(status: &SessionStatus) -> String {
         let why = unseen(session);
         lines.push(format!("  {why}"));
     }
+    if let Some(sandbox) = &session.sandbox {
+        lines.push(format!("  {}", sandboxing::text(sandbox, Path::new(""))));
+    }
     if !status.shared_by.is_empty() {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
     }
@@ -322,6 +325,7 @@ fn object(status: &SessionStatus) -> Value {
         "memory_bytes": status.memory_bytes,
         "limits": session.limits,
         "owned": session.owned,
+        "sandbox": session.sandbox.as_ref().map(sandboxing::object),
         "started_at": session.started_at,
         "ended": session.ended,
         "joined": status.joined,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::detach::Recorded;
 use super::paths::{JupyterPaths, Variables};
 use super::process::{Process, Signal};
+use super::sandbox;
 use crate::project::{Project, Transport, pid_namespace};
 use crate::wire::{
     self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
@@ -118,9 +119,29 @@ impl KernelFiles {
         kernel_name: &str,
         variables: &dyn Variables,
     ) -> Result<ConnectionInfo, ConnectionError> {
+        self.create_with(transport, false, kernel_name, variables)
+    }
+
+    /// As [`KernelFiles::create`], with Unix sockets in a folder that holds nothing else: in a
+    /// sandbox the kernel sees that folder, and not other kernels' sockets.
+    pub fn create_apart(
+        &self,
+        kernel_name: &str,
+        variables: &dyn Variables,
+    ) -> Result<ConnectionInfo, ConnectionError> {
+        self.create_with(Transport::Ipc, true, kernel_name, variables)
+    }
+
+    fn create_with(
+        &self,
+        transport: Transport,
+        apart: bool,
+        kernel_name: &str,
+        variables: &dyn Variables,
+    ) -> Result<ConnectionInfo, ConnectionError> {
         let (ip, ports, transport) = match transport {
             Transport::Ipc => (
-                self.socket_prefix(variables)?,
+                self.socket_prefix(apart, variables)?,
                 IPC_PORTS,
                 wire::Transport::Ipc,
             ),
@@ -162,6 +183,18 @@ impl KernelFiles {
                 }
             }
         }
+        if let Some(id) = self.id().filter(|id| !id.is_empty()) {
+            // Only a kernel in a sandbox has them.
+            for folder in socket_folders(variables) {
+                for name in [id.clone(), format!("{id}.out"), format!("{id}.program")] {
+                    let path = folder.join(name);
+                    let _ = std::fs::remove_dir_all(&path);
+                    let _ = std::fs::remove_file(&path);
+                }
+            }
+        }
+        sandbox::clear(self);
+        let _ = std::fs::remove_file(sandbox::outcome_file(self));
         if let Some(link) = self.link_path(variables)
             && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
         {
@@ -216,8 +249,15 @@ impl KernelFiles {
     }
 
     /// Returns how the paths of the sockets begin.
-    fn socket_prefix(&self, variables: &dyn Variables) -> Result<String, ConnectionError> {
-        let id = self.id().ok_or(ConnectionError::NoSocketFolder)?;
+    fn socket_prefix(
+        &self,
+        apart: bool,
+        variables: &dyn Variables,
+    ) -> Result<String, ConnectionError> {
+        let mut id = self.id().ok_or(ConnectionError::NoSocketFolder)?;
+        if apart {
+            id.push_str("/k");
+        }
         socket_folders(variables)
             .into_iter()
             .filter(|folder| private_folder(folder).is_ok())

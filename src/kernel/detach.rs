@@ -97,7 +97,7 @@ pub fn entry() -> Option<ExitCode> {
     } else if word == OsStr::new(BECOMES) {
         Some(become_program())
     } else {
-        None
+        super::sandbox::entry()
     }
 }
 

@@ -10,6 +10,7 @@ use super::detach::{self, DetachError, Plan};
 use super::limits;
 use super::paths::Variables;
 use super::process::Process;
+use super::sandbox::{self, Confined, SandboxError};
 use super::spec;
 use crate::project::{Limits, RealSpec};
 
@@ -32,16 +33,35 @@ pub struct Start {
     pub log: PathBuf,
     /// What it may use of the machine.
     pub limits: Limits,
+    /// The sandbox that it is to run in. Its process is then known only when it begins there, see
+    /// [`sandbox::entered`].
+    pub confined: Option<Confined>,
+}
+
+/// Why a kernel was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The process could not be started.
+    #[error(transparent)]
+    Detach(#[from] DetachError),
+    /// There can be no sandbox for it.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
 }
 
 /// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
-pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, DetachError> {
+pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, LaunchError> {
     let mut set = spec::environment(&start.spec, variables);
     set.push((IN_KERNEL.into(), "1".into()));
-    let argv = spec::command(&start.spec, start.files.connection_file());
+    let mut argv = spec::command(&start.spec, start.files.connection_file());
+    if let Some(confined) = &start.confined {
+        // Its own variables are told with the rest: of the others only some reach it.
+        let set = std::mem::take(&mut set);
+        argv = sandbox::wrap(argv, set, confined, &start.files)?;
+    }
     let bounded = limits::bounded(argv, start.limits);
     let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
-    detach::start(&Plan {
+    let plan = Plan {
         argv,
         set,
         // A kernel that finds its parent gone ends; and neither it nor what it starts is the
@@ -55,7 +75,8 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Detac
         pid_file: start.files.pid_file(),
         needs: Some(start.files.connection_file().to_owned()),
         address_space,
-    })
+    };
+    Ok(detach::start(&plan)?)
 }
 
 /// Makes room in the log where needed; returns the length from which a new kernel's lines begin.

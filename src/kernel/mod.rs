@@ -11,4 +11,5 @@ pub mod paths;
 mod platform;
 pub mod process;
 pub mod python;
+pub mod sandbox;
 pub mod spec;

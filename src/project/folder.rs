@@ -161,6 +161,11 @@ impl Project {
         self.dir.join("proxy.log")
     }
 
+    /// Returns the folder of the home and the temporary files of a session's kernels in a sandbox.
+    pub fn scratch(&self, key: &str) -> PathBuf {
+        self.dir.join("scratch").join(short_name(key))
+    }
+
     /// Returns the path of the log of a session's kernels: their stdout and stderr.
     pub fn kernel_log(&self, key: &str) -> PathBuf {
         self.dir

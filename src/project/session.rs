@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::place::Place;
+use super::sandbox::Sandbox;
 
 /// One notebook and its kernel.
 ///
@@ -58,6 +59,9 @@ pub struct Session {
     /// What each of its kernels may use of the machine.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
+    /// The sandbox that its kernel runs in, now and after every restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -99,6 +103,7 @@ impl Session {
             kernel_info: None,
             kernel_of: None,
             limits: Limits::default(),
+            sandbox: None,
             other: Map::new(),
         }
     }

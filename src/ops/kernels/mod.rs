@@ -15,6 +15,7 @@ pub mod open_error;
 mod program;
 mod ready;
 pub mod restart;
+pub mod sandbox;
 pub mod serve;
 pub mod share;
 pub mod shutdown;

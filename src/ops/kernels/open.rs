@@ -11,6 +11,7 @@ use super::attach::{self, Running};
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
+use super::sandbox::Confinement;
 use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use super::status::note_death;
@@ -19,6 +20,7 @@ use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
 use crate::kernel::python::quote;
+use crate::kernel::sandbox::SandboxError;
 use crate::kernel::spec;
 use crate::notebook::Named;
 use crate::ops::background;
@@ -51,6 +53,8 @@ pub struct OpenOptions {
     pub own: bool,
     /// What the kernel may use of the machine; the session's where it is not said.
     pub limits: Option<Limits>,
+    /// Whether the kernel is to run in a sandbox.
+    pub confinement: Confinement,
 }
 
 impl Default for OpenOptions {
@@ -68,6 +72,7 @@ impl Default for OpenOptions {
             attach: None,
             own: false,
             limits: None,
+            confinement: Confinement::AsBefore,
         }
     }
 }
@@ -244,6 +249,7 @@ async fn reopen(
                 .map(started)
         }
         Life::Foreign | Life::Gone if !session.owned && held.has_record()? => {
+            options.confinement.check_running(&session)?;
             let session = attach::reopen(held, session).await?;
             notes.push(format!(
                 "its kernel was started by another program; for one of its own: nb open {} --own",
@@ -252,6 +258,7 @@ async fn reopen(
             Ok((session, How::Attached))
         }
         Life::Foreign => {
+            options.confinement.check_running(&session)?;
             held.record(|session| session.status = Status::Live)?;
             let status = Status::Live;
             Ok((Session { status, ..session }, How::Attached))
@@ -264,6 +271,7 @@ async fn reopen(
                 .map(started)
         }
         Life::Own(process) => {
+            options.confinement.check_running(&session)?;
             if let Some(note) = differs(&session, options) {
                 notes.push(note);
             }
@@ -271,7 +279,16 @@ async fn reopen(
             if session.status == Status::Live && recorded.as_ref() == Some(&process) {
                 // Without it nobody can join, and only the user may give up the variables.
                 connection::read(&session.connection_file)?;
-                return Ok((session, How::Attached));
+                if let Confinement::In(wanted) = &options.confinement {
+                    // What is no part of the room may change while it runs.
+                    held.record(|session| {
+                        if let Some(sandbox) = &mut session.sandbox {
+                            sandbox.max_time_s = wanted.max_time_s;
+                            sandbox.keep_scratch = wanted.keep_scratch;
+                        }
+                    })?;
+                }
+                return Ok((held.session()?.unwrap_or(session), How::Attached));
             }
             let files = KernelFiles::of(&session.connection_file);
             match held.settle(&files, &process, options.patience).await {
@@ -330,12 +347,30 @@ async fn start(
         .map_err(|error| OpenError::Internal(error.to_string()))??;
     notes.extend(choice.notes);
     let known = before.as_ref();
+    let confinement = &options.confinement;
+    let sandbox = confinement.of_new(held.project, held.key, known);
+    let transport = options
+        .transport
+        .or(known.map(|before| before.transport))
+        .unwrap_or_default();
+    if sandbox.is_some() {
+        if options.transport == Some(Transport::Tcp) {
+            return Err(SandboxError::Tcp.into());
+        }
+        if *confinement == Confinement::AsBefore {
+            notes.push(format!(
+                "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
+                quote(notebook)
+            ));
+        }
+    }
     let wanted = Wanted {
         spec: choice.spec,
-        transport: options
-            .transport
-            .or(known.map(|before| before.transport))
-            .unwrap_or_default(),
+        transport: match sandbox {
+            Some(_) => Transport::Ipc,
+            None => transport,
+        },
+        sandbox,
         limits: options
             .limits
             .or(known.map(|before| before.limits))
@@ -373,7 +408,8 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
     let other_limits = options
         .limits
         .is_some_and(|limits| limits != session.limits);
-    (other_name || other_python || other_transport || other_limits).then(|| {
+    let other_room = options.confinement == Confinement::Free && session.sandbox.is_some();
+    (other_name || other_python || other_transport || other_limits || other_room).then(|| {
         format!(
             "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
             spec.argv.first().map_or("?", String::as_str),

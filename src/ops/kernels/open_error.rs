@@ -10,6 +10,8 @@ use crate::client::ClientError;
 use crate::kernel::choose::ChooseError;
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::detach::DetachError;
+use crate::kernel::launch::LaunchError;
+use crate::kernel::sandbox::SandboxError;
 use crate::notebook::NotANotebook;
 use crate::project::{ProjectError, StateError};
 
@@ -31,6 +33,14 @@ pub enum OpenError {
     /// The process could not be started.
     #[error(transparent)]
     Detach(#[from] DetachError),
+    /// It cannot be started in its sandbox.
+    #[error("{reason}")]
+    Confined {
+        /// Why.
+        reason: SandboxError,
+        /// The last lines that were written about it.
+        lines: Vec<String>,
+    },
     /// The notebook could not be read or made.
     #[error("cannot {what} the notebook {}", path.display())]
     Notebook {
@@ -147,4 +157,20 @@ pub enum OpenError {
     /// A fault of this program.
     #[error("nb failed: {0}")]
     Internal(String),
+}
+
+impl From<SandboxError> for OpenError {
+    fn from(reason: SandboxError) -> Self {
+        let lines = Vec::new();
+        Self::Confined { reason, lines }
+    }
+}
+
+impl From<LaunchError> for OpenError {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::Detach(error) => error.into(),
+            LaunchError::Sandbox(error) => error.into(),
+        }
+    }
 }

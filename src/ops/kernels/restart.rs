@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
+use super::sandbox::create_files;
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;
@@ -114,7 +115,12 @@ pub(in crate::ops) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            files.create(session.transport, &spec.name, &held.variables)?;
+            create_files(
+                &files,
+                session.sandbox.is_some(),
+                session.transport,
+                &spec.name,
+            )?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;

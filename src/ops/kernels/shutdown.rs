@@ -8,6 +8,7 @@ use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::restart::{PROMPT, end_cell};
+use super::sandbox;
 use super::share;
 use super::start::Held;
 use crate::client::Client;
@@ -104,6 +105,7 @@ pub async fn shutdown(
         KernelFiles::of(&session.connection_file).remove(&held.variables);
     }
     let session = held.session()?.unwrap_or(session);
+    let scratch = sandbox::end(&session);
     Ok(Stopped {
         session,
         was_running,
@@ -111,6 +113,7 @@ pub async fn shutdown(
         notes: std::iter::once(key)
             .chain(shared_with.iter().map(String::as_str))
             .filter_map(|key| rename::put_back(project, &state, key))
+            .chain(scratch)
             .collect(),
         shared_with,
         took: began.elapsed(),

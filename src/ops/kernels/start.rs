@@ -8,13 +8,15 @@ use jiff::Timestamp;
 use super::life::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, ready};
+use super::sandbox::{confine, create_files};
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
+use crate::kernel::sandbox;
 use crate::project::{
-    Ended, Limits, Lock, Place, Project, RealSpec, Relation, Session, Status, Transport,
+    Ended, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, Status, Transport,
 };
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
@@ -31,6 +33,7 @@ pub(super) struct Wanted {
     pub(super) spec: RealSpec,
     pub(super) transport: Transport,
     pub(super) limits: Limits,
+    pub(super) sandbox: Option<Sandbox>,
 }
 
 /// A session whose lock is held.
@@ -103,6 +106,7 @@ impl<'a> Held<'a> {
             spec,
             transport,
             limits,
+            sandbox,
         } = wanted;
         // What another host or container uses is not ours to remove.
         if let Some(before) = &before
@@ -136,6 +140,7 @@ impl<'a> Held<'a> {
             owned: true,
             kernel_of: None,
             limits,
+            sandbox: sandbox.clone(),
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
@@ -146,7 +151,7 @@ impl<'a> Held<'a> {
             }
             state.sessions.insert(self.key.to_owned(), session);
         })?;
-        files.create(transport, &spec.name, &self.variables)?;
+        create_files(&files, sandbox.is_some(), transport, &spec.name)?;
         self.run(&files, &spec, transport, patience).await
     }
 
@@ -184,6 +189,13 @@ impl<'a> Held<'a> {
                     self.failed(files, &error.to_string())?;
                     return Err(error);
                 }
+                Err(OpenError::Confined { reason, .. }) => {
+                    let log = self.log();
+                    let lines = launch::last_lines(&log, log_start, LINES);
+                    let error = OpenError::Confined { reason, lines };
+                    self.failed(files, &error.to_string())?;
+                    return Err(error);
+                }
                 settled => return settled,
             }
         }
@@ -196,18 +208,25 @@ impl<'a> Held<'a> {
         spec: &RealSpec,
     ) -> Result<(Process, u64), OpenError> {
         let notebook = self.project.notebook(self.key);
-        let start = launch::Start {
+        let session = self.session()?;
+        let mut start = launch::Start {
             spec: spec.clone(),
             files: files.clone(),
             folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
             log: self.log(),
-            limits: self
-                .session()?
+            limits: session
+                .as_ref()
                 .map(|session| session.limits)
                 .unwrap_or_default(),
+            confined: None,
         };
+        let sandbox = session.and_then(|session| session.sandbox);
+        let project = self.project.clone();
         let task = tokio::task::spawn_blocking(move || {
             let log_start = launch::begin_log(&start.log).unwrap_or_default();
+            if let Some(sandbox) = &sandbox {
+                start.confined = Some(confine(&project, sandbox, &start)?);
+            }
             let process = launch::launch(&start, &ProcessVariables)?;
             Ok((process, log_start))
         });
@@ -225,6 +244,21 @@ impl<'a> Held<'a> {
         patience: Duration,
     ) -> Result<Session, OpenError> {
         let info = connection::read(files.connection_file())?;
+        let sandboxed = self.session()?.is_some_and(|it| it.sandbox.is_some());
+        let (process, reached) = match sandboxed {
+            true => {
+                let (started, files) = (process.clone(), files.clone());
+                let entering =
+                    tokio::task::spawn_blocking(move || sandbox::entered(&started, &files));
+                let entered = entering
+                    .await
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                let (process, reached) = entered?;
+                (process, Some(reached))
+            }
+            false => (process.clone(), None),
+        };
+        let process = &process;
         let reply = match ready(&info, process, patience).await {
             Ok(reply) => reply,
             Err(NotReady::Died) => {
@@ -260,6 +294,9 @@ impl<'a> Held<'a> {
             session.place = Place::here();
             session.status = Status::Live;
             session.kernel_info = Some(reply);
+            if let Some(sandbox) = &mut session.sandbox {
+                sandbox.reached = reached;
+            }
             let session = session.clone();
             state.mirror(&session);
             Some(session)
@@ -324,6 +361,7 @@ pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
         kernel_info: None,
         kernel_of: None,
         limits: Limits::default(),
+        sandbox: None,
         other: serde_json::Map::new(),
     }
 }

@@ -1,0 +1,47 @@
+//! Privileges and processors that are given away before a kernel begins.
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
+    sched_getaffinity, sched_setaffinity, set_capabilities,
+};
+
+/// Gives up every privilege for good: root keeps its number and what it owns, nothing more.
+///
+/// With an empty bounding set no program that is started later gets any back.
+pub(super) fn drop_privileges() -> io::Result<()> {
+    let held = capabilities(None)?;
+    if held.effective.is_empty() && held.permitted.is_empty() {
+        return Ok(());
+    }
+    for number in 0..64 {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            // The system has no privilege of this number, and none of a higher one.
+            Err(rustix::io::Errno::INVAL) => break,
+            done => done?,
+        }
+    }
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    Ok(set_capabilities(None, none)?)
+}
+
+/// Keeps this process to so many of its processors; which ones differs between kernels.
+pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
+    let mut set = sched_getaffinity(None)?;
+    let has: Vec<usize> = (0..MOST).filter(|cpu| set.is_set(*cpu)).collect();
+    let first = std::process::id() as usize;
+    set.clear();
+    for n in 0..count.min(has.len()) {
+        set.set(has[(first + n) % has.len()]);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// As many processors as a set holds.
+const MOST: usize = 1024;

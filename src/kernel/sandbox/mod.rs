@@ -1,0 +1,299 @@
+//! Kernels in a sandbox: no network, the workspace read-only, reached only over their Unix
+//! sockets.
+//!
+//! Bubblewrap gives a kernel namespaces of its own in which only its [`Room`] is mounted; where
+//! that cannot be, Landlock's rules say which files it may use. Filtered system calls come with
+//! both. Every [`Promise`] is then tried from inside, by the process that becomes the kernel, and
+//! what is not kept is a refusal unless the user took that on himself.
+
+mod bubblewrap;
+#[cfg(target_os = "linux")]
+mod enter;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+mod probe;
+mod promise;
+mod room;
+#[cfg(target_os = "linux")]
+mod seccomp;
+mod tree;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(target_os = "linux")]
+pub(super) use enter::entry;
+pub use promise::Promise;
+pub use room::{Room, programs};
+
+use super::connection::KernelFiles;
+use super::detach::own_program;
+use super::process::{Process, Signal};
+use crate::project::{Demand, Mechanism, Missing, Reached, Sandbox};
+
+/// Why a kernel does not run in a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The mechanism that the user insists on cannot be used.
+    #[error("{} cannot be used here: {why}", mechanism.as_str())]
+    Unusable {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Why.
+        why: String,
+    },
+    /// Promises cannot be kept.
+    #[error(
+        "the sandbox would not hold ({}): {}",
+        chosen.mechanism.as_str(),
+        missing.iter().map(|it| format!("{}: {}", it.promise, it.why)).collect::<Vec<_>>().join("; ")
+    )]
+    Refused {
+        /// What was tried.
+        chosen: Chosen,
+        /// What cannot be promised.
+        missing: Vec<Missing>,
+    },
+    /// It could not be made.
+    #[error("the sandbox could not be made: {why}")]
+    Failed {
+        /// What was tried, where that is known.
+        chosen: Option<Chosen>,
+        /// What went wrong.
+        why: String,
+    },
+    /// A folder cannot be given to it.
+    #[error("{} cannot be given to a sandbox: {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+        /// What mends it.
+        mend: String,
+    },
+    /// The kernel that runs is not in the sandbox that was asked for.
+    #[error("the kernel that runs is not in this sandbox: {how}")]
+    Runs {
+        /// How it runs.
+        how: String,
+        /// What ends it and starts another.
+        mend: String,
+    },
+    /// A sandbox has no network.
+    #[error("a kernel in a sandbox is reached over its Unix sockets only")]
+    Tcp,
+    /// Something of the way there failed.
+    #[error("cannot make the sandbox's folders: {0}")]
+    Folders(#[from] io::Error),
+}
+
+impl SandboxError {
+    /// Returns what mends it, for a notebook's `nb open`.
+    pub fn hints(&self) -> Vec<String> {
+        const BEST: &str = "to run it all the same, with what can be kept: --sandbox=best-effort";
+        let instead = |chosen: &Chosen| {
+            let why = chosen.instead.as_ref()?;
+            Some(match why.contains("not installed") {
+                true => {
+                    format!("bubblewrap would keep more: apt-get install bubblewrap ({why})")
+                }
+                false => format!("bubblewrap would keep more, but: {why}"),
+            })
+        };
+        match self {
+            Self::Unusable { .. } => {
+                vec!["let nb choose among those that work here: --sandbox".to_owned()]
+            }
+            Self::Refused { chosen, .. } => {
+                let mut hints: Vec<_> = instead(chosen).into_iter().collect();
+                hints.push(BEST.to_owned());
+                hints
+            }
+            Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
+            Self::Folder { mend, .. } | Self::Runs { mend, .. } => vec![mend.clone()],
+            Self::Tcp => vec!["leave --transport tcp out".to_owned()],
+            Self::Folders(_) => Vec::new(),
+        }
+    }
+}
+
+/// By what a kernel is going to be confined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Why it is not bubblewrap, which is taken where it can be.
+    pub instead: Option<String>,
+}
+
+/// Chooses the mechanism. Starts `bwrap` once to see whether it works here; takes some milliseconds.
+pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
+    let unusable = match sandbox.only {
+        Some(Mechanism::Landlock) => None,
+        _ => bubblewrap::unusable(),
+    };
+    let chosen = |mechanism, instead| Chosen { mechanism, instead };
+    match (sandbox.only, unusable) {
+        (Some(Mechanism::Landlock), _) => Ok(chosen(Mechanism::Landlock, None)),
+        (Some(mechanism @ Mechanism::Bubblewrap), Some(why)) => {
+            Err(SandboxError::Unusable { mechanism, why })
+        }
+        (Some(mechanism @ Mechanism::Seatbelt), _) => Err(SandboxError::Unusable {
+            mechanism,
+            why: "it is a part of macOS".to_owned(),
+        }),
+        (_, None) => Ok(chosen(Mechanism::Bubblewrap, None)),
+        (None, why) => Ok(chosen(Mechanism::Landlock, why)),
+    }
+}
+
+/// What became of a start, as the process says that did it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Outcome {
+    /// The kernel begins.
+    Entered {
+        reached: Reached,
+        /// The first process of its namespace: whoever kills it has killed all inside.
+        init: Option<Process>,
+    },
+    /// A promise is not kept.
+    Refused {
+        chosen: Chosen,
+        missing: Vec<Missing>,
+    },
+    /// It went wrong before that.
+    Failed { chosen: Chosen, why: String },
+}
+
+impl Outcome {
+    /// Writes it as a whole line: a reader knows by that that it is done.
+    fn write(&self, file: &mut std::fs::File) -> io::Result<()> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        file.write_all(&line)
+    }
+
+    fn read(file: &Path) -> Option<Self> {
+        let text = std::fs::read(file).ok()?;
+        serde_json::from_slice(text.strip_suffix(b"\n")?).ok()
+    }
+}
+
+/// A sandbox that a kernel is to be started in.
+#[derive(Clone, Debug)]
+pub struct Confined {
+    /// What was asked for.
+    pub sandbox: Sandbox,
+    /// By what it is made.
+    pub chosen: Chosen,
+    /// What the kernel is to see.
+    pub room: Room,
+}
+
+/// Returns the command that starts a kernel in a sandbox; makes its folders, and forgets what an
+/// earlier start has left.
+pub fn wrap(
+    argv: Vec<OsString>,
+    set: Vec<(OsString, OsString)>,
+    confined: &Confined,
+    files: &KernelFiles,
+) -> Result<Vec<OsString>, SandboxError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let Confined {
+        sandbox,
+        chosen,
+        room,
+    } = confined;
+    for folder in [room.inner_home(), room.temporary(), room.sockets.clone()] {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    clear(files);
+    let outcome_file = outcome_file(files);
+    let _ = std::fs::remove_file(&outcome_file);
+    let orders = enter::Orders {
+        chosen: chosen.clone(),
+        best_effort: sandbox.demand == Demand::BestEffort,
+        outside: room.sockets.with_extension("out"),
+        room: room.clone(),
+        argv,
+        set,
+        pid_file: files.pid_file(),
+        outcome_file,
+    };
+    let mut argv = vec![own_program()?];
+    argv.extend(orders.arguments()?);
+    Ok(argv)
+}
+
+/// Waits until the kernel begins in its sandbox; returns its process, which may be another than
+/// the one that was started.
+pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reached), SandboxError> {
+    let file = outcome_file(files);
+    loop {
+        // Looked at first: whoever has ended has written before.
+        let lives = started.is_alive();
+        match Outcome::read(&file) {
+            Some(Outcome::Entered { reached, .. }) => {
+                let process = files.process().unwrap_or_else(|| started.clone());
+                return Ok((process, reached));
+            }
+            Some(Outcome::Refused { chosen, missing }) => {
+                return Err(SandboxError::Refused { chosen, missing });
+            }
+            Some(Outcome::Failed { chosen, why }) => {
+                return Err(SandboxError::Failed {
+                    chosen: Some(chosen),
+                    why,
+                });
+            }
+            None if lives => std::thread::sleep(POLL),
+            None => {
+                return Err(SandboxError::Failed {
+                    chosen: None,
+                    why: "the process that makes it ended".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+/// How often it is asked whether a sandbox is made; mostly that takes 20 ms.
+const POLL: Duration = Duration::from_millis(2);
+
+/// Ends all that still runs in a kernel's sandbox; the kernel itself has ended.
+pub fn clear(files: &KernelFiles) {
+    if let Some(Outcome::Entered {
+        init: Some(init), ..
+    }) = Outcome::read(&outcome_file(files))
+    {
+        let _ = init.signal(Signal::KILL);
+    }
+}
+
+/// Returns the file that tells what became of a start.
+pub fn outcome_file(files: &KernelFiles) -> PathBuf {
+    files.connection_file().with_extension("sandbox")
+}
+
+/// Returns a file that holds this program, for it to be mounted.
+fn program_file(room: &Room) -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    if path.exists() {
+        return Ok(path);
+    }
+    // It was replaced while it runs, as by an update.
+    let copy = room.sockets.with_extension("program");
+    std::fs::copy(own_program()?, &copy)?;
+    Ok(copy)
+}

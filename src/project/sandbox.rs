@@ -1,0 +1,112 @@
+//! What is remembered about the sandbox of a notebook's kernel: what was asked for, and what was
+//! reached when the kernel was started last.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The sandbox that a kernel is to run in, now and after every restart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sandbox {
+    /// Whether a kernel may run although a promise cannot be kept.
+    pub demand: Demand,
+    /// The only mechanism that may be used, where the user insists on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<Mechanism>,
+    /// Folders that it may read, beside the workspace and its own programs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_read: Vec<PathBuf>,
+    /// Folders that it may write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_write: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub allow_net: bool,
+    /// How many processors it may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
+    /// How many seconds a cell may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time_s: Option<f64>,
+    /// The folder that holds its home and its temporary files.
+    pub scratch: PathBuf,
+    /// Whether that folder stays when the kernel is shut down.
+    pub keep_scratch: bool,
+    /// What was reached at the last start; none before the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Sandbox {
+    /// Says whether two are the same room, whatever either has reached.
+    pub fn is_same_room(&self, other: &Self) -> bool {
+        let asked = |sandbox: &Self| Self {
+            reached: None,
+            scratch: PathBuf::new(),
+            keep_scratch: false,
+            max_time_s: None,
+            other: Map::new(),
+            ..sandbox.clone()
+        };
+        asked(self) == asked(other)
+    }
+}
+
+/// What happens where a promise cannot be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Demand {
+    /// The kernel is not started.
+    #[default]
+    Strict,
+    /// The kernel is started, and what is missing is told.
+    BestEffort,
+}
+
+/// By what a kernel is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// Namespaces of its own, made by `bwrap`, and filtered system calls.
+    Bubblewrap,
+    /// Landlock's rules and filtered system calls.
+    Landlock,
+    /// macOS's `sandbox-exec`.
+    Seatbelt,
+}
+
+impl Mechanism {
+    /// Returns the word in `state.json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bubblewrap => "bubblewrap",
+            Self::Landlock => "landlock",
+            Self::Seatbelt => "seatbelt",
+        }
+    }
+}
+
+/// What a start has reached, as found from inside before the kernel's first instruction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reached {
+    /// By what.
+    pub mechanism: Mechanism,
+    /// The promises that hold.
+    pub kept: Vec<String>,
+    /// The promises that do not, with the reason.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// A promise that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What was promised.
+    pub promise: String,
+    /// What was found instead.
+    pub why: String,
+}
