@@ -10,7 +10,7 @@ use super::{conflict, print};
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::SandboxError;
-use crate::notebook::Conflict;
+use crate::notebook::{Conflict, size};
 pub(super) use crate::ops::causes::with_causes as causes;
 use crate::ops::executions::run::RunError;
 use crate::ops::kernels::attach::AttachError;
@@ -126,6 +126,11 @@ impl Fault {
         self
     }
 
+    /// Says whether this is part of what it tells.
+    pub(super) fn says(&self, text: &str) -> bool {
+        self.message.contains(text)
+    }
+
     /// Returns what stands against what.
     pub(super) fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
@@ -208,12 +213,23 @@ impl From<OpenError> for Fault {
                 let hints = reason.hints().into_iter();
                 hints.fold(fault(kind).lines(lines), Self::hint)
             }
-            OpenError::Died { log, lines, .. } => fault(Kind::NoKernel)
-                .lines(lines)
-                .hint(format!("its whole log is {}", log.display()))
-                .hint("another kernel can be named with --kernel NAME or --python PATH"),
+            OpenError::Died {
+                log, lines, limit, ..
+            } => {
+                let died = fault(Kind::NoKernel)
+                    .lines(lines)
+                    .hint(format!("its whole log is {}", log.display()))
+                    .hint("another kernel can be named with --kernel NAME or --python PATH");
+                match limit {
+                    Some(bytes) => died.hint(format!(
+                        "it was allowed {} of memory: --memory SIZE allows more, --memory none all",
+                        size(*bytes)
+                    )),
+                    None => died,
+                }
+            }
             OpenError::Slow { .. } => fault(Kind::StillRunning).hint(
-                "it goes on starting; nb open waits again, nb log --kernel shows what it says",
+                "it goes on starting; nb open waits again, nb log --kernel shows what it says, nb shutdown ends it",
             ),
             OpenError::Unreachable { .. } => fault(Kind::NoKernel)
                 .hint("if this shell is sandboxed, allow nb outside the sandbox"),
@@ -269,6 +285,7 @@ impl From<OpenError> for Fault {
             | OpenError::Lock { .. }
             | OpenError::Project(_)
             | OpenError::State(_)
+            | OpenError::Config(_)
             | OpenError::Connection(_)
             | OpenError::Detach(_)
             | OpenError::Internal(_) => fault(Kind::Failed),
@@ -323,7 +340,8 @@ impl From<RunError> for Fault {
             RunError::NotReady(_) => {
                 fault(Kind::StillRunning).hint("nb status tells when it is ready")
             }
-            RunError::Ended | RunError::Client(_) | RunError::Unseen(_) => {
+            RunError::Ended { mend, .. } => fault(Kind::NoKernel).hint(mend.clone()),
+            RunError::Client(_) | RunError::Unseen(_) => {
                 fault(Kind::NoKernel).hint("nb status tells its state; nb open starts it")
             }
         }

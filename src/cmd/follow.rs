@@ -165,6 +165,7 @@ impl<'a> Following<'a> {
             let _ = self.context.answer(answer);
         } else {
             let _ = report.print();
+            self.context.has_told(&followed.job.notes);
         }
         let over = followed.job.cells.iter();
         let over = over.take_while(|cell| cell.status.is_some()).count();

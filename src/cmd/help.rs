@@ -25,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "interrupt",
             "restart",
             "shutdown",
+            "gc",
             "serve",
             "unserve",
         ],

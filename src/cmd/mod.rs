@@ -19,6 +19,7 @@ mod exec;
 mod fault;
 mod fmt;
 mod follow;
+mod gc;
 mod habits;
 mod help;
 mod insert;
@@ -55,7 +56,7 @@ mod vars;
 mod versions;
 mod which;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -67,9 +68,10 @@ use serde_json::{Value, json};
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::ops::asker;
 use crate::ops::editing::history::{self, Overwritten};
+use crate::ops::kernels::death;
 use crate::ops::kernels::target::{self, Target};
 use crate::ops::since::{self, Doings};
-use crate::project::{Config, ConfigError, Project};
+use crate::project::{Config, ConfigError, Ended, Project, Status};
 use fault::Fault;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
@@ -112,6 +114,8 @@ enum Command {
     #[command(hide = true)]
     Restart(restart::Restart),
     Shutdown(shutdown::Shutdown),
+    #[command(hide = true)]
+    Gc(gc::Gc),
     #[command(hide = true)]
     Serve(serve::Serve),
     #[command(hide = true)]
@@ -185,6 +189,16 @@ struct Context {
     since: OnceCell<Vec<Doings>>,
     /// Edits of this name that saves of others wiped out; told only once, too.
     overwritten: OnceCell<Vec<Overwritten>>,
+    /// Whether the command itself has told how the kernel went.
+    told_death: Cell<bool>,
+}
+
+/// How a kernel went.
+struct Death {
+    text: String,
+    /// The command that starts another.
+    next: String,
+    ended: Ended,
 }
 
 impl Context {
@@ -227,10 +241,33 @@ impl Context {
                 let session = state.and_then(|state| state.session(&state.owner_key(key)));
                 answer["kernel_generation"] = json!(session.map(|it| it.generation));
             }
+            if let Some(death) = self.death() {
+                answer["kernel_ended"] =
+                    json!({ "text": death.text, "next": death.next, "how": death.ended });
+            }
             answer["since"] = json!(self.since());
             answer["overwritten"] = json!(self.overwritten());
         }
         print::json(&answer)
+    }
+
+    /// Returns how the kernel of the command's notebook went, if it did and no other was started.
+    fn death(&self) -> Option<Death> {
+        let (project, key) = self.concerns.get()?;
+        let session = project.state().ok()?.session(key)?;
+        let ended = session.ended.filter(|_| session.status == Status::Died)?;
+        Some(Death {
+            text: death::words(key, &ended),
+            next: death::mend(&project.notebook(key)),
+            ended,
+        })
+    }
+
+    /// Takes what the command has told: how the kernel went may be in it.
+    fn has_told(&self, notes: &[String]) {
+        let death = self.death();
+        let told = death.is_some_and(|death| notes.iter().any(|it| it.contains(&death.text)));
+        self.told_death.set(self.told_death.get() || told);
     }
 
     /// Ends a command: tells what others did meanwhile, and what went wrong.
@@ -239,6 +276,12 @@ impl Context {
             Some(notebook) => fault.names(notebook),
             None => fault,
         });
+        let said = |death: &Death| match &done {
+            Ok(_) => self.told_death.get(),
+            Err(fault) => self.told_death.get() || fault.says(&death.text),
+        };
+        let went_well = done.is_ok();
+        let death = self.death().filter(|death| !json && !said(death));
         let code = match done {
             Ok(code) => code,
             Err(fault) if json => {
@@ -248,6 +291,11 @@ impl Context {
             Err(fault) => fault.report(false),
         };
         if !json {
+            if let Some(death) = death {
+                // A fault has said what mends it.
+                let next = went_well.then(|| format!(" next: {}", death.next));
+                print::note(&format!("{}{}", death.text, next.unwrap_or_default()));
+            }
             for line in history::words(self.overwritten()) {
                 print::note(&line);
             }
@@ -299,6 +347,7 @@ impl Command {
             Self::Reply(reply) => reply.run(context).await,
             Self::Status(status) => status.run(context).await,
             Self::Interrupt(interrupt) => interrupt.run(context).await,
+            Self::Gc(gc) => gc.run(context).await,
             Self::Restart(restart) => restart.run(context).await,
             Self::Shutdown(shutdown) => shutdown.run(context).await,
             Self::Serve(serve) => serve.run(context),
@@ -336,6 +385,7 @@ impl Command {
             Self::Reply(reply) => reply.json,
             Self::Status(status) => status.json,
             Self::Interrupt(interrupt) => interrupt.json,
+            Self::Gc(gc) => gc.json,
             Self::Restart(restart) => restart.json,
             Self::Shutdown(shutdown) => shutdown.json,
             Self::Serve(serve) => serve.json,
@@ -432,6 +482,7 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
         concerns: OnceCell::new(),
         since: OnceCell::new(),
         overwritten: OnceCell::new(),
+        told_death: Cell::new(false),
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::sandboxing::{self, Sandboxing};
+use super::shutdown::age;
 use super::{Context, print};
 use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
@@ -17,7 +18,8 @@ use crate::kernel::spec;
 use crate::ops::editing::rename;
 use crate::ops::kernels::attach::{self, Running};
 use crate::ops::kernels::create::create_notebook;
-use crate::ops::kernels::open::{How, OpenOptions, Opened, ensure_kernel};
+use crate::ops::kernels::death;
+use crate::ops::kernels::open::{How, Idle, OpenOptions, Opened, ensure_kernel};
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::serve::{self, Health, Level};
 use crate::ops::kernels::target;
@@ -60,6 +62,12 @@ pub(super) struct Open {
     memory: Option<Limits>,
     #[command(flatten)]
     sandbox: Sandboxing,
+    /// End the kernel when nobody has used it for this long: 30m, 12h, 3d; never takes that back
+    ///
+    /// The time that the machine sleeps does not count, and a kernel that a front end has joined is
+    /// in use.
+    #[arg(long, value_name = "AGE", value_parser = idle, conflicts_with_all = ["kernel_of", "attach"])]
+    idle_timeout: Option<Idle>,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -67,7 +75,7 @@ pub(super) struct Open {
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "memory", "select"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "memory", "idle_timeout", "select"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -78,6 +86,17 @@ pub(super) struct Open {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Reads an age, or that there is none.
+fn idle(text: &str) -> Result<Idle, String> {
+    match text {
+        "never" => Ok(Idle::Never),
+        _ => match age(text)?.as_secs() {
+            0 => Err("wanted is an age such as 30m, 12h or 3d, or never".to_owned()),
+            seconds => Ok(Idle::After(seconds)),
+        },
+    }
 }
 
 /// Reads an amount of memory, or that there is no limit.
@@ -133,6 +152,7 @@ impl Open {
             own: self.own,
             limits: self.memory,
             confinement: self.sandbox.meant()?,
+            idle: self.idle_timeout,
         };
         let created = create_notebook(&notebook, &options, !self.no_kernel)?;
         let project = Project::for_notebook(&notebook)
@@ -141,6 +161,8 @@ impl Open {
             self.tell_project(&project, &project.key(&notebook), created)?;
             return Ok(ExitCode::SUCCESS);
         }
+        // Of what is in the way it tells itself.
+        context.told_death.set(true);
         let opened = ensure_kernel(&project, &notebook, &options).await?;
         context.concerns(&opened.project, &opened.key);
         let real = opened.session.kernelspec.as_ref();
@@ -254,10 +276,8 @@ impl Open {
             }
             if let Some(before) = &opened.before {
                 print::note(&format!(
-                    "note: the kernel before it (generation {}) ended at {}: {}; its variables are gone",
-                    before.generation,
-                    print::moment(before.at),
-                    before.reason
+                    "note: {} Its variables are gone.",
+                    death::words(&opened.key, before)
                 ));
             }
             opened

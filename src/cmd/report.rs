@@ -336,7 +336,9 @@ fn told(job: &Job, cell: &JobCell) -> Option<String> {
     let notebook = quote(&job.path);
     Some(match cell.status.as_deref()? {
         "kernel_died" => {
-            format!("the variables are gone\nnext: nb status -n {notebook} | nb log --kernel")
+            format!(
+                "the variables are gone\nnext: nb open {notebook} | nb log --kernel -n {notebook}"
+            )
         }
         "no_kernel" => {
             "it was not run\nnext: nb status tells the kernel's state, nb open starts one"

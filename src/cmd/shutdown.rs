@@ -210,7 +210,7 @@ fn object(outcome: &Outcome) -> Value {
 }
 
 /// Reads an age: `3d`, `12h`, `1h 30m`, `0s`.
-fn age(text: &str) -> Result<Duration, String> {
+pub(super) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || "wanted is an age such as 3d, 12h, 30m or 0s".to_owned();
     let span: jiff::Span = text.parse().map_err(|_| wrong())?;
     let time = span

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
@@ -14,7 +15,9 @@ use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::notebook::size;
 use crate::ops::company::{self, whose};
+use crate::ops::kernels::death;
 use crate::ops::kernels::everywhere::{self, Left};
+use crate::ops::kernels::idle::span;
 use crate::ops::kernels::life::{Life, sandboxed, unseen};
 use crate::ops::kernels::serve::{self, Health, Level};
 use crate::ops::kernels::status::{SessionStatus, status};
@@ -70,6 +73,7 @@ impl Status {
                 (project, statuses)
             }
         };
+        context.told_death.set(true);
         let spec = serve::health(&Level::User, &ProcessVariables)?;
         let alive = statuses.iter().any(|status| state(status).is_up());
         let _ = if self.json {
@@ -206,6 +210,8 @@ fn text(status: &SessionStatus) -> String {
         parts.extend(pid(status).map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(size));
         parts.extend(bound(status));
+        let idle = session.idle_timeout.map(Duration::from_secs);
+        parts.extend(idle.map(|idle| format!("ends after {} without use", span(idle))));
         // Until a kernel is ready, the record speaks of the one before.
         if session.status == project::Status::Live {
             parts.push(format!("generation {}", session.generation));
@@ -217,18 +223,28 @@ fn text(status: &SessionStatus) -> String {
         parts.push("started by another program".to_owned());
     }
     let mut lines = vec![format!("{}: {}", status.key, parts.join(" · "))];
-    if let (Some(ended), "died" | "stopped") = (&session.ended, state(status).0) {
-        let by = ended
-            .by
-            .as_ref()
-            .map(|by| format!(" by {by}"))
-            .unwrap_or_default();
-        lines.push(format!(
-            "  {}{by} at {}; next: nb open {}",
-            ended.reason,
-            print::moment(ended.at),
-            quote(&session.notebook)
-        ));
+    if let Some(ended) = &session.ended {
+        let next = quote(&session.notebook);
+        match state(status).0 {
+            "died" => {
+                let told = death::words(&status.key, ended);
+                lines.push(format!("  {told} next: nb open {next}"));
+                lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
+            }
+            "stopped" => {
+                let by = ended.by.as_ref().map(|by| format!(" by {by}"));
+                let why = ended.other.get("because").and_then(Value::as_str);
+                let why = why.map(|why| format!(", since {why},"));
+                lines.push(format!(
+                    "  {}{}{} at {}; next: nb open {next}",
+                    ended.reason,
+                    by.unwrap_or_default(),
+                    why.unwrap_or_default(),
+                    print::moment(ended.at),
+                ));
+            }
+            _ => {}
+        }
     }
     if status.abandoned {
         lines.push(format!(
@@ -324,6 +340,7 @@ fn object(status: &SessionStatus) -> Value {
         "transport": session.transport.as_str(),
         "memory_bytes": status.memory_bytes,
         "limits": session.limits,
+        "idle_timeout": session.idle_timeout,
         "owned": session.owned,
         "sandbox": session.sandbox.as_ref().map(sandboxing::object),
         "started_at": session.started_at,

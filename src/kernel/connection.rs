@@ -4,14 +4,16 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::detach::Recorded;
+use super::keeper::End;
 use super::paths::{JupyterPaths, Variables};
 use super::process::{Process, Signal};
-use super::sandbox;
-use crate::project::{Project, Transport, pid_namespace};
+use super::{sandbox, spec};
+use crate::project::{Project, RealSpec, Transport, pid_namespace};
 use crate::wire::{
     self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
 };
@@ -90,6 +92,16 @@ impl KernelFiles {
         &self.connection_file
     }
 
+    /// Says whether the kernel has yet to write its ports into the connection file: they are 0.
+    pub fn is_open(&self) -> bool {
+        let bytes = std::fs::read(&self.connection_file).unwrap_or_default();
+        let fields = serde_json::from_slice::<serde_json::Value>(&bytes);
+        fields.is_ok_and(|fields| {
+            let mut channels = ["shell", "iopub", "stdin", "control", "hb"].iter();
+            channels.any(|channel| fields[format!("{channel}_port")] == 0)
+        })
+    }
+
     /// Returns the path of the file that names the process from before its first instruction.
     pub fn pid_file(&self) -> PathBuf {
         self.connection_file.with_extension("pid")
@@ -98,6 +110,23 @@ impl KernelFiles {
     /// Returns the process that was last started on this connection file.
     pub fn process(&self) -> Option<Process> {
         self.recorded().map(|recorded| recorded.process)
+    }
+
+    /// Returns the path of the file that tells how the process ended.
+    pub fn end_file(&self) -> PathBuf {
+        self.connection_file.with_extension("end")
+    }
+
+    /// Returns how this process ended, where its keeper has written that down.
+    pub fn end_of(&self, process: &Process) -> Option<End> {
+        let end: End = serde_json::from_slice(&std::fs::read(self.end_file()).ok()?).ok()?;
+        (end.process == *process).then_some(end)
+    }
+
+    /// Returns the process that waits for the end of this one.
+    pub fn keeper_of(&self, process: &Process) -> Option<Process> {
+        let recorded = self.recorded()?;
+        recorded.keeper.filter(|_| recorded.process == *process)
     }
 
     /// Says whether that process was started in another container: its pid means nothing here.
@@ -113,30 +142,32 @@ impl KernelFiles {
     }
 
     /// Makes the connection file, with a new key and free ports; it must not exist.
+    ///
+    /// A kernel that chooses its own TCP ports finds zeros there, see [`spec::chooses_ports`].
     pub fn create(
         &self,
         transport: Transport,
-        kernel_name: &str,
+        spec: &RealSpec,
         variables: &dyn Variables,
     ) -> Result<ConnectionInfo, ConnectionError> {
-        self.create_with(transport, false, kernel_name, variables)
+        self.create_with(transport, false, spec, variables)
     }
 
     /// As [`KernelFiles::create`], with Unix sockets in a folder that holds nothing else: in a
     /// sandbox the kernel sees that folder, and not other kernels' sockets.
     pub fn create_apart(
         &self,
-        kernel_name: &str,
+        spec: &RealSpec,
         variables: &dyn Variables,
     ) -> Result<ConnectionInfo, ConnectionError> {
-        self.create_with(Transport::Ipc, true, kernel_name, variables)
+        self.create_with(Transport::Ipc, true, spec, variables)
     }
 
     fn create_with(
         &self,
         transport: Transport,
         apart: bool,
-        kernel_name: &str,
+        spec: &RealSpec,
         variables: &dyn Variables,
     ) -> Result<ConnectionInfo, ConnectionError> {
         let (ip, ports, transport) = match transport {
@@ -144,6 +175,17 @@ impl KernelFiles {
                 self.socket_prefix(apart, variables)?,
                 IPC_PORTS,
                 wire::Transport::Ipc,
+            ),
+            Transport::Tcp if spec::chooses_ports(spec) => (
+                Ipv4Addr::LOCALHOST.to_string(),
+                Ports {
+                    shell: 0,
+                    iopub: 0,
+                    stdin: 0,
+                    control: 0,
+                    hb: 0,
+                },
+                wire::Transport::Tcp,
             ),
             Transport::Tcp => {
                 let ports = free_ports().map_err(|source| self.cannot_make(source))?;
@@ -155,12 +197,33 @@ impl KernelFiles {
             ip,
             ports,
             key: SigningKey::new(new_key().as_bytes()),
-            kernel_name: Some(kernel_name.to_owned()),
+            kernel_name: Some(spec.name.clone()),
         };
         self.write(&info)
             .map_err(|source| self.cannot_make(source))?;
         self.link(variables);
         Ok(info)
+    }
+
+    /// Returns those of the kernel's files and sockets that are there.
+    pub fn existing(&self) -> Vec<PathBuf> {
+        let mut all = vec![
+            self.connection_file.clone(),
+            self.pid_file(),
+            self.end_file(),
+        ];
+        if let Ok(info) = read(&self.connection_file) {
+            all.extend(
+                Channel::ALL
+                    .iter()
+                    .filter_map(|channel| match info.endpoint(*channel) {
+                        Endpoint::Unix(path) => Some(path),
+                        Endpoint::Tcp(_) => None,
+                    }),
+            );
+        }
+        all.retain(|path| path.exists());
+        all
     }
 
     /// Removes what belongs to a kernel that has ended. What is not there is no error.
@@ -206,6 +269,7 @@ impl KernelFiles {
             let _ = process.signal_group(Signal::KILL);
         }
         let _ = std::fs::remove_file(self.pid_file());
+        let _ = std::fs::remove_file(self.end_file());
     }
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
@@ -359,15 +423,58 @@ pub fn remove_sockets(info: &ConnectionInfo) {
 
 /// Removes links of kernels that ended without us.
 fn sweep_links(folder: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(LINK_PREFIX);
-        if ours && entry.path().is_symlink() && !entry.path().exists() {
-            let _ = std::fs::remove_file(entry.path());
-        }
+    for link in links_to_nothing(folder) {
+        let _ = std::fs::remove_file(link);
     }
+}
+
+/// Returns the links of ours in Jupyter's runtime folder that lead nowhere.
+pub fn stale_links(variables: &dyn Variables) -> Vec<PathBuf> {
+    JupyterPaths::new(variables)
+        .map(|paths| links_to_nothing(&paths.runtime_dir))
+        .unwrap_or_default()
+}
+
+fn links_to_nothing(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let links = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(LINK_PREFIX))
+        .map(|entry| entry.path());
+    links
+        .filter(|path| path.is_symlink() && !path.exists())
+        .collect()
+}
+
+/// Returns the sockets in the user's folders for them on which nobody listens.
+pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
+    let folders = socket_folders(variables).into_iter();
+    let own = folders.filter(|folder| folder.is_dir() && private_folder(folder).is_ok());
+    let entries = own.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+    let sockets = entries.filter(|entry| {
+        let found = entry.metadata();
+        // One that is just being made is bound before somebody listens.
+        let made = found.and_then(|found| Ok((found.file_type().is_socket(), found.modified()?)));
+        made.is_ok_and(|(is_socket, at)| is_socket && at.elapsed().is_ok_and(|age| age > JUST_MADE))
+    });
+    sockets
+        .map(|entry| entry.path())
+        .filter(|path| nobody_listens(path))
+        .collect()
+}
+
+/// How long a kernel may take between making a socket and listening on it.
+const JUST_MADE: Duration = Duration::from_secs(5);
+
+/// Says whether the system refuses a connection; a busy kernel's would only not be taken yet.
+fn nobody_listens(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let tried = || {
+        let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        // Without waiting: a full queue is an answer too.
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    tried() == Err(rustix::io::Errno::CONNREFUSED)
 }
 
 #[cfg(test)]
@@ -381,20 +488,43 @@ mod tests {
         Project::for_notebook(&temp.path().join("a.ipynb")).unwrap()
     }
 
+    fn bash() -> RealSpec {
+        let spec = serde_json::json!({ "name": "bash", "argv": ["python", "-m", "bash_kernel"] });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_that_can_chooses_its_own_ports() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let mut spec = bash();
+        for (module, chooses) in [("bash_kernel", false), ("ipykernel_launcher", true)] {
+            spec.argv[2] = module.to_owned();
+            let files = KernelFiles::fresh(&project(&temp)).unwrap();
+            let info = files.create(Transport::Tcp, &spec, &variables).unwrap();
+            assert_eq!(info.ports.shell == 0, chooses, "{module}");
+            assert_eq!(files.is_open(), chooses, "{module}");
+            // Nobody may connect before there is something to connect to.
+            assert_eq!(read(files.connection_file()).is_err(), chooses, "{module}");
+            files.remove(&variables);
+        }
+    }
+
     #[test]
     fn a_connection_file_is_private_unique_and_found_by_other_clients() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
         let files = KernelFiles::fresh(&project(&temp)).unwrap();
-        let info = files.create(Transport::Tcp, "python3", &variables).unwrap();
+        let info = files.create(Transport::Tcp, &bash(), &variables).unwrap();
         assert!(info.key.signs());
         let mode = std::fs::metadata(files.connection_file())
             .unwrap()
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(files.create(Transport::Tcp, "python3", &variables).is_err());
+        assert!(files.create(Transport::Tcp, &bash(), &variables).is_err());
         let runtime = JupyterPaths::new(&variables).unwrap().runtime_dir;
         let links = || std::fs::read_dir(&runtime).unwrap().count();
         assert_eq!(links(), 1);
@@ -410,11 +540,23 @@ mod tests {
         let home = temp.path().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str())]);
         let files = KernelFiles::fresh(&project(&temp)).unwrap();
-        let info = files.create(Transport::Ipc, "python3", &variables).unwrap();
+        let info = files.create(Transport::Ipc, &bash(), &variables).unwrap();
         let folder = Path::new(&info.ip).parent().unwrap();
         let mode = std::fs::metadata(folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         files.remove(&variables);
+    }
+
+    #[test]
+    fn a_socket_is_stale_when_nobody_listens() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("s-1");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(!nobody_listens(&path));
+        drop(listener);
+        assert!(nobody_listens(&path));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!nobody_listens(&path), "there is nothing to remove");
     }
 
     #[test]

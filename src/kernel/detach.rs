@@ -3,8 +3,9 @@
 //! Editors and agents' harnesses kill by walking parent pids, by session and by process group. A
 //! kernel must survive all three, so the program starts itself again as a short-lived helper,
 //! which starts itself once more and ends; the second one, by then a child of init, makes a
-//! session of its own and becomes the wanted program by exec. The wanted program's pid is on disk
-//! before its first instruction runs, so no crash between can lose it.
+//! session of its own and becomes the wanted program by exec. Where somebody is to know how the
+//! program ends, one more lies between and stays: see [`super::keeper`]. The wanted program's pid
+//! is on disk before its first instruction runs, so no crash between can lose it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -18,12 +19,14 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::keeper::{self, Keep};
 use super::limits::{self, LimitsError};
 use super::platform;
 use super::process::Process;
 use crate::project::{pid_namespace, save};
 
 const HELPER: &str = "nb:detach";
+const KEEPS: &str = "nb:keep";
 const BECOMES: &str = "nb:become";
 
 /// What is to be started.
@@ -46,6 +49,10 @@ pub struct Plan {
     pub needs: Option<PathBuf>,
     /// How many bytes of address space the program may have.
     pub address_space: Option<u64>,
+    /// What the program's keeper does; without it there is none.
+    pub keep: Option<Keep>,
+    /// The keeper, once there is one.
+    pub keeper: Option<Process>,
 }
 
 /// Why nothing was started.
@@ -79,6 +86,9 @@ pub struct Recorded {
     /// The namespace that its pid belongs to; empty where that is not known.
     #[serde(default)]
     pub pid_namespace: String,
+    /// The process that waits for its end.
+    #[serde(default)]
+    pub keeper: Option<Process>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,7 +103,9 @@ enum Report {
 pub fn entry() -> Option<ExitCode> {
     let word = std::env::args_os().nth(1)?;
     if word == OsStr::new(HELPER) {
-        Some(helper())
+        Some(helper(std::env::args_os().nth(2).as_deref()))
+    } else if word == OsStr::new(KEEPS) {
+        Some(become_keeper())
     } else if word == OsStr::new(BECOMES) {
         Some(become_program())
     } else {
@@ -122,6 +134,7 @@ pub fn start(plan: &Plan) -> Result<Process, DetachError> {
     };
     let mut helper = Command::new(platform::reopened_executable().map_err(DetachError::Helper)?)
         .arg(HELPER)
+        .args(plan.keep.is_some().then_some(KEEPS))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -152,22 +165,40 @@ pub fn start(plan: &Plan) -> Result<Process, DetachError> {
 }
 
 /// The first process: starts the second with its own stdin and stdout, and leaves it behind.
-fn helper() -> ExitCode {
+fn helper(keeps: Option<&OsStr>) -> ExitCode {
+    // A lock or a pipe's end that the caller's shell left open must not live as long as a keeper.
+    close_fds::set_fds_cloexec(3, &[]);
+    let word = keeps.unwrap_or(OsStr::new(BECOMES));
     let started = platform::reopened_executable()
-        .and_then(|program| Command::new(program).arg(BECOMES).spawn());
+        .and_then(|program| Command::new(program).arg0("nb").arg(word).spawn());
     match started {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
     }
 }
 
-/// The second process: becomes the wanted program.
-fn become_program() -> ExitCode {
+/// The second process, where the program has a keeper: starts the third and stays.
+fn become_keeper() -> ExitCode {
+    let kept = read_plan().and_then(|plan| {
+        let keep = plan.keep.clone();
+        let keep = keep.ok_or_else(|| io::Error::other("there is nothing to keep"))?;
+        keeper::keep(plan, &keep, BECOMES)
+    });
+    match kept {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&Report::Failed(error.to_string())),
+    }
+}
+
+fn read_plan() -> io::Result<Plan> {
     let mut text = Vec::new();
-    let plan = io::stdin()
-        .read_to_end(&mut text)
-        .and_then(|_| serde_json::from_slice::<Plan>(&text).map_err(io::Error::other));
-    let failure = match plan {
+    io::stdin().read_to_end(&mut text)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
+
+/// The last process: becomes the wanted program.
+fn become_program() -> ExitCode {
+    let failure = match read_plan() {
         Ok(plan) => exec(&plan),
         Err(error) => error,
     };
@@ -194,6 +225,7 @@ fn exec(plan: &Plan) -> io::Error {
     let recorded = Recorded {
         process: process.clone(),
         pid_namespace: pid_namespace(),
+        keeper: plan.keeper.clone(),
     };
     let recorded = serde_json::to_vec(&recorded).map_err(io::Error::other);
     if let Err(error) = recorded.and_then(|text| save::replace(&plan.pid_file, &text)) {

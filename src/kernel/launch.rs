@@ -1,5 +1,6 @@
 //! Starting a kernel's process, and reading what it left in its log.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
 use super::detach::{self, DetachError, Plan};
+use super::keeper::Keep;
 use super::limits;
 use super::paths::Variables;
 use super::process::Process;
@@ -36,6 +38,10 @@ pub struct Start {
     /// The sandbox that it is to run in. Its process is then known only when it begins there, see
     /// [`sandbox::entered`].
     pub confined: Option<Confined>,
+    /// Variables of its environment beside those of this process and of its spec.
+    pub more: BTreeMap<String, String>,
+    /// What its keeper does.
+    pub keep: Keep,
 }
 
 /// Why a kernel was not started.
@@ -52,6 +58,11 @@ pub enum LaunchError {
 /// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
 pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, LaunchError> {
     let mut set = spec::environment(&start.spec, variables);
+    // The user's own word comes after the spec's.
+    set.extend(start.more.iter().map(|(name, value)| {
+        let value = spec::substitute(value, variables);
+        (OsString::from(name), OsString::from(value))
+    }));
     set.push((IN_KERNEL.into(), "1".into()));
     let mut argv = spec::command(&start.spec, start.files.connection_file());
     if let Some(confined) = &start.confined {
@@ -66,15 +77,23 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
         set,
         // A kernel that finds its parent gone ends; and neither it nor what it starts is the
         // session that a server may have told this process of.
-        // Nor is the language of the spec that a front end chose its own.
-        remove: ["JPY_PARENT_PID", "JPY_SESSION_NAME", "NB_LANGUAGE"]
-            .map(OsString::from)
-            .to_vec(),
+        // Nor is the language of the spec that a front end chose its own. PYTHONEXECUTABLE, which
+        // Jupyter removes too, names another Python than the one that is started.
+        remove: [
+            "JPY_PARENT_PID",
+            "JPY_SESSION_NAME",
+            "NB_LANGUAGE",
+            "PYTHONEXECUTABLE",
+        ]
+        .map(OsString::from)
+        .to_vec(),
         folder: start.folder.clone(),
         log: start.log.clone(),
         pid_file: start.files.pid_file(),
         needs: Some(start.files.connection_file().to_owned()),
         address_space,
+        keep: Some(start.keep.clone()),
+        keeper: None,
     };
     Ok(detach::start(&plan)?)
 }

@@ -5,6 +5,7 @@
 pub mod choose;
 pub mod connection;
 pub mod detach;
+pub mod keeper;
 pub mod launch;
 pub mod limits;
 pub mod paths;

@@ -2,14 +2,35 @@
 
 pub(super) use imp::{
     BOUNDS_MEMORY, Watch, address_space_max, counts_memory_below, group_memory_max, memory_bytes,
-    program, reopened_executable, start_time,
+    oom_kills, program, reopened_executable, start_time, was_ended_for_memory,
 };
+
+/// How many processes the system has ended for want of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OomKills {
+    /// In the control group of this process.
+    group: Option<u64>,
+    /// In all of the system.
+    system: Option<u64>,
+}
+
+impl OomKills {
+    /// Says whether there are more than before. Where the group counts, others' do not matter.
+    pub(super) fn exceeds(self, before: Self) -> bool {
+        match (self.group, before.group) {
+            (Some(now), Some(before)) => now > before,
+            _ => self.system > before.system,
+        }
+    }
+}
 
 #[cfg(target_os = "linux")]
 mod imp {
     use std::io;
     use std::os::fd::OwnedFd;
     use std::path::{Path, PathBuf};
+
+    use super::OomKills;
 
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -85,6 +106,84 @@ mod imp {
     }
 
     const GROUPS: &str = "/sys/fs/cgroup";
+
+    /// Counts what the system has ended for want of memory.
+    pub(in super::super) fn oom_kills() -> OomKills {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let read = |path: PathBuf| counted(&std::fs::read_to_string(path).ok()?);
+        let one = group_folder(&groups).map(|folder| folder.join("memory.events"));
+        // The first version of control groups has a tree for memory alone.
+        let old = groups.lines().find_map(|line| {
+            let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+            let memory = controllers.split(',').any(|it| it == "memory");
+            memory.then(|| {
+                Path::new(GROUPS)
+                    .join("memory")
+                    .join(group.trim_start_matches('/'))
+            })
+        });
+        let old = old.map(|folder| folder.join("memory.oom_control"));
+        OomKills {
+            group: one.and_then(read).or_else(|| old.and_then(read)),
+            system: read("/proc/vmstat".into()),
+        }
+    }
+
+    /// Reads the line `oom_kill 3`.
+    pub(super) fn counted(text: &str) -> Option<u64> {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))?;
+        line.trim().parse().ok()
+    }
+
+    /// Says whether the system's log tells that it has just ended this process for want of memory.
+    ///
+    /// Not everybody may read that log.
+    pub(in super::super) fn was_ended_for_memory(pid: u32) -> bool {
+        use std::io::Read;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.cast_signed())
+            .open("/dev/kmsg");
+        let Ok(mut log) = opened else { return false };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec;
+        let since = u64::try_from(now)
+            .unwrap_or_default()
+            .saturating_sub(LATELY);
+        // Each read gives one record.
+        let mut record = [0; 8192];
+        loop {
+            match log.read(&mut record) {
+                Ok(0) => return false,
+                Ok(length) => {
+                    let text = String::from_utf8_lossy(&record[..length]);
+                    if tells_of(&text, pid, since) {
+                        return true;
+                    }
+                }
+                // Overwritten before it was read: the next one is there.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// How many seconds are just now.
+    const LATELY: u64 = 60;
+
+    /// Reads a record such as `3,512,71234567,-;Out of memory: Killed process 41 (python) total-vm:…`,
+    /// whose third number are microseconds since the boot.
+    pub(super) fn tells_of(record: &str, pid: u32, since_seconds: u64) -> bool {
+        let Some((head, text)) = record.split_once(';') else {
+            return false;
+        };
+        let at = head.split(',').nth(2).and_then(|at| at.parse::<u64>().ok());
+        at.is_some_and(|at| at / 1_000_000 >= since_seconds)
+            && text.contains(&format!("Killed process {pid} "))
+    }
 
     /// A process that was looked at: while this is held, no other one is taken for it.
     pub(in super::super) struct Watch(OwnedFd);
@@ -172,6 +271,16 @@ mod imp {
         false
     }
 
+    /// Counts nothing: this system tells nobody.
+    pub(in super::super) fn oom_kills() -> super::OomKills {
+        super::OomKills::default()
+    }
+
+    /// Says no: this system tells nobody.
+    pub(in super::super) fn was_ended_for_memory(_pid: u32) -> bool {
+        false
+    }
+
     /// A process that is watched; there is no such thing here, so that it is asked for instead.
     pub(in super::super) enum Watch {}
 
@@ -207,7 +316,23 @@ mod imp {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::imp::parse_stat;
+    use super::OomKills;
+    use super::imp::{counted, parse_stat, tells_of};
+
+    #[test]
+    fn the_systems_log_names_whom_it_has_ended() {
+        let record = "3,512,71234567,-;Memory cgroup out of memory: Killed process 41 (python) total-vm:2087584kB, anon-rss:1048220kB";
+        assert!(tells_of(record, 41, 60));
+        assert!(!tells_of(record, 4, 60));
+        assert!(!tells_of(record, 41, 72), "another one of this pid");
+        assert!(!tells_of("3,512", 41, 0));
+        assert_eq!(counted("oom 2\noom_kill 3\noom_group_kill 0\n"), Some(3));
+        let kills = |group, system| OomKills { group, system };
+        assert!(kills(Some(3), Some(9)).exceeds(kills(Some(2), Some(9))));
+        assert!(!kills(Some(2), Some(9)).exceeds(kills(Some(2), Some(8))));
+        assert!(kills(None, Some(9)).exceeds(kills(None, Some(8))));
+        assert!(!kills(None, None).exceeds(kills(None, None)));
+    }
 
     #[test]
     fn a_command_may_be_called_anything() {

@@ -266,6 +266,16 @@ fn is_bare_python(program: &str) -> bool {
         .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
+/// Says whether a kernel chooses its own TCP ports where its connection file says 0, and writes them
+/// into that: ipykernel does. Nobody else can take a port then before the kernel has it.
+pub fn chooses_ports(spec: &RealSpec) -> bool {
+    let module = spec.argv.windows(2).find_map(|two| match two {
+        [flag, module] if flag == "-m" => Some(module.as_str()),
+        _ => None,
+    });
+    matches!(module, Some("ipykernel_launcher" | "ipykernel"))
+}
+
 /// Returns the variables that the spec wants, with `${NAME}` replaced from the environment.
 pub fn environment(spec: &RealSpec, variables: &dyn Variables) -> Vec<(OsString, OsString)> {
     spec.env
@@ -277,7 +287,7 @@ pub fn environment(spec: &RealSpec, variables: &dyn Variables) -> Vec<(OsString,
 }
 
 /// Replaces `$NAME` and `${NAME}` as Python's `Template.safe_substitute`: what is unknown stays.
-fn substitute(text: &str, variables: &dyn Variables) -> String {
+pub(super) fn substitute(text: &str, variables: &dyn Variables) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -33,6 +33,25 @@ pub(super) enum Task {
         /// The job's id.
         id: String,
     },
+    /// Note how a kernel ended, as its keeper has written it down.
+    Ended {
+        state_file: PathBuf,
+        key: String,
+        connection_file: PathBuf,
+    },
+    /// Tell how long nobody has used a kernel, or end it because of that.
+    Unused {
+        state_file: PathBuf,
+        key: String,
+        ends: bool,
+    },
+}
+
+/// Returns the arguments with which this program does a task whose report nobody waits for.
+pub(super) fn arguments(task: &Task) -> Result<Vec<OsString>, OpenError> {
+    let text = serde_json::to_string(task);
+    let text = text.map_err(|error| OpenError::Internal(error.to_string()))?;
+    Ok(vec![WORD.into(), text.into(), OsString::new()])
 }
 
 /// What a restart did, or why it failed, as the detached process reports it.
@@ -99,6 +118,8 @@ pub(super) async fn begin(project: &Project, task: &Task) -> Result<Begun, OpenE
         pid_file: folder.join(format!("{name}.pid")),
         needs: None,
         address_space: None,
+        keep: None,
+        keeper: None,
     };
     let pid_file = plan.pid_file.clone();
     let started = tokio::task::spawn_blocking(move || detach::start(&plan));

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::background::{Report, Task, WORD};
 use super::causes::with_causes;
+use crate::kernel::connection::KernelFiles;
 use crate::ops::executions::recorder;
 use crate::ops::kernels::open_error::OpenError;
-use crate::ops::kernels::restart;
+use crate::ops::kernels::{death, idle, restart};
 use crate::project::{Project, save};
 
 /// Does this process's task, if that is what it was started for. Called first in every `main`.
@@ -50,6 +51,41 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             // Nobody may be waiting; then the state says what became of it.
             let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
             code
+        }
+        Task::Ended {
+            state_file,
+            key,
+            connection_file,
+        } => {
+            let process = KernelFiles::of(&connection_file).process();
+            let (Ok(project), Some(process)) = (Project::of_state_file(&state_file), process)
+            else {
+                // The project is gone, or whoever ended the kernel has cleared up.
+                return ExitCode::SUCCESS;
+            };
+            match death::keeper_tells(&project, &key, &process) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Task::Unused {
+            state_file,
+            key,
+            ends,
+        } => {
+            let Ok(project) = Project::of_state_file(&state_file) else {
+                return ExitCode::FAILURE;
+            };
+            let look = runtime.block_on(idle::look(&project, &key));
+            if ends {
+                let ended = runtime.block_on(idle::end_unused(&project, &key, look));
+                return ExitCode::from(u8::from(!ended));
+            }
+            match serde_json::to_string(&look) {
+                Ok(text) => println!("{text}"),
+                Err(_) => return ExitCode::FAILURE,
+            }
+            ExitCode::SUCCESS
         }
         Task::Record { state_file, id } => {
             let done = runtime.block_on(async {

@@ -3,6 +3,7 @@
 //! Every variable `NB_…` that is a setting has a key here, and wins over it: an editor that was
 //! started from a dock has no shell whose environment could be set.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ pub struct Config {
     pub turns: bool,
     /// The level of `proxy.log`; `NB_LOG`.
     pub log: Option<String>,
+    /// Variables that kernels get beside those of whoever starts them; `${NAME}` in a value is that
+    /// one's; `NB_KERNEL_ENV`, as `NAME=value` with commas.
+    pub kernel_env: BTreeMap<String, String>,
     /// What is written down of executions.
     pub journal: JournalConfig,
 }
@@ -82,6 +86,7 @@ impl Default for Config {
             startup_known: Vec::new(),
             turns: true,
             log: None,
+            kernel_env: BTreeMap::new(),
             journal: JournalConfig::default(),
         }
     }
@@ -171,6 +176,11 @@ impl Config {
                 .filter(|word| !word.is_empty());
             self.startup_known = words.map(str::to_owned).collect();
         }
+        let wanted = "NAME=value, several with commas";
+        let given = text("NB_KERNEL_ENV");
+        // Beside those of the file: each is a setting of its own.
+        self.kernel_env
+            .extend(word("NB_KERNEL_ENV", given, wanted, pairs)?.unwrap_or_default());
         Ok(self)
     }
 }
@@ -192,6 +202,18 @@ impl Project {
     pub fn settings(&self) -> Result<Config, ConfigError> {
         self.config()?.with(|name| std::env::var_os(name))
     }
+}
+
+/// Reads `A=1,B=2`.
+fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
+    let parts = text.split(',').filter(|part| !part.trim().is_empty());
+    parts
+        .map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let name = name.trim();
+            (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+        })
+        .collect()
 }
 
 /// Reads a variable's value, if it is set.
@@ -267,11 +289,18 @@ mod tests {
         assert!(read("journal.code = \"no\"").is_err());
     }
 
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
     #[test]
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
             on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
-            turns = false\nlog = 'debug'\n\
+            turns = false\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let wanted = Config {
@@ -284,6 +313,7 @@ mod tests {
             startup_known: vec!["ab".to_owned()],
             turns: false,
             log: Some("debug".into()),
+            kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
         };
         assert_eq!(from_file, wanted);
@@ -295,6 +325,7 @@ mod tests {
             ("NB_ON_RESTART", "restart"),
             ("NB_STARTUP_CODE", "answer"),
             ("NB_STARTUP_KNOWN", " cd, ef ,"),
+            ("NB_KERNEL_ENV", "A=x=1, B=,"),
             ("NB_TURNS", "on"),
             ("NB_LOG", "trace"),
         ];
@@ -304,6 +335,8 @@ mod tests {
             timeout: Some(2.5),
             startup_known: vec!["cd".to_owned(), "ef".to_owned()],
             log: Some("trace".into()),
+            // Each is a setting of its own.
+            kernel_env: env(&[("A", "x=1"), ("B", ""), ("C", "2")]),
             journal: JournalConfig { code: false },
             ..Config::default()
         };

@@ -62,6 +62,12 @@ pub struct Session {
     /// The sandbox that its kernel runs in, now and after every restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
+    /// After how many seconds a kernel of its is ended that nobody uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<u64>,
+    /// How long the kernel's log was when it was ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_at: Option<u64>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -104,6 +110,8 @@ impl Session {
             kernel_of: None,
             limits: Limits::default(),
             sandbox: None,
+            idle_timeout: None,
+            log_at: None,
             other: Map::new(),
         }
     }
@@ -188,9 +196,32 @@ pub struct Ended {
     /// Who ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// How its process ended, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// The most memory that it ever had, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What it wrote last, where it went by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// The system ended it, since there was not enough memory.
+    OutOfMemory,
+    /// It was killed, and the system ended something for want of memory meanwhile.
+    PerhapsOutOfMemory,
 }
 
 /// The kernelspec of the kernel that really runs.

@@ -9,7 +9,7 @@ use super::shell::Shell;
 use super::start::Pending;
 use super::target::{Found, LiveKernel};
 use super::words;
-use crate::ops::kernels::status::note_death;
+use crate::ops::kernels::death::note_death;
 use crate::route::{ClientId, Ending, Kernel};
 use crate::wire::{Channel, Verified};
 

@@ -273,6 +273,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         let recorded = Recorded {
             process: inner,
             pid_namespace: pid_namespace(),
+            keeper: parent(),
         };
         let recorded = serde_json::to_vec(&recorded)?;
         save::replace(&orders.pid_file, &recorded)?;
@@ -288,6 +289,12 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     let code = code.and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
+}
+
+/// Returns the process that waits for this one's end.
+fn parent() -> Option<Process> {
+    let parent = rustix::process::getppid()?;
+    Process::of(parent.as_raw_nonzero().get().unsigned_abs())
 }
 
 /// The second process: confines itself further, tries everything, becomes the kernel.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::run::{self, RunError};
 use crate::notebook::{Cell, CellType, Document};
 use crate::ops::background;
+use crate::ops::kernels::death;
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::target::recorded;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
@@ -41,7 +42,7 @@ pub enum ExecError {
         /// The notebook.
         notebook: String,
         /// What became of it.
-        state: &'static str,
+        state: String,
     },
     /// The kernel cannot be reached.
     #[error(transparent)]
@@ -76,14 +77,18 @@ pub async fn begin(
     wanted: Wanted,
 ) -> Result<JobFolder, ExecError> {
     let state = project.state()?;
-    let no_kernel = |state| ExecError::NoKernel {
+    let no_kernel = |state: &str| ExecError::NoKernel {
         notebook: notebook.to_owned(),
-        state,
+        state: state.to_owned(),
     };
     let session = recorded(&state, project, notebook);
     let session = session.ok_or_else(|| no_kernel("none was opened"))?;
     match session.status {
-        Status::Died => return Err(no_kernel("it died")),
+        Status::Died => {
+            let told = session.ended.as_ref();
+            let told = told.map(|ended| death::words(notebook, ended));
+            return Err(no_kernel(told.as_deref().unwrap_or("it died")));
+        }
         Status::Stopped => return Err(no_kernel("it was shut down")),
         // The recorder waits for it.
         Status::Starting | Status::Restarting => {}

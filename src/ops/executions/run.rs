@@ -5,6 +5,7 @@
 //! says: the audience sees it.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,9 @@ pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
 use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
+use crate::ops::kernels::death::{self, note_death};
 use crate::ops::kernels::life::{Life, life, unseen};
 use crate::ops::kernels::open_error::OpenError;
-use crate::ops::kernels::status::note_death;
 use crate::project::jobs::Job;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
@@ -99,8 +100,13 @@ pub enum RunError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The kernel has ended.
-    #[error("the kernel has ended")]
-    Ended,
+    #[error("{told}")]
+    Ended {
+        /// How, in words.
+        told: String,
+        /// The command that mends it.
+        mend: String,
+    },
     /// The kernel is being started or restarted, and not ready yet.
     #[error("the kernel is not ready after {0:?}")]
     NotReady(Duration),
@@ -113,6 +119,19 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Returns that a session's kernel has ended, and how, where that is known.
+    pub(super) fn ended(key: &str, session: Option<&Session>) -> Self {
+        let ended = session.and_then(|session| session.ended.as_ref());
+        let died = session.is_some_and(|session| session.status == SessionStatus::Died);
+        let told = match ended.filter(|_| died) {
+            Some(ended) => death::words(key, ended),
+            None => format!("the kernel of {key} has ended"),
+        };
+        let notebook = session.map_or(Path::new(key), |session| &session.notebook);
+        let mend = death::mend(notebook);
+        Self::Ended { told, mend }
+    }
+
     /// Returns whether the shell that `nb` runs in may not use sockets at all; whether the kernel
     /// lives is unknown then.
     pub fn is_sandboxed(&self) -> bool {
@@ -127,7 +146,7 @@ impl RunError {
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::State(_) | Self::NotReady(_) => "not_run",
-            Self::ConnectionFile(_) | Self::Ended | Self::Unseen(_) | Self::Client(_) => {
+            Self::ConnectionFile(_) | Self::Ended { .. } | Self::Unseen(_) | Self::Client(_) => {
                 "no_kernel"
             }
         }
@@ -258,10 +277,11 @@ pub(super) async fn reach(
         Life::Own(process) => Ok((info, Some(process))),
         Life::Foreign => Ok((info, None)),
         Life::Gone => {
-            if session.status == SessionStatus::Live {
-                note_death(project, key, session.clone())?;
-            }
-            Err(RunError::Ended)
+            let session = match session.status {
+                SessionStatus::Live => note_death(project, key, session.clone())?,
+                _ => session.clone(),
+            };
+            Err(RunError::ended(key, Some(&session)))
         }
         Life::Elsewhere => Err(RunError::Unseen(Box::new(unseen(session)))),
     }
@@ -479,6 +499,10 @@ impl Running<'_> {
             {
                 format!("the kernel was restarted{}", by(&now.ended))
             }
+            Some(now) if now.status == SessionStatus::Died => match &now.ended {
+                Some(ended) => death::words(self.key, ended),
+                None => format!("the kernel died: {seen}"),
+            },
             _ => format!("the kernel died: {seen}"),
         }
     }

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use super::everywhere::{Kernels, Left, side_by_side};
 use super::life::Life;
 use super::open_error::OpenError;
-use super::shutdown::shutdown;
-use super::status::SessionStatus;
-use crate::kernel::process::Signal;
+use super::shutdown::{shutdown, shutdown_because};
+use super::status::{SessionStatus, status};
+use crate::kernel::keeper::Look;
+use crate::kernel::process::{Process, Signal};
 use crate::ops::company::whose;
 use crate::project::{Project, Status};
 
@@ -93,6 +94,56 @@ fn reason_to_keep(status: &SessionStatus, options: &Options, now: Timestamp) -> 
     (idle.unwrap_or_default() < options.age).then(|| "used lately".to_owned())
 }
 
+/// Returns how long nobody has used a session's kernel, which is to be ended after its time.
+pub(in crate::ops) async fn look(project: &Project, key: &str) -> Look {
+    let state = project.state().ok();
+    let session = state.and_then(|state| state.sessions.get(key).cloned());
+    let Some(session) = session else {
+        return Look::default();
+    };
+    let limit = session.idle_timeout.map(Duration::from_secs);
+    let status = match limit {
+        Some(_) => status(project, key, session).await.ok(),
+        None => None,
+    };
+    let unused = status.and_then(|status| unused(&status, Timestamp::now()));
+    Look { limit, unused }
+}
+
+/// Ends a session's kernel that nobody uses; says whether it did.
+pub(in crate::ops) async fn end_unused(project: &Project, key: &str, look: Look) -> bool {
+    let (Some(limit), Some(_)) = (look.limit, look.unused) else {
+        return false;
+    };
+    let why = format!("nobody used it for {}", span(limit));
+    let ended = shutdown_because(project, key, "nb", Some(&why), PATIENCE).await;
+    ended.is_ok()
+}
+
+/// Shows a time that somebody chose: `2 h`, `90 min`.
+pub fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        seconds if seconds > 0 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// The rule: for how long nobody has used a kernel; none where it is in use.
+fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
+    let options = Options {
+        age: Duration::ZERO,
+        force: false,
+        dry_run: true,
+        by: String::new(),
+    };
+    if !matches!(status.life, Life::Own(_)) || reason_to_keep(status, &options, now).is_some() {
+        return None;
+    }
+    let unused = Duration::try_from(now.duration_since(status.idle_since?));
+    Some(unused.unwrap_or_default())
+}
+
 /// Ends the kernels that the options mean, and tells of every one that runs.
 pub async fn end_idle(kernels: Kernels, options: &Options) -> Vec<Outcome> {
     let Kernels { found, left, .. } = kernels;
@@ -129,6 +180,15 @@ async fn end_one(project: Project, status: SessionStatus, options: Options) -> O
     }
 }
 
+/// Ends a process that leads its group by signals alone.
+pub(super) async fn end_group(process: &Process) {
+    let _ = process.signal_group(Signal::TERM);
+    if !process.ended_within(ENDS).await {
+        let _ = process.signal_group(Signal::KILL);
+        process.ended_within(ENDS).await;
+    }
+}
+
 /// Its key went with the project, so that nobody can ask it: it is ended by signals alone.
 async fn end_left(left: Left, options: Options) -> Outcome {
     let memory_bytes = left.process.memory_bytes();
@@ -139,11 +199,7 @@ async fn end_left(left: Left, options: Options) -> Outcome {
         ))
     } else {
         if !options.dry_run {
-            let _ = left.process.signal_group(Signal::TERM);
-            if !left.process.ended_within(ENDS).await {
-                let _ = left.process.signal_group(Signal::KILL);
-                left.process.ended_within(ENDS).await;
-            }
+            end_group(&left.process).await;
         }
         Done::Ended
     };
@@ -167,7 +223,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kernel::process::Process;
     use crate::project::joined::Joined;
 
     fn idle(seconds: i64) -> SessionStatus {
@@ -203,6 +258,9 @@ mod tests {
         assert_eq!(kept(&idle(0), 0, false), None);
         // The clock was set back meanwhile.
         assert!(kept(&idle(-10), 1, false).is_some());
+        let at = Timestamp::from_second(1000).unwrap();
+        assert_eq!(unused(&idle(60), at), Some(Duration::from_secs(60)));
+        assert_eq!(unused(&idle(-10), at), Some(Duration::ZERO));
 
         let mut busy = idle(60);
         busy.busy = Some(true);
@@ -223,6 +281,7 @@ mod tests {
             other: serde_json::Map::new(),
         });
         assert_eq!(kept(&joined, 0, false).unwrap(), "VS Code is joined");
+        assert_eq!(unused(&joined, at), None);
         assert_eq!(kept(&joined, 0, true), None);
 
         let mut attached = idle(60);

@@ -4,9 +4,11 @@
 pub mod attach;
 pub mod consent;
 pub mod create;
+pub mod death;
 mod deed;
 pub mod dotenv;
 pub mod everywhere;
+pub mod gc;
 pub mod idle;
 pub mod interrupt;
 pub mod life;

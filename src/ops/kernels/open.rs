@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::attach::{self, Running};
+use super::death::note_death;
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::sandbox::Confinement;
 use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
-use super::status::note_death;
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::paths::ProcessVariables;
-use crate::kernel::process::Process;
+use crate::kernel::process::{Process, Signal};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::SandboxError;
 use crate::kernel::spec;
@@ -55,6 +55,26 @@ pub struct OpenOptions {
     pub limits: Option<Limits>,
     /// Whether the kernel is to run in a sandbox.
     pub confinement: Confinement,
+    /// When a kernel that nobody uses is to be ended; as before where it is not said.
+    pub idle: Option<Idle>,
+}
+
+/// When a kernel is to be ended that nobody uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// After so many seconds.
+    After(u64),
+    /// Never.
+    Never,
+}
+
+impl Idle {
+    fn seconds(self) -> Option<u64> {
+        match self {
+            Self::After(seconds) => Some(seconds),
+            Self::Never => None,
+        }
+    }
 }
 
 impl Default for OpenOptions {
@@ -73,6 +93,7 @@ impl Default for OpenOptions {
             own: false,
             limits: None,
             confinement: Confinement::AsBefore,
+            idle: None,
         }
     }
 }
@@ -142,6 +163,7 @@ pub async fn ensure_kernel(
             python: None,
             transport: None,
             limits: None,
+            idle: None,
             ..options.clone()
         };
         let opened = own(project, &owner, &kernel, &mut notes).await?;
@@ -211,7 +233,31 @@ async fn own(
     if how != How::Attached {
         journal(project, key, &session, "opened", &options.by);
     }
+    if let Some(idle) = options
+        .idle
+        .filter(|idle| idle.seconds() != session.idle_timeout)
+    {
+        set_idle(&held, &session, idle, notes)?;
+    }
     Ok((session, how, before))
+}
+
+/// Lets the keeper of a kernel that runs know when to end it.
+fn set_idle(
+    held: &Held<'_>,
+    session: &Session,
+    idle: Idle,
+    notes: &mut Vec<String>,
+) -> Result<(), OpenError> {
+    held.record(|session| session.idle_timeout = idle.seconds())?;
+    let keeper = Process::recorded(session).and_then(|process| {
+        let files = KernelFiles::of(&session.connection_file);
+        files.keeper_of(&process)
+    });
+    if keeper.is_none_or(|keeper| keeper.signal(Signal::USR1).is_err()) {
+        notes.push("--idle-timeout begins with its next kernel: nb restart".to_owned());
+    }
+    Ok(())
 }
 
 /// Records that the kernel went by itself, where nobody has noticed it yet.
@@ -375,6 +421,10 @@ async fn start(
             .limits
             .or(known.map(|before| before.limits))
             .unwrap_or_default(),
+        idle_timeout: match options.idle {
+            Some(idle) => idle.seconds(),
+            None => known.and_then(|before| before.idle_timeout),
+        },
     };
     held.start(notebook, before, wanted, options.patience).await
 }
@@ -460,19 +510,39 @@ fn meant(named: Named, chosen: Option<&str>) -> Named {
 /// Removes what no session knows any more and no kernel uses; returns a note on a kernel that
 /// lives and is known by none, as where `state.json` was moved away.
 fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
-    let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
-        return Ok(Vec::new());
+    let (files, alive) = unknown(project)?;
+    for files in files {
+        files.remove(&ProcessVariables);
+    }
+    let note = |process: Process| {
+        let pid = process.pid;
+        format!(
+            "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
+            project.state_file().display()
+        )
     };
-    let mut paths: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path().with_extension("json"))
-        .collect();
+    Ok(alive.into_iter().map(note).collect())
+}
+
+/// Returns the files of kernels that no session knows and that have ended, and the kernels that no
+/// session knows and that live.
+pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Process>), OpenError> {
+    let mut found = (Vec::new(), Vec::new());
+    let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
+        return Ok(found);
+    };
+    let names = entries.flatten().map(|entry| entry.path());
+    // What is half written has a name of its own.
+    let names = names.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with('.')
+    });
+    let mut paths: Vec<PathBuf> = names.map(|path| path.with_extension("json")).collect();
     paths.sort();
     paths.dedup();
     // Read after the folder: a session is recorded before its files are made, so that what
     // another call is starting now is known here.
     let state = project.state()?;
-    let mut notes = Vec::new();
     for path in paths {
         let files = KernelFiles::of(&path);
         let known = state
@@ -484,14 +554,11 @@ fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
             continue;
         }
         match files.process().filter(Process::is_alive) {
-            Some(Process { pid, .. }) => notes.push(format!(
-                "process {pid} is a kernel that nb started and {} does not know; to end it: kill {pid}",
-                project.state_file().display()
-            )),
-            None => files.remove(&ProcessVariables),
+            Some(process) => found.1.push(process),
+            None => found.0.push(files),
         }
     }
-    Ok(notes)
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::kernel::detach::DetachError;
 use crate::kernel::launch::LaunchError;
 use crate::kernel::sandbox::SandboxError;
 use crate::notebook::NotANotebook;
-use crate::project::{ProjectError, StateError};
+use crate::project::{ConfigError, ProjectError, StateError};
 
 /// Why a notebook's kernel does not run.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,9 @@ pub enum OpenError {
     /// The project's memory is unusable.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// No kernel to start.
     #[error(transparent)]
     Choose(#[from] ChooseError),
@@ -74,10 +77,18 @@ pub enum OpenError {
         after: Duration,
     },
     /// The kernel ended before it was ready.
-    #[error("the kernel ended while it was starting: {}", argv.join(" "))]
+    #[error(
+        "the kernel ended while it was starting{}: {}",
+        how.as_ref().map(|how| format!(" ({how})")).unwrap_or_default(),
+        argv.join(" ")
+    )]
     Died {
         /// Its command.
         argv: Vec<String>,
+        /// How it ended, where that is known.
+        how: Option<String>,
+        /// How much memory it was allowed, where that was bounded.
+        limit: Option<u64>,
         /// Its log.
         log: PathBuf,
         /// The last lines that it wrote.

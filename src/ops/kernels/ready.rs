@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientError};
+use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
 use crate::wire::{Channel, ConnectionInfo};
 
@@ -33,6 +34,33 @@ pub(super) async fn ready(
         () = process.death() => Err(NotReady::Died),
     }
 }
+
+/// Waits until a kernel that chooses its own ports has written them into its connection file; any
+/// other has none to wait for.
+pub(super) async fn chosen(
+    files: &KernelFiles,
+    process: &Process,
+    patience: Duration,
+) -> Result<(), NotReady> {
+    let written = async {
+        while files.is_open() {
+            tokio::time::sleep(LOOK).await;
+        }
+        if connection::read(files.connection_file()).is_err() {
+            // It may be just writing.
+            tokio::time::sleep(LOOK * 4).await;
+        }
+    };
+    tokio::select! {
+        written = tokio::time::timeout(patience, written) => {
+            written.map_err(|_| NotReady::Slow)
+        }
+        () = process.death() => Err(NotReady::Died),
+    }
+}
+
+/// How often it is looked whether a kernel has written its ports.
+const LOOK: Duration = Duration::from_millis(5);
 
 async fn ask(info: &ConnectionInfo, patience: Duration) -> Result<Value, NotReady> {
     let deadline = Instant::now() + patience;

@@ -115,12 +115,7 @@ pub(in crate::ops) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            create_files(
-                &files,
-                session.sandbox.is_some(),
-                session.transport,
-                &spec.name,
-            )?;
+            create_files(&files, session.sandbox.is_some(), session.transport, &spec)?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;

@@ -9,7 +9,7 @@ use crate::kernel::paths::{ProcessVariables, Variables, own_data_dir};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::{self, Confined, Room, SandboxError};
 use crate::kernel::spec;
-use crate::project::{Mechanism, Project, Sandbox, Session, real_path};
+use crate::project::{Mechanism, Project, RealSpec, Sandbox, Session, real_path};
 
 /// Whether a kernel is to run in a sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -239,11 +239,11 @@ pub(super) fn create_files(
     files: &KernelFiles,
     sandboxed: bool,
     transport: crate::project::Transport,
-    kernel: &str,
+    spec: &RealSpec,
 ) -> Result<(), OpenError> {
     match sandboxed {
-        true => files.create_apart(kernel, &ProcessVariables)?,
-        false => files.create(transport, kernel, &ProcessVariables)?,
+        true => files.create_apart(spec, &ProcessVariables)?,
+        false => files.create(transport, spec, &ProcessVariables)?,
     };
     Ok(())
 }

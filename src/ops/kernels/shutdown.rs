@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::death::BECAUSE;
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
@@ -51,6 +52,17 @@ pub async fn shutdown(
     by: &str,
     patience: Duration,
 ) -> Result<Stopped, OpenError> {
+    shutdown_because(project, key, by, None, patience).await
+}
+
+/// Ends the kernel as [`shutdown`] does, for a reason that the record keeps.
+pub(super) async fn shutdown_because(
+    project: &Project,
+    key: &str,
+    by: &str,
+    why: Option<&str>,
+    patience: Duration,
+) -> Result<Stopped, OpenError> {
     let began = Instant::now();
     let held = Held::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
@@ -89,7 +101,10 @@ pub async fn shutdown(
     if session.status != Status::Stopped {
         held.record(|session| {
             session.status = Status::Stopped;
-            session.ended = Some(ended(session, "shut down", Some(by)));
+            let mut ended = ended(session, "shut down", Some(by));
+            let why = why.map(|why| (BECAUSE.to_owned(), why.into()));
+            ended.other.extend(why);
+            session.ended = Some(ended);
         })?;
         journal(project, key, &session, "stopped", by);
     }
@@ -145,6 +160,9 @@ pub(super) fn ended(session: &Session, reason: &str, by: Option<&str>) -> Ended 
         cell: None,
         job: None,
         by: by.map(str::to_owned),
+        exit: None,
+        memory_bytes: None,
+        lines: Vec::new(),
         other: serde_json::Map::new(),
     }
 }

@@ -5,18 +5,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::death;
 use super::life::{refusal, sandboxed};
 use super::open_error::OpenError;
-use super::ready::{NotReady, ready};
+use super::ready::{NotReady, chosen, ready};
 use super::sandbox::{confine, create_files};
+use super::shutdown::ended;
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::keeper::Keep;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::sandbox;
+use crate::ops::background::{self, Task};
+use crate::ops::causes::with_causes;
 use crate::project::{
-    Ended, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, Status, Transport,
+    Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, Status, Transport,
 };
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
@@ -34,6 +39,7 @@ pub(super) struct Wanted {
     pub(super) transport: Transport,
     pub(super) limits: Limits,
     pub(super) sandbox: Option<Sandbox>,
+    pub(super) idle_timeout: Option<u64>,
 }
 
 /// A session whose lock is held.
@@ -107,6 +113,7 @@ impl<'a> Held<'a> {
             transport,
             limits,
             sandbox,
+            idle_timeout,
         } = wanted;
         // What another host or container uses is not ours to remove.
         if let Some(before) = &before
@@ -141,6 +148,7 @@ impl<'a> Held<'a> {
             kernel_of: None,
             limits,
             sandbox: sandbox.clone(),
+            idle_timeout,
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
@@ -151,7 +159,7 @@ impl<'a> Held<'a> {
             }
             state.sessions.insert(self.key.to_owned(), session);
         })?;
-        create_files(&files, sandbox.is_some(), transport, &spec.name)?;
+        create_files(&files, sandbox.is_some(), transport, &spec)?;
         self.run(&files, &spec, transport, patience).await
     }
 
@@ -168,25 +176,32 @@ impl<'a> Held<'a> {
             let (process, log_start) = match started {
                 Ok(started) => started,
                 Err(error) => {
-                    self.failed(files, &error.to_string())?;
+                    self.failed(files, &with_causes(&error))?;
                     return Err(error);
                 }
             };
             match self.settle(files, &process, patience).await {
                 Err(OpenError::Died { log, .. }) => {
+                    self.keeper_is_done(&process).await;
                     let lines = launch::last_lines(&log, log_start, LINES);
                     let taken = lines.iter().any(|line| says_taken(line));
+                    let end = death::end_of(files, &process);
                     files.remove(&self.variables);
                     if transport == Transport::Tcp && taken && attempt < PORT_TRIES {
-                        files.create(transport, &spec.name, &self.variables)?;
+                        files.create(transport, spec, &self.variables)?;
                         continue;
                     }
+                    let how = end.map(|end| death::reason(end.exit, end.memory_bytes));
+                    let session = self.session()?;
                     let error = OpenError::Died {
                         argv: spec.argv.clone(),
+                        how: how.clone(),
+                        limit: session.and_then(|session| session.limits.memory_bytes),
                         log,
                         lines,
                     };
-                    self.failed(files, &error.to_string())?;
+                    let how = how.unwrap_or_else(|| "its process ended".to_owned());
+                    self.failed(files, &how)?;
                     return Err(error);
                 }
                 Err(OpenError::Confined { reason, .. }) => {
@@ -209,15 +224,32 @@ impl<'a> Held<'a> {
     ) -> Result<(Process, u64), OpenError> {
         let notebook = self.project.notebook(self.key);
         let session = self.session()?;
+        let unused = |ends| Task::Unused {
+            state_file: self.project.state_file(),
+            key: self.key.to_owned(),
+            ends,
+        };
         let mut start = launch::Start {
             spec: spec.clone(),
             files: files.clone(),
             folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
             log: self.log(),
-            limits: session
-                .as_ref()
-                .map(|session| session.limits)
-                .unwrap_or_default(),
+            more: self.project.settings()?.kernel_env,
+            limits: session.as_ref().map(|it| it.limits).unwrap_or_default(),
+            keep: Keep {
+                end_file: files.end_file(),
+                after: background::arguments(&Task::Ended {
+                    state_file: self.project.state_file(),
+                    key: self.key.to_owned(),
+                    connection_file: files.connection_file().to_owned(),
+                })?,
+                look: background::arguments(&unused(false))?,
+                end_unused: background::arguments(&unused(true))?,
+                first_look: session
+                    .as_ref()
+                    .and_then(|it| it.idle_timeout)
+                    .map(Duration::from_secs),
+            },
             confined: None,
         };
         let sandbox = session.and_then(|session| session.sandbox);
@@ -243,7 +275,7 @@ impl<'a> Held<'a> {
         process: &Process,
         patience: Duration,
     ) -> Result<Session, OpenError> {
-        let info = connection::read(files.connection_file())?;
+        let deadline = tokio::time::Instant::now() + patience;
         let sandboxed = self.session()?.is_some_and(|it| it.sandbox.is_some());
         let (process, reached) = match sandboxed {
             true => {
@@ -259,11 +291,21 @@ impl<'a> Held<'a> {
             false => (process.clone(), None),
         };
         let process = &process;
-        let reply = match ready(&info, process, patience).await {
+        let ready = match chosen(files, process, patience).await {
+            Ok(()) => {
+                let info = connection::read(files.connection_file())?;
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                ready(&info, process, left).await
+            }
+            Err(not_ready) => Err(not_ready),
+        };
+        let reply = match ready {
             Ok(reply) => reply,
             Err(NotReady::Died) => {
                 return Err(OpenError::Died {
                     argv: Vec::new(),
+                    how: None,
+                    limit: None,
                     log: self.log(),
                     lines: Vec::new(),
                 });
@@ -282,6 +324,7 @@ impl<'a> Held<'a> {
                 });
             }
         };
+        let said = std::fs::metadata(self.log()).map(|log| log.len());
         let live = self.project.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
             if Process::recorded(session).as_ref() != Some(process) {
@@ -297,6 +340,7 @@ impl<'a> Held<'a> {
             if let Some(sandbox) = &mut session.sandbox {
                 sandbox.reached = reached;
             }
+            session.log_at = said.ok();
             let session = session.clone();
             state.mirror(&session);
             Some(session)
@@ -306,13 +350,23 @@ impl<'a> Held<'a> {
 
     /// Ends a kernel for good; its group first gets the time to end by itself.
     pub(super) async fn end(&self, process: &Process, grace: Duration) {
-        if process.ended_within(grace).await {
-            return;
+        if !process.ended_within(grace).await {
+            let _ = process.signal_group(Signal::TERM);
+            if !process.ended_within(TERM_GRACE).await {
+                let _ = process.signal_group(Signal::KILL);
+                process.ended_within(KILL_GRACE).await;
+            }
         }
-        let _ = process.signal_group(Signal::TERM);
-        if !process.ended_within(TERM_GRACE).await {
-            let _ = process.signal_group(Signal::KILL);
-            process.ended_within(KILL_GRACE).await;
+        self.keeper_is_done(process).await;
+    }
+
+    /// Waits until the keeper of a process that has ended has ended too, and with it what the
+    /// process left in its group.
+    async fn keeper_is_done(&self, process: &Process) {
+        let session = self.session().ok().flatten();
+        let files = session.map(|session| KernelFiles::of(&session.connection_file));
+        if let Some(keeper) = files.and_then(|files| files.keeper_of(process)) {
+            keeper.ended_within(KEEPER_GRACE).await;
         }
     }
 
@@ -320,16 +374,10 @@ impl<'a> Held<'a> {
     pub(super) fn failed(&self, files: &KernelFiles, reason: &str) -> Result<(), OpenError> {
         files.remove(&self.variables);
         self.record(|session| {
+            let mut ended = ended(session, reason, None);
+            death::mark_at_start(&mut ended);
             session.status = Status::Died;
-            session.ended = Some(Ended {
-                at: Timestamp::now(),
-                reason: reason.to_owned(),
-                generation: session.generation,
-                cell: None,
-                job: None,
-                by: None,
-                other: serde_json::Map::new(),
-            });
+            session.ended = Some(ended);
         })
     }
 
@@ -343,6 +391,9 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
 const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// A keeper looks a second long whether its kernel left anything.
+const KEEPER_GRACE: Duration = Duration::from_secs(3);
 
 pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
     Session {
@@ -362,6 +413,8 @@ pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
         kernel_of: None,
         limits: Limits::default(),
         sandbox: None,
+        idle_timeout: None,
+        log_at: None,
         other: serde_json::Map::new(),
     }
 }

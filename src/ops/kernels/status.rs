@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::death::note_death;
 use super::life::{Life, life};
-use super::shutdown::ended;
 use crate::client::Client;
 use crate::kernel::connection;
 use crate::kernel::process::Process;
-use crate::ops::company::{self, whose};
 use crate::project::joined::Joined;
 use crate::project::journal::Entry;
 use crate::project::past::{Cell, Present};
-use crate::project::{Project, Relation, Session, StateError, Status, boot_id, pid_namespace};
+use crate::project::{Project, Session, StateError, Status, boot_id, pid_namespace};
 use crate::wire::Channel;
 
 /// How long an idle kernel may take to answer; one that does not is busy.
@@ -112,15 +111,18 @@ pub fn joined(project: &Project) -> Vec<Joined> {
         .list_joined()
         .into_iter()
         .partition(|joined| Process::joined(joined).is_alive());
-    for joined in dead {
-        // Of another boot or namespace nothing is known; its record stays.
-        let here = pid_namespace();
-        let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
-        if known && joined.boot_id == boot_id() {
-            let _ = project.remove_joined(joined.pid);
-        }
+    for joined in dead.iter().filter(|joined| is_of_here(joined)) {
+        let _ = project.remove_joined(joined.pid);
     }
     alive
+}
+
+/// Says whether it can be told from here whether a proxy lives: of another boot or namespace
+/// nothing is known.
+pub(super) fn is_of_here(joined: &Joined) -> bool {
+    let here = pid_namespace();
+    let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
+    known && joined.boot_id == boot_id()
 }
 
 /// Returns the proxies that serve a session's kernel now, for whichever notebook.
@@ -135,51 +137,6 @@ pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
         session.is_some_and(|session| state.owner_key(session) == key)
     };
     found.into_iter().filter(serves).collect()
-}
-
-/// Records that a kernel went by itself, and in whose cell, unless the record has changed meanwhile.
-///
-/// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
-pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
-    // A notebook that shares a kernel has no record of it.
-    let key = &project.state()?.owner_key(key);
-    let running = project.present(key, seen.generation).running;
-    let reason = match seen.place.relation() {
-        Relation::EarlierBoot => "the machine was started anew",
-        _ if !seen.owned => "it answers no more",
-        _ => "its process ended",
-    };
-    let mut noted = None;
-    let now = project.update(|state| match state.sessions.get_mut(key) {
-        Some(session) if session.pid == seen.pid && session.status == Status::Live => {
-            let mut end = ended(session, reason, None);
-            if let Some(cell) = running {
-                end.other
-                    .insert("cell_by".into(), company::name(cell.by.as_deref()).into());
-                end.other.insert("cell_of".into(), whose(&cell).into());
-                end.cell = cell.cell;
-            }
-            session.status = Status::Died;
-            session.ended = Some(end);
-            noted = session.ended.clone();
-            session.clone()
-        }
-        Some(session) => session.clone(),
-        None => seen,
-    })?;
-    if let Some(end) = noted {
-        let entry = Entry {
-            at: end.at,
-            generation: Some(end.generation),
-            cell: end.cell,
-            other: end.other,
-            ..Entry::now("died", key)
-        };
-        if let Err(error) = project.journal().and_then(|mut it| it.append(&entry)) {
-            tracing::warn!(%error, "cannot write the journal");
-        }
-    }
-    Ok(now)
 }
 
 /// How old a cell must be before an idle kernel proves that it has ended: a younger one may be on

@@ -76,8 +76,8 @@ fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {
     assert_eq!(died["ended"]["generation"], 2);
     nb(&world, ["run", "1"]).ended(6).with("hint: nb open");
     let opened = nb(&world, ["open"]).ended(0);
-    let opened = opened.with("note: the kernel before it (generation 2) ended at");
-    opened.with("its process ended; its variables are gone");
+    let opened = opened.with("note: the kernel of t.ipynb was killed at");
+    opened.with("(SIGKILL). Its variables are gone.");
     let third = open(&world, "t.ipynb");
     assert_eq!(third["kernel_generation"], 3);
     let file = path(&third["connection_file"]);

@@ -3,6 +3,7 @@
 mod attach;
 mod broken;
 mod company;
+mod deaths;
 mod edits;
 mod exec;
 mod history;
@@ -16,6 +17,7 @@ mod run;
 mod seen;
 mod share;
 mod spec;
+mod starts;
 mod target;
 mod unsaved;
 mod vars;

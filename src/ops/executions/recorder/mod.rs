@@ -142,7 +142,7 @@ impl<'a> Recorder<'a> {
                     (job.session.clone(), job.by.clone())
                 };
                 let session = recorded(&self.project.state()?, self.project, &key);
-                let session = session.ok_or(RunError::Ended)?;
+                let session = session.ok_or_else(|| RunError::ended(&key, None))?;
                 let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
                 self.job(|job| job.generation = Some(joined.generation()));
                 joined.is_of(&self.job.borrow());

@@ -1,0 +1,356 @@
+//! A kernel's keeper: the process that waits for its end.
+//!
+//! How a process ended, the system tells its parent alone. So every kernel has a parent of its own
+//! that sleeps until then, writes down what it was told and lets this program do the rest. It is
+//! nobody's descendant, as its kernel is; to kill it costs no more than what it would have known.
+//! It ends with its kernel, and with it what the kernel left running in its process group.
+//!
+//! Where the user wants a kernel ended that nobody uses, it also looks now and then whether that is
+//! so. The clock it goes by stands still while the machine sleeps.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
+use serde::{Deserialize, Serialize};
+use wait4::Wait4;
+
+use super::detach::{Plan, Recorded};
+use super::platform::{self, OomKills};
+use super::process::Process;
+use crate::project::{Exit, save};
+
+/// What a keeper does beside waiting.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Keep {
+    /// Where the end is written, as [`End`].
+    pub end_file: PathBuf,
+    /// The arguments of this very program once the end is written.
+    pub after: Vec<OsString>,
+    /// Those that tell how long nobody has used it: they print a [`Look`] as JSON.
+    pub look: Vec<OsString>,
+    /// Those that end it because nobody uses it.
+    pub end_unused: Vec<OsString>,
+    /// When to look first; without it not before a SIGUSR1 comes.
+    pub first_look: Option<Duration>,
+}
+
+/// How a process ended, as its keeper was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The process.
+    #[serde(flatten)]
+    pub process: Process,
+    /// When.
+    pub at: Timestamp,
+    /// How.
+    pub exit: Exit,
+    /// The most memory that it ever had.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+}
+
+/// What a look at a kernel tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Look {
+    /// After how long it is to be ended.
+    pub limit: Option<Duration>,
+    /// For how long nobody has used it, by the clock on the wall; none while it is in use.
+    pub unused: Option<Duration>,
+}
+
+/// How long what a program left in its process group may take to end by itself.
+const GROUP_GRACE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether that has ended: nobody but its parent is told.
+const GROUP_POLL: Duration = Duration::from_millis(20);
+
+/// At least so long lies between two looks.
+const LOOK_GAP: Duration = Duration::from_millis(200);
+
+/// A look that did not work is tried again after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+enum Event {
+    Ended,
+    Look,
+}
+
+/// Starts the plan's program as a child and stays until it has ended.
+///
+/// # Errors
+/// It was not even begun.
+pub(super) fn keep(mut plan: Plan, keep: &Keep, becomes: &str) -> io::Result<()> {
+    rustix::process::setsid()?;
+    // No folder is to be in use because a kernel was once started in it.
+    std::env::set_current_dir("/")?;
+    let (tell, told) = channel();
+    listen(tell.clone())?;
+    let before = platform::oom_kills();
+    plan.keep = None;
+    plan.keeper = Some(Process::current());
+    let text = serde_json::to_vec(&plan).map_err(io::Error::other)?;
+    let mut child = Command::new(platform::reopened_executable()?)
+        .arg0("nb")
+        .arg(becomes)
+        .stdin(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&text)?;
+    }
+    let_go()?;
+    let pid = child.id();
+    std::thread::spawn(move || {
+        wait(pid);
+        let _ = tell.send(Event::Ended);
+    });
+    watch(&told, keep);
+    let end = finish(child, &plan.pid_file, before);
+    let after = end.and_then(|end| {
+        let text = serde_json::to_vec(&end).ok()?;
+        save::replace_unsynced(&keep.end_file, &text).ok()?;
+        own(&keep.after).ok()?.spawn().ok()
+    });
+    end_group(pid);
+    if let Some(mut after) = after {
+        after.wait()?;
+    }
+    Ok(())
+}
+
+/// Lets go of what belongs to whoever asked for the start: he may wait for its end.
+fn let_go() -> io::Result<()> {
+    let null = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Hears whether the user wants something else by now.
+fn listen(tell: Sender<Event>) -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR1])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = tell.send(Event::Look);
+        }
+    });
+    Ok(())
+}
+
+/// Waits for the end of a child, which is not reaped: its pid is nobody else's until then.
+fn wait(pid: u32) {
+    let Some(pid) = raw(pid) else { return };
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
+}
+
+/// Returns once the child has ended, and ends it if nobody has used it for too long.
+fn watch(told: &Receiver<Event>, keep: &Keep) {
+    let mut next = keep.first_look;
+    let mut clock = Clock::now();
+    let mut unused = Duration::ZERO;
+    loop {
+        let event = match next {
+            Some(next) => told.recv_timeout(next.max(LOOK_GAP)),
+            None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::Look) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = Clock::now();
+        let Some(look) = look(keep) else {
+            next = Some(LOOK_AGAIN);
+            continue;
+        };
+        unused = awake_unused(unused, look.unused, now.since(clock));
+        clock = now;
+        next = look.limit.map(|limit| limit.saturating_sub(unused));
+        if next == Some(Duration::ZERO) {
+            let ended = own(&keep.end_unused).and_then(|mut command| command.status());
+            next = look.limit.max(Some(LOOK_AGAIN));
+            if ended.is_ok_and(|status| status.success()) {
+                // Its end comes next.
+                next = Some(LOOK_AGAIN);
+            }
+        }
+    }
+}
+
+fn look(keep: &Keep) -> Option<Look> {
+    let said = own(&keep.look).ok()?.stdout(Stdio::piped()).output().ok()?;
+    serde_json::from_slice(&said.stdout).ok()
+}
+
+fn own(arguments: &[OsString]) -> io::Result<Command> {
+    let mut command = Command::new(platform::reopened_executable()?);
+    command.arg0("nb").args(arguments);
+    Ok(command)
+}
+
+/// Two clocks: one that people read, and one that stands still while the machine sleeps.
+#[derive(Clone, Copy)]
+struct Clock {
+    wall: SystemTime,
+    awake: Instant,
+}
+
+/// How much went by on both.
+#[derive(Clone, Copy)]
+struct Passed {
+    wall: Duration,
+    awake: Duration,
+}
+
+impl Clock {
+    fn now() -> Self {
+        Self {
+            wall: SystemTime::now(),
+            awake: Instant::now(),
+        }
+    }
+
+    fn since(self, before: Self) -> Passed {
+        Passed {
+            // One that was set back is taken for one that stood still.
+            wall: self.wall.duration_since(before.wall).unwrap_or_default(),
+            awake: self.awake.duration_since(before.awake),
+        }
+    }
+}
+
+/// The rule: for how long nobody has used a kernel while the machine was awake.
+///
+/// `before` is what it was at the last look, `unused` what the clock on the wall says now. Where it
+/// cannot be told whether the machine slept before or after the last use, it slept after.
+fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> Duration {
+    let Some(unused) = unused else {
+        return Duration::ZERO;
+    };
+    if unused >= passed.wall {
+        return before + passed.awake;
+    }
+    let asleep = passed.wall.saturating_sub(passed.awake);
+    unused.saturating_sub(asleep).min(passed.awake)
+}
+
+/// Reaps the child and tells how it ended; none where its start failed or was called off, or where
+/// whoever ended it has cleared up.
+fn finish(child: Child, pid_file: &Path, before: OomKills) -> Option<End> {
+    let pid = child.id();
+    let recorded = std::fs::read(pid_file).ok();
+    let recorded = recorded.and_then(|text| serde_json::from_slice::<Recorded>(&text).ok());
+    let keeper = Some(Process::current());
+    let process = recorded
+        .filter(|recorded| recorded.process.pid == pid || recorded.keeper == keeper)
+        .map(|recorded| recorded.process);
+    if process.is_some()
+        && let Some(group) = raw(pid)
+    {
+        // As long as it is not reaped, its group is nobody else's.
+        let _ = kill_process_group(group, Signal::TERM);
+    }
+    let ended = child.wait4().ok()?;
+    let process = process?;
+    let how = how(ended.status, process.pid != pid);
+    let exit = match how {
+        Exit::Signal(signal) if signal == Signal::KILL.as_raw() => {
+            if platform::was_ended_for_memory(process.pid) {
+                Exit::OutOfMemory
+            } else if platform::oom_kills().exceeds(before) {
+                Exit::PerhapsOutOfMemory
+            } else {
+                how
+            }
+        }
+        _ => how,
+    };
+    Some(End {
+        process,
+        at: Timestamp::now(),
+        exit,
+        memory_bytes: Some(ended.rusage.maxrss).filter(|bytes| *bytes > 0),
+    })
+}
+
+/// Returns how a child ended; one that stands for another process, as that of a sandbox does, tells
+/// a signal by a status over 128, as shells do.
+fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => Exit::Signal(signal),
+        (None, Some(code @ 129..=192)) if stands_for_another => Exit::Signal(code - 128),
+        (None, code) => Exit::Status(code.unwrap_or_default()),
+    }
+}
+
+/// Ends what a program that has ended left behind in its process group.
+fn end_group(pid: u32) {
+    let Some(group) = raw(pid) else { return };
+    let deadline = Instant::now() + GROUP_GRACE;
+    while test_kill_process_group(group).is_ok() {
+        if Instant::now() >= deadline {
+            let _ = kill_process_group(group, Signal::KILL);
+            return;
+        }
+        std::thread::sleep(GROUP_POLL);
+    }
+}
+
+fn raw(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn passed(wall: u32, awake: u32) -> Passed {
+        Passed {
+            wall: MINUTE * wall,
+            awake: MINUTE * awake,
+        }
+    }
+
+    #[test]
+    fn a_machine_that_sleeps_is_no_kernel_that_nobody_uses() {
+        let minutes = |before: u32, unused: Option<u32>, passed| {
+            awake_unused(MINUTE * before, unused.map(|it| MINUTE * it), passed).as_secs() / 60
+        };
+        // In use, and used between two looks.
+        assert_eq!(minutes(30, None, passed(60, 60)), 0);
+        assert_eq!(minutes(30, Some(10), passed(60, 60)), 10);
+        // Not used since before the last look.
+        assert_eq!(minutes(10, Some(70), passed(60, 60)), 70);
+        assert_eq!(minutes(10, Some(670), passed(660, 60)), 70);
+        // It slept after the last use, or perhaps before.
+        assert_eq!(minutes(0, Some(610), passed(660, 60)), 10);
+        assert_eq!(minutes(0, Some(10), passed(660, 60)), 0);
+        // The clock on the wall was set: no more than went by.
+        assert_eq!(minutes(5, Some(50), passed(0, 60)), 65);
+        assert_eq!(minutes(0, Some(59), passed(60, 10)), 9);
+    }
+
+    #[test]
+    fn an_end_is_told_with_its_signal_or_status() {
+        let status = |raw, stands_for| how(ExitStatus::from_raw(raw), stands_for);
+        assert_eq!(status(3 << 8, false), Exit::Status(3));
+        assert_eq!(status(11, false), Exit::Signal(11));
+        assert_eq!(status(137 << 8, false), Exit::Status(137));
+        assert_eq!(status(137 << 8, true), Exit::Signal(9));
+        assert_eq!(status(9, true), Exit::Signal(9));
+    }
+}

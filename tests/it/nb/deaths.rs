@@ -1,0 +1,113 @@
+//! Kernels that go by themselves: of what, in whose cell and for whom, until the next one.
+
+use super::{Said, kill, nb, open, pid, until};
+use crate::world::World;
+
+fn noticed(world: &World) -> serde_json::Value {
+    // Nobody asks the kernel: its keeper has told.
+    let state = world.project().join(".nb/state.json");
+    until("its end is written down", || {
+        let text = std::fs::read(&state).ok()?;
+        let state: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        let session = state["sessions"]["t.ipynb"].clone();
+        (session["status"] == "died").then(|| session["ended"].clone())
+    })
+}
+
+fn with_its_end(said: Said) -> Said {
+    said.with("the kernel of t.ipynb was killed at")
+        .with("(SIGKILL) in cell")
+}
+
+#[test]
+fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    let source = "print('here', flush=True)\nwhile True: pass";
+    nb(&world, ["insert", "t.ipynb", "0", source]).ended(0);
+    let words = [
+        "exec",
+        "t.ipynb",
+        "0",
+        "-d",
+        "--json",
+        "--as",
+        "claude-code",
+    ];
+    let job = nb(&world, words).json();
+    until("it runs", || {
+        let said = nb(&world, ["jobs", "--json"]).ended(0);
+        said.out.contains("\"running\"").then_some(())
+    });
+    kill(pid(&opened));
+    let ended = noticed(&world);
+    assert_eq!(ended["exit"], serde_json::json!({ "signal": 9 }), "{ended}");
+    assert_eq!(ended["job"], job["job"], "{ended}");
+    assert_eq!(ended["cell_by"], "claude-code");
+    assert!(
+        ended["memory_bytes"]
+            .as_u64()
+            .is_some_and(|it| it > 10_000_000)
+    );
+
+    let said = with_its_end(nb(&world, ["status"]).ended(0));
+    said.with(", for claude-code. Outputs until then are kept. next: nb open");
+    with_its_end(nb(&world, ["run", "1"]).ended(6)).with("nb open");
+    with_its_end(nb(&world, ["cells"]).ended(0));
+    with_its_end(nb(&world, ["interrupt"]).ended(6));
+    with_its_end(nb(&world, ["vars"]).ended(6));
+    let cells = nb(&world, ["cells", "--json"]).ended(0).json();
+    assert_eq!(cells["kernel_ended"]["how"]["job"], job["job"]);
+    let told = nb(&world, ["run", "1"]).err.matches("was killed").count();
+    assert_eq!(told, 1, "it is said once");
+
+    with_its_end(nb(&world, ["open"]).ended(0)).with("Its variables are gone.");
+    let said = nb(&world, ["cells"]).ended(0);
+    assert!(!said.err.contains("killed"), "{said:?}");
+}
+
+#[test]
+fn crashes_and_exits_are_told_apart() {
+    let world = World::new();
+    for (code, how) in [
+        (
+            "import sys, os; print('last words', file=sys.__stderr__, flush=True); os.abort()",
+            "crashed at",
+        ),
+        ("import os; os._exit(3)", "ended by itself at"),
+    ] {
+        open(&world, "t.ipynb");
+        nb(&world, ["run", code]).ended(6).with(how);
+        let ended = noticed(&world);
+        let status = nb(&world, ["status"]).ended(0).with(how);
+        match how {
+            "crashed at" => {
+                assert_eq!(ended["reason"], "SIGABRT");
+                status.with("  | last words");
+            }
+            _ => assert_eq!(ended["reason"], "exit status 3"),
+        }
+    }
+}
+
+#[test]
+fn without_its_keeper_a_kernel_lives_on_and_its_end_is_found_later() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    let mut keepers = world.processes().into_iter();
+    let keeper = keepers.find(|(_, words)| words.contains("nb:keep"));
+    kill(keeper.expect("it has one").0.unsigned_abs());
+    nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
+    kill(pid(&opened));
+    until("it is found", || {
+        let said = nb(&world, ["status", "t.ipynb"]);
+        (said.code == Some(6)).then_some(())
+    });
+    nb(&world, ["status"])
+        .with("ended at")
+        .with("(its process ended)");
+    assert_eq!(open(&world, "t.ipynb")["how"], "started");
+    nb(&world, ["restart"]).ended(0);
+    nb(&world, ["shutdown"]).ended(0);
+    assert_eq!(world.processes(), []);
+}

@@ -1,0 +1,261 @@
+//! Kernels that do not start as they should: each says why, and nothing of it stays behind.
+
+use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Said, home, nb, open, pid, say, shell, sockets, until};
+use crate::python;
+use crate::world::World;
+
+/// Installs a kernelspec whose kernel is this command; the connection file follows.
+fn spec(world: &World, name: &str, argv: &[&str]) {
+    let folder = home(world).join("jupyter/kernels").join(name);
+    std::fs::create_dir_all(&folder).expect("make a folder");
+    let argv: Vec<_> = argv.iter().chain(&["{connection_file}"]).collect();
+    let spec = json!({ "argv": argv, "display_name": name, "language": "sh" });
+    std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write a spec");
+}
+
+fn opened(world: &World, script: &str, more: &[&str]) -> Said {
+    spec(world, "made", &["/bin/sh", "-c", script]);
+    let words = ["open", "t.ipynb", "--kernel", "made"];
+    nb(world, words.iter().chain(more))
+}
+
+fn nothing_is_left(world: &World) {
+    assert_eq!(world.processes(), []);
+    let folder = world.project().join(".nb/connections");
+    let left: Vec<_> = std::fs::read_dir(folder).expect("it is there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn one_that_ends_at_once_says_why() {
+    let world = World::new();
+    let script = "echo 'No module named x' >&2; exit 3";
+    let said = opened(&world, script, &[]).ended(6);
+    let said = said.with("ended while it was starting (exit status 3)");
+    said.with("  | No module named x").with("its whole log is");
+    nb(&world, ["status", "t.ipynb"])
+        .ended(6)
+        .with("could not be started at")
+        .with("(exit status 3). next: nb open");
+    nothing_is_left(&world);
+    let said = opened(&world, "kill -SEGV $$", &[]).ended(6);
+    said.with("(SIGSEGV)");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn one_that_prints_megabytes_is_not_waited_for() {
+    let world = World::new();
+    let flood = "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1";
+    let said = opened(&world, flood, &["--json"]).ended(6);
+    assert!(said.out.len() < 100_000, "{} bytes", said.out.len());
+    let lines = said.json()["error"]["lines"].clone();
+    let last = lines.as_array().and_then(|lines| lines.last());
+    assert_eq!(last, Some(&json!("the end")));
+    nothing_is_left(&world);
+    // One that does so and works is a kernel like any other.
+    let python = python::interpreter().display();
+    let chatty =
+        format!("head -c 30000000 /dev/zero; exec '{python}' -m ipykernel_launcher -f \"$0\"");
+    opened(&world, &chatty, &[]).ended(0).with("kernel started");
+    nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
+}
+
+#[test]
+fn one_that_never_listens_goes_on_starting_until_it_is_ended() {
+    let world = World::new();
+    let said = opened(&world, "exec sleep 1000", &["--timeout", "1"]).ended(4);
+    said.with("is still starting").with("nb shutdown ends it");
+    assert!(!world.processes().is_empty());
+    nb(&world, ["status", "t.ipynb"]).with("half started");
+    nb(&world, ["shutdown"]).ended(0);
+    nothing_is_left(&world);
+}
+
+#[test]
+fn one_that_listens_on_some_sockets_only_is_not_ready() {
+    let world = World::new();
+    let script = "import json, socket, sys, time\n\
+        info = json.load(open(sys.argv[1]))\n\
+        shell = socket.socket(socket.AF_UNIX)\n\
+        shell.bind(f\"{info['ip']}-{info['shell_port']}\")\n\
+        shell.listen()\n\
+        time.sleep(1000)";
+    let python = python::interpreter().to_string_lossy();
+    spec(&world, "made", &[&python, "-c", script]);
+    let words = ["open", "t.ipynb", "--kernel", "made", "--timeout", "2"];
+    nb(&world, words).ended(4).with("is still starting");
+    nb(&world, ["shutdown"]).ended(0);
+    nothing_is_left(&world);
+}
+
+#[test]
+fn one_that_forks_and_ends_leaves_nothing_behind() {
+    let world = World::new();
+    let said = opened(&world, "sleep 1000 & exit 0", &[]).ended(6);
+    said.with("(exit status 0)");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn a_limit_of_memory_holds_and_is_told() {
+    let world = World::new();
+    let python = python::interpreter().to_string_lossy();
+    let words = ["open", "t.ipynb", "--memory", "1.5G", "--python", &python];
+    nb(&world, words).ended(0);
+    let too_much = "x = bytearray(2_000_000_000)";
+    for _ in 0..2 {
+        nb(&world, ["run", too_much]).ended(3).with("MemoryError");
+        nb(&world, ["status"]).ended(0).with("at most 1.5 GB");
+        nb(&world, ["restart"]).ended(0);
+    }
+    nb(&world, ["open", "--memory", "none"])
+        .ended(0)
+        .with("was kept");
+    nb(&world, ["shutdown"]).ended(0);
+    nb(&world, ["open", "t.ipynb", "--memory", "none"]).ended(0);
+    nb(&world, ["run", too_much]).ended(0);
+    nb(&world, ["open", "--memory", "1 GX"])
+        .ended(2)
+        .with("1.5G");
+}
+
+#[test]
+fn a_kernel_gets_the_variables_that_its_user_wants() {
+    let world = World::new();
+    let first = super::open(&world, "t.ipynb");
+    nb(&world, ["shutdown"]).ended(0);
+    assert_eq!(first["how"], "started");
+    let config = world.project().join(".nb/config.toml");
+    let text = "kernel_env = { ONE = \"${HOME}/one\", TWO = \"file\" }\n";
+    std::fs::write(config, text).expect("write the settings");
+    let env = [
+        ("NB_KERNEL_ENV", "TWO=env,THREE=3"),
+        ("PYTHONEXECUTABLE", "/no/python"),
+        ("JPY_PARENT_PID", "1"),
+    ];
+    say(world.nb().args(["open", "t.ipynb"]).envs(env)).ended(0);
+    let code = "import os; print(*(os.environ.get(it) for it in \
+        ['ONE', 'TWO', 'THREE', 'PYTHONEXECUTABLE', 'JPY_PARENT_PID']), os.getcwd())";
+    let wanted = format!(
+        "{}/one env 3 None None {}\n",
+        home(&world).display(),
+        world
+            .project()
+            .canonicalize()
+            .expect("it is there")
+            .display()
+    );
+    assert_eq!(nb(&world, ["run", code]).ended(0).out, wanted);
+    nb(&world, ["shutdown"]).ended(0);
+    say(world.nb().args(["open"]).env("NB_KERNEL_ENV", "TWO"))
+        .with("NB_KERNEL_ENV is \"TWO\"; it can be NAME=value");
+}
+
+#[test]
+fn a_kernel_that_nobody_uses_is_ended() {
+    let world = World::new();
+    let python = python::interpreter().to_string_lossy();
+    let idle = |time: &str| {
+        let words = [
+            "open",
+            "t.ipynb",
+            "--idle-timeout",
+            time,
+            "--python",
+            &python,
+        ];
+        nb(&world, words)
+    };
+    idle("1h").ended(0);
+    nb(&world, ["status"]).with("ends after 1 h without use");
+    let sleep = "import time; time.sleep(3)";
+    nb(&world, ["run", "-d", sleep]).ended(0);
+    let began = Instant::now();
+    // The one that runs hears of it.
+    idle("1s").ended(0).with("attached");
+    until("it is ended", || {
+        let said = nb(&world, ["status", "t.ipynb", "--json"]).json();
+        (said["sessions"][0]["state"] == "stopped").then_some(())
+    });
+    assert!(began.elapsed() > Duration::from_secs(3), "it was busy");
+    nb(&world, ["status"]).with("since nobody used it for 1 s");
+    until("its keeper is gone", || {
+        world.processes().is_empty().then_some(())
+    });
+    nothing_is_left(&world);
+    idle("never").ended(0);
+    nb(&world, ["status", "--json"]).json()["sessions"][0]["idle_timeout"]
+        .is_null()
+        .then_some(())
+        .expect("there is none");
+}
+
+#[test]
+fn what_is_left_of_a_killed_start_is_cleared_up() {
+    let world = World::new();
+    spec(&world, "mute", &["/bin/sh", "-c", "exec sleep 1000"]);
+    // Its starter gives up, which is as if it were killed: the kernel is never ready.
+    let words = ["open", "mute.ipynb", "--kernel", "mute", "--timeout", "1"];
+    nb(&world, words).ended(4);
+    let kept = open(&world, "kept.ipynb");
+    let killed = open(&world, "killed.ipynb");
+    let stale = sockets(&super::path(&killed["connection_file"]));
+    super::kill(pid(&killed));
+    until("it is noticed", || {
+        let said = nb(&world, ["status", "killed.ipynb", "--json"]).json();
+        (said["sessions"][0]["state"] == "died").then_some(())
+    });
+    let gone = world.project().parent().expect("a world").join("gone");
+    std::fs::create_dir(&gone).expect("make a folder");
+    let left = open(&world, gone.join("left.ipynb"));
+    std::fs::remove_dir_all(&gone).expect("delete the project");
+
+    let told = nb(&world, ["gc", "--dry-run"]).ended(0);
+    let told = told
+        .with("would end the kernel of")
+        .with("mute.ipynb, which was never ready");
+    told.with("left.ipynb, whose project is gone")
+        .with("would free");
+    assert!(stale.iter().all(|socket| socket.exists()), "it only tells");
+    nb(&world, ["gc"]).ended(0).with("ended the kernel of");
+    assert!(stale.iter().all(|socket| !socket.exists()));
+    until("only one kernel is left", || {
+        let kernels = world.processes().into_iter();
+        let kernels: Vec<_> = kernels
+            .filter(|(_, words)| !words.contains("nb:"))
+            .collect();
+        let only = kernels.len() == 1 && kernels[0].0.unsigned_abs() == pid(&kept);
+        only.then_some(())
+    });
+    assert_ne!(pid(&kept), pid(&left));
+    nb(&world, ["run", "kept.ipynb", "print(6 * 7)"])
+        .ended(0)
+        .with("42");
+    until("nothing is left to clear up", || {
+        let said = nb(&world, ["gc", "--json"]).ended(0).json();
+        (said["found"] == json!([])).then_some(())
+    });
+    nb(&world, ["status", "killed.ipynb"]).with("was killed at");
+}
+
+#[test]
+fn a_shell_that_ends_takes_no_keeper_with_it() {
+    let world = World::new();
+    let script = "\"$NB_TEST_BINARY\" open t.ipynb --json --python \"$NB_TEST_PYTHON\"; kill -9 0";
+    // A group of its own, or the tests would be killed with it.
+    say(shell(&world, script).process_group(0));
+    let keeper = |world: &World| {
+        let all = world.processes().into_iter();
+        all.filter(|(_, words)| words.contains("nb:keep")).count()
+    };
+    assert_eq!(keeper(&world), 1);
+    nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
+    nb(&world, ["shutdown"]).ended(0);
+    assert_eq!(world.processes(), []);
+}
