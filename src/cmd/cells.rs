@@ -1,15 +1,16 @@
 //! `nb cells`: the cells of a notebook, one line each.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
-use unicode_width::UnicodeWidthStr;
 
+use super::columns::{self, Widths};
 use super::fault::{Fault, Kind};
 use super::which::{Which, places};
-use super::{Context, columns, print};
+use super::{Context, print};
 use crate::notebook::{Cell, CellType, Change, Document, Revision, first_line};
 use crate::ops::editing::history::{self, Step, steps};
 use crate::ops::editing::page::Page;
@@ -119,10 +120,14 @@ impl Cells {
             }
             context.answer(answer)
         } else {
-            let mut lines = vec![head(&page, document, rows.len(), self.since)];
-            lines.extend(texts(&rows, width));
-            lines.extend(gone.iter().map(Gone::text));
-            print::line(&lines.join("\n"))
+            let mut text = head(&page, document, rows.len(), self.since);
+            text.push('\n');
+            say(&rows, width, &mut text);
+            for gone in &gone {
+                text.push_str(&gone.text());
+                text.push('\n');
+            }
+            print::raw(text.as_bytes())
         };
         for row in &rows {
             // Where a line holds the whole source it is no secret any more.
@@ -131,6 +136,9 @@ impl Cells {
             }
         }
         view.remember();
+        // The process ends: giving back every cell's memory takes as long as reading them.
+        std::mem::forget(rows);
+        std::mem::forget(view);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -235,58 +243,66 @@ pub(super) fn state(cell: &Cell, failed: bool, runs: Option<&str>) -> Option<&'s
     }
 }
 
-/// Returns the rows as lines of at most `width` columns.
-fn texts(rows: &[Row<'_>], width: Option<usize>) -> Vec<String> {
-    let columns: Vec<_> = rows.iter().map(Row::columns).collect();
-    let lines = columns::lines(&columns).into_iter().zip(rows);
-    let lines = lines.map(|(mut line, row)| {
-        let room = width.map(|width| width.saturating_sub(line.width()));
-        line.push_str(&row.says(room));
-        line.truncate(line.trim_end().len());
+/// Appends the rows, a line of at most `width` columns each.
+fn say(rows: &[Row<'_>], width: Option<usize>, text: &mut String) {
+    let widths: Widths<6> = Widths::of(rows, Row::column);
+    let mut line = String::new();
+    for row in rows {
+        line.clear();
+        widths.line(row, Row::column, &mut line);
+        let room = width.map(|width| width.saturating_sub(columns::width(&line)));
+        row.say(room, &mut line);
+        let line = line.trim_end();
         match width {
-            Some(width) => columns::cut(&line, width),
-            None => line,
+            Some(width) => text.push_str(&columns::cut(line, width)),
+            None => text.push_str(line),
         }
-    });
-    lines.collect()
+        text.push('\n');
+    }
 }
 
 impl Row<'_> {
-    fn columns(&self) -> [String; 6] {
-        let count = match (self.cell_type, self.execution_count) {
-            (_, Some(count)) => format!("In[{count}]"),
-            (CellType::Code, None) => "In[ ]".to_owned(),
-            _ => String::new(),
+    /// Appends what stands in one of the columns before its text.
+    fn column(&self, column: usize, out: &mut String) {
+        // Writing into a string does not fail.
+        let _ = match (column, self.execution_count) {
+            (0, _) => write!(out, "{}", self.index),
+            (1, _) => write!(out, "{}@{}", self.short, self.revision),
+            (2, _) => {
+                let words = self.changes.iter().map(|change| word(*change));
+                out.write_str(&words.collect::<Vec<_>>().join(", "))
+            }
+            (3, _) => out.write_str(self.cell_type.name()),
+            (4, Some(count)) => write!(out, "In[{count}]"),
+            (4, None) if self.cell_type == CellType::Code => out.write_str("In[ ]"),
+            (5, _) => out.write_str(self.state.unwrap_or_default()),
+            _ => Ok(()),
         };
-        let changes: Vec<_> = self.changes.iter().map(|change| word(*change)).collect();
-        [
-            self.index.to_string(),
-            format!("{}@{}", self.short, self.revision),
-            changes.join(", "),
-            self.cell_type.to_string(),
-            count,
-            self.state.unwrap_or_default().to_owned(),
-        ]
     }
 
-    /// Returns what its source and its outputs say; where there is too little room for both, the
+    /// Appends what its source and its outputs say; where there is too little room for both, the
     /// outputs have a third of it.
-    fn says(&self, room: Option<usize>) -> String {
+    fn say(&self, room: Option<usize>, out: &mut String) {
         let lines = match self.lines {
             0 | 1 => String::new(),
             lines => format!(" ({lines} lines)"),
         };
-        let arrow = match self.outputs_in_short.as_str() {
-            "" => String::new(),
-            outputs => format!(" → {outputs}"),
+        let arrow = if self.outputs_in_short.is_empty() {
+            ""
+        } else {
+            " → "
         };
-        let room =
-            room.map(|room| room.saturating_sub(lines.width() + arrow.width().min(room / 3)));
-        let first_line = match room {
-            Some(room) => columns::cut(&self.first_line, room),
-            None => self.first_line.clone(),
-        };
-        format!("{first_line}{lines}{arrow}")
+        match room {
+            Some(room) => {
+                let outputs = columns::width(arrow) + columns::width(&self.outputs_in_short);
+                let others = columns::width(&lines) + outputs.min(room / 3);
+                out.push_str(&columns::cut(&self.first_line, room.saturating_sub(others)));
+            }
+            None => out.push_str(&self.first_line),
+        }
+        for part in [&lines, arrow, &self.outputs_in_short] {
+            out.push_str(part);
+        }
     }
 }
 
@@ -335,6 +351,8 @@ fn head(page: &Page, document: &Document, shown: usize, since: Option<Revision>)
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
     use super::*;
 
     fn row(first_line: &str, lines: usize, outputs: &str) -> Row<'static> {
@@ -364,13 +382,17 @@ mod tests {
             row("z", 1, "1"),
         ];
         for width in [40, 60, 80, 200] {
-            let texts = texts(&rows, Some(width));
+            let mut text = String::new();
+            say(&rows, Some(width), &mut text);
+            let texts: Vec<_> = text.lines().collect();
             assert!(
                 texts.iter().all(|text| text.width() <= width),
                 "{width}: {texts:#?}"
             );
         }
-        let texts = texts(&rows, Some(80));
+        let mut text = String::new();
+        say(&rows, Some(80), &mut text);
+        let texts: Vec<_> = text.lines().collect();
         assert!(
             texts[0].contains("x = '日") && texts[0].contains("(3 lines) → out "),
             "{texts:#?}"

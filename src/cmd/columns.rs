@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Returns how many columns the terminal has that stdout is; none where it is none.
 pub(super) fn of_terminal() -> Option<usize> {
@@ -18,35 +18,69 @@ pub(super) fn of_terminal() -> Option<usize> {
 
 /// Returns one line of text cut to at most so many columns.
 pub(super) fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
-    let mut width = 0;
+    let mut used = 0;
     let kept = text.chars().take_while(|c| {
-        width += c.width().unwrap_or(0);
-        width < columns
+        used += c.width().unwrap_or(0);
+        used < columns
     });
     kept.chain("…".chars()).collect()
 }
 
+/// Returns how many columns a text takes.
+pub(super) fn width(text: &str) -> usize {
+    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
+    match text.bytes().all(is_plain) {
+        true => text.len(),
+        false => text.width(),
+    }
+}
+
 /// Returns rows as lines: each column as wide as its widest cell and a gap, empty columns left out.
 pub(super) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.width().max(*width);
-        }
-    }
+    let cell = |row: &[String; N], column: usize, out: &mut String| {
+        out.push_str(row.get(column).map_or("", String::as_str));
+    };
+    let widths: Widths<N> = Widths::of(rows, cell);
     let lines = rows.iter().map(|row| {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths).filter(|(_, width)| *width > 0) {
-            line.push_str(cell);
-            let gap = width - cell.width() + 2;
-            line.extend(std::iter::repeat_n(' ', gap));
-        }
+        widths.line(row, cell, &mut line);
         line
     });
     lines.collect()
+}
+
+/// How wide the columns of a table are.
+pub(super) struct Widths<const N: usize>([usize; N]);
+
+impl<const N: usize> Widths<N> {
+    /// Measures rows. `cell` appends what stands in a row's column; it is asked a second time for the
+    /// lines, so that a long table is not in memory as one of texts too.
+    pub(super) fn of<T>(rows: &[T], cell: impl Fn(&T, usize, &mut String)) -> Self {
+        let mut widths = [0; N];
+        let mut text = String::new();
+        for row in rows {
+            for (column, most) in widths.iter_mut().enumerate() {
+                text.clear();
+                cell(row, column, &mut text);
+                *most = width(&text).max(*most);
+            }
+        }
+        Self(widths)
+    }
+
+    /// Appends a row: each column as wide as its widest cell and a gap, empty columns left out.
+    pub(super) fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
+        let columns = self.0.iter().enumerate();
+        for (column, most) in columns.filter(|(_, most)| **most > 0) {
+            let start = out.len();
+            cell(row, column, out);
+            let gap = most + 2 - width(out.get(start..).unwrap_or_default());
+            out.extend(std::iter::repeat_n(' ', gap));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ pub(super) fn show(
 
 /// What is seen of the present side: cells that are shown whole, and those whose earlier version
 /// was seen.
-fn see(page: &Page, by: &str, view: &View, cells: &[CellDiff]) {
+fn see(page: &Page, by: &str, view: &View<'_>, cells: &[CellDiff]) {
     let seen = Seen::of(page, by);
     for diff in cells {
         let Some(after) = &diff.after else { continue };

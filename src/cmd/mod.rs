@@ -36,6 +36,7 @@ mod page;
 mod preview;
 mod print;
 mod progress;
+mod quick;
 mod report;
 mod restart;
 mod restore;
@@ -62,7 +63,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 
 use crate::kernel::paths::{ProcessVariables, Variables};
@@ -81,6 +82,15 @@ use fault::Fault;
 #[derive(Debug, Parser)]
 #[command(name = "nb", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The options of every command.
+#[derive(Debug, Args)]
+struct Common {
     /// The notebook that the command means; without it, the only open one [env: NB_NOTEBOOK]
     // An id of its own: a command's positional NOTEBOOK would hide a global one of the same id.
     #[arg(short = 'n', long = "notebook", id = "global notebook", global = true, value_name = "NOTEBOOK", help_heading = GLOBAL)]
@@ -88,8 +98,6 @@ struct Cli {
     /// Act under this name [env: NB_AS]
     #[arg(long = "as", id = "global name", global = true, value_name = "NAME", help_heading = GLOBAL)]
     name: Option<String>,
-    #[command(subcommand)]
-    command: Command,
 }
 
 const GLOBAL: &str = "Options of every command";
@@ -312,7 +320,8 @@ impl Context {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(habits::as_ours(std::env::args_os().collect()));
+    let arguments = habits::as_ours(std::env::args_os().collect());
+    let cli = quick::read(&arguments).unwrap_or_else(|| Cli::parse_from(arguments));
     let json = cli.command.json();
     let command = match cli.command {
         // They make their own runtime, or need none.
@@ -327,7 +336,7 @@ pub fn main() -> ExitCode {
         }
         command => command,
     };
-    let context = match context(cli.notebook, cli.name.as_deref()) {
+    let context = match context(cli.common.notebook, cli.common.name.as_deref()) {
         Ok(context) => context,
         Err(fault) => return fault.report(json),
     };
@@ -529,11 +538,11 @@ mod tests {
             let cli = Cli::try_parse_from(words.into_iter().filter(|word| !word.is_empty()))
                 .unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(
-                cli.notebook.as_deref(),
+                cli.common.notebook.as_deref(),
                 Some("a.ipynb".as_ref()),
                 "{command}"
             );
-            assert_eq!(cli.name.as_deref(), Some("ada"), "{command}");
+            assert_eq!(cli.common.name.as_deref(), Some("ada"), "{command}");
         }
     }
 }

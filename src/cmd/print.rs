@@ -27,7 +27,19 @@ pub(super) fn note(text: &str) {
 
 /// Prints bytes; where no terminal shows them, without colours.
 pub(super) fn raw(bytes: &[u8]) -> io::Result<()> {
-    written(anstream::stdout().lock(), bytes)
+    // To take them out of a long text takes longer than to make it.
+    let has_control = bytes
+        .iter()
+        .fold(false, |any, byte| any | is_control(*byte));
+    match has_control {
+        true => written(anstream::stdout().lock(), bytes),
+        false => exact(bytes),
+    }
+}
+
+/// Whether it is one of those that begin an escape, or that a text has no need of.
+fn is_control(byte: u8) -> bool {
+    (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f)
 }
 
 /// Prints a cell's text, what went wrong first.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::json::{Json, Layout, Object, decode, items, lossy};
+use super::json::{Json, Layout, Object, Scanner, append, decode, is, items, lossy};
 use super::metadata;
 use super::revision::Revision;
 
@@ -140,13 +140,16 @@ impl Cell {
 
     /// Returns what it is.
     pub fn cell_type(&self) -> CellType {
-        let word = self.raw("cell_type").map(|raw| lossy(decode(raw)));
-        match word.as_deref() {
-            Some("code") => CellType::Code,
+        let raw = self.raw("cell_type").unwrap_or_default();
+        if is(raw, "code") {
+            CellType::Code
+        } else if is(raw, "markdown") || is(raw, "heading") {
             // Format 3 had headings.
-            Some("markdown" | "heading") => CellType::Markdown,
-            Some("raw") => CellType::Raw,
-            _ => CellType::Unknown,
+            CellType::Markdown
+        } else if is(raw, "raw") {
+            CellType::Raw
+        } else {
+            CellType::Unknown
         }
     }
 
@@ -232,13 +235,22 @@ pub(super) fn joined(raw: &[u8]) -> Cow<'_, [u8]> {
     if raw.starts_with(b"\"") {
         return decode(raw);
     }
-    let lines = items(raw);
+    if !raw.starts_with(b"[") {
+        return Cow::Borrowed(b"");
+    }
     let mut text = Vec::with_capacity(raw.len());
-    for line in lines {
-        let line = line.of(raw);
-        if line.starts_with(b"\"") {
-            text.extend_from_slice(&decode(line));
+    let mut at = 1;
+    loop {
+        let rest = raw.get(at..).unwrap_or_default();
+        match rest.first() {
+            Some(b'"') => at += append(&mut text, rest),
+            Some(b',' | b' ' | b'\n' | b'\r' | b'\t') => at += 1,
+            None | Some(b']') => return Cow::Owned(text),
+            // Something else has no text.
+            Some(_) => match Scanner::new(raw, at).value() {
+                Ok(value) => at = value.end,
+                Err(_) => return Cow::Owned(text),
+            },
         }
     }
-    Cow::Owned(text)
 }

@@ -10,19 +10,22 @@ use super::json::{decode, lossy};
 /// Gives every cell its id. The first cell with an id keeps it; a cell without one, or with one
 /// that is taken, gets a stand-in made from its position, which the first edit writes.
 pub(super) fn assign(cells: &mut [Cell]) {
-    let mut taken = HashSet::with_capacity(cells.len());
     for cell in cells.iter_mut() {
         let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
-        let id = raw.map(|raw| lossy(decode(raw)).into_owned());
-        if let Some(id) = id.filter(|id| !id.is_empty())
-            && taken.insert(id.clone())
-        {
-            cell.id = id;
-            cell.own_id = true;
-        }
+        cell.id = raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned());
     }
-    for (index, cell) in cells.iter_mut().enumerate() {
-        if !cell.own_id {
+    let mut taken: HashSet<&str> = HashSet::with_capacity(cells.len());
+    let own = cells
+        .iter()
+        .map(|cell| !cell.id.is_empty() && taken.insert(&cell.id));
+    let own: Vec<bool> = own.collect();
+    let mut taken: HashSet<String> = match own.iter().all(|own| *own) {
+        true => HashSet::new(),
+        false => taken.into_iter().map(str::to_owned).collect(),
+    };
+    for (index, (cell, own)) in cells.iter_mut().zip(own).enumerate() {
+        cell.own_id = own;
+        if !own {
             cell.id = stand_in(index, &taken);
             taken.insert(cell.id.clone());
         }

@@ -60,7 +60,10 @@ impl Output {
     }
 
     pub(super) fn of(raw: &[u8]) -> Self {
-        let fields = Object::read(raw).unwrap_or_default();
+        Self::of_fields(raw, &Object::read(raw).unwrap_or_default())
+    }
+
+    fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
         let word = |name| field(name).map_or_else(String::new, text_of);
         let output_type = word("output_type");
@@ -100,7 +103,7 @@ impl Output {
         };
         Self {
             kind,
-            text: readable(&text),
+            text: readable(text),
             data,
         }
     }
@@ -108,24 +111,26 @@ impl Output {
     /// Returns it on one line of at most `limit` characters: an error's name and message, an image's
     /// type and size, otherwise the last line of a stream or the first of a value.
     pub fn in_short(&self, limit: usize) -> String {
-        let lines = || self.text.lines().filter(|line| !line.trim().is_empty());
+        let mut lines = self.text.lines().filter(|line| !line.trim().is_empty());
         let line = match &self.kind {
             OutputKind::Error { ename, evalue } => format!("{ename}: {evalue}"),
-            OutputKind::Stream(name) => match lines().count() {
-                0 => name.clone(),
-                1 => format!("{name}: {}", lines().next().unwrap_or_default()),
-                count => format!(
-                    "{name}, {count} lines: {}",
-                    lines().next_back().unwrap_or_default()
-                ),
-            },
+            OutputKind::Stream(name) => {
+                let last = lines.next_back();
+                match (lines.count() + usize::from(last.is_some()), last) {
+                    (_, None) => name.clone(),
+                    (1, Some(line)) => [name, ": ", line].concat(),
+                    (count, Some(last)) => {
+                        [name, ", ", &count.to_string(), " lines: ", last].concat()
+                    }
+                }
+            }
             OutputKind::Unknown(name) => name.clone(),
             OutputKind::Result | OutputKind::Display => {
                 let image = self
                     .data
                     .iter()
                     .find(|data| data.mime.starts_with("image/"));
-                match (image, lines().next()) {
+                match (image, lines.next()) {
                     (Some(image), _) => image.to_string(),
                     (None, Some(line)) => line.to_owned(),
                     (None, None) => match self.data.first() {
@@ -179,20 +184,28 @@ impl Cell {
     /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
     pub fn glance(&self, limit: usize) -> Glance {
         let outputs = self.raw_outputs();
-        let error = outputs.iter().find(|raw| is_error(raw));
         let count = outputs.len();
-        let text = match (error.or(outputs.last()), count) {
-            (None, _) => String::new(),
-            (Some(shown), 1) => Output::of(shown).in_short(limit),
-            (Some(shown), _) => {
-                let shown = Output::of(shown).in_short(limit.saturating_sub(20));
+        let (mut shown, mut failed) = (None, false);
+        for raw in outputs {
+            let fields = Object::read(raw).unwrap_or_default();
+            failed = is_error(raw, &fields);
+            shown = Some((raw, fields));
+            if failed {
+                break;
+            }
+        }
+        let text = match shown.map(|(raw, fields)| Output::of_fields(raw, &fields)) {
+            None => String::new(),
+            Some(shown) if count == 1 => shown.in_short(limit),
+            Some(shown) => {
+                let shown = shown.in_short(limit.saturating_sub(20));
                 one_line(&format!("{shown} (of {count} outputs)"), limit)
             }
         };
         Glance {
             count,
             text,
-            failed: error.is_some(),
+            failed,
         }
     }
 }
@@ -214,8 +227,7 @@ pub struct Glance {
     pub failed: bool,
 }
 
-fn is_error(raw: &[u8]) -> bool {
-    let fields = Object::read(raw).unwrap_or_default();
+fn is_error(raw: &[u8], fields: &Object) -> bool {
     let word = fields.get(raw, "output_type").map(|span| span.of(raw));
     word.is_some_and(|word| super::json::is(word, "error") || super::json::is(word, "pyerr"))
 }
@@ -244,6 +256,10 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
 
 /// Returns text as one line of at most `limit` characters, without control characters.
 pub(super) fn one_line(text: &str, limit: usize) -> String {
+    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
+    if text.len() <= limit && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     match text.char_indices().nth(limit) {
         None => text.chars().map(clean).collect(),
@@ -255,13 +271,13 @@ pub(super) fn one_line(text: &str, limit: usize) -> String {
 }
 
 /// Takes out terminals' escapes, and of each line what was written over.
-fn readable(text: &str) -> String {
+fn readable(text: String) -> String {
     let plain = match text.contains('\u{1b}') {
-        true => Cow::Owned(strip_str(text).to_string()),
-        false => Cow::Borrowed(text),
+        true => strip_str(&text).to_string(),
+        false => text,
     };
     if !plain.contains('\r') {
-        return plain.into_owned();
+        return plain;
     }
     let last_state = |line: &str| {
         let line = line.trim_end_matches('\r');

@@ -72,7 +72,7 @@ impl Revision {
 
 /// Hashes metadata without what running writes into it.
 pub(super) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
-    let Some(object) = Object::read(raw) else {
+    let Some(object) = Object::read(raw).filter(|object| !object.fields.is_empty()) else {
         return digest(raw);
     };
     let mut rest = Cow::Borrowed(raw);
@@ -88,7 +88,9 @@ pub(super) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
 
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        let mut digits = [0; 10];
+        hex::encode_to_slice(self.0, &mut digits).map_err(|_| fmt::Error)?;
+        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 

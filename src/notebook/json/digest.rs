@@ -1,5 +1,7 @@
 //! What a value means, as a hash: the same however it is written.
 
+use std::sync::LazyLock;
+
 use sha2::{Digest as _, Sha256};
 
 use super::decode;
@@ -17,9 +19,14 @@ enum Open {
 /// Returns the hash of a valid JSON value. White space, escapes, the order of keys and the
 /// spelling of a number (JavaScript writes `1.0` as `1`) do not count; of equal keys the last does.
 pub(in crate::notebook) fn digest(json: &[u8]) -> Hash {
+    match json {
+        b"{}" => return *EMPTY,
+        b"null" => return *NULL,
+        _ => {}
+    }
     let mut open: Vec<Open> = Vec::new();
     let mut rest = json.trim_ascii_start();
-    let mut whole = hash(b"", b"");
+    let mut whole = None;
     while let Some(byte) = rest.first() {
         let length = match byte {
             b'"' => string_length(rest),
@@ -58,11 +65,17 @@ pub(in crate::notebook) fn digest(json: &[u8]) -> Hash {
         match open.last_mut() {
             Some(Open::List(list)) => list.update(value),
             Some(Open::Object(fields, key)) => fields.push((std::mem::take(key), value)),
-            None => whole = value,
+            None => whole = Some(value),
         }
     }
-    whole
+    whole.unwrap_or_else(|| hash(b"", b""))
 }
+
+/// Of `{}`, which most cells have for metadata.
+static EMPTY: LazyLock<Hash> = LazyLock::new(|| hash(b"{", b""));
+
+/// Of `null`, which stands for what is not there.
+static NULL: LazyLock<Hash> = LazyLock::new(|| hash(b"1", b"null"));
 
 fn hash(kind: &[u8], bytes: &[u8]) -> Hash {
     let mut hash = Sha256::new_with_prefix(kind);
@@ -110,6 +123,8 @@ mod tests {
             ),
             ("{\"a\":1,\"a\":2}", "{\"a\":2}"),
             ("\"é\"", "\"\\u00e9\""),
+            ("{}", " { } "),
+            ("null", "null "),
             ("1e-05", "0.00001"),
         ] {
             assert_eq!(digest(a.as_bytes()), digest(b.as_bytes()), "{a} {b}");

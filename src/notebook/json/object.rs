@@ -26,6 +26,10 @@ impl Object {
         let mut fields = Vec::new();
         let span = scanner.object(|scanner, key| {
             let value = scanner.value()?;
+            if fields.is_empty() {
+                // As many as a cell has.
+                fields.reserve(7);
+            }
             fields.push(Field { key, value });
             Ok(())
         })?;

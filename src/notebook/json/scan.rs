@@ -75,8 +75,7 @@ impl<'a> Scanner<'a> {
 
     /// Steps over one value of any kind and depth.
     pub(in crate::notebook) fn value(&mut self) -> Result<Span, Fault> {
-        // The closing brackets that are due: their number is the depth.
-        let mut open: Vec<u8> = Vec::new();
+        let mut open = Open::default();
         self.next();
         let start = self.at;
         loop {
@@ -90,7 +89,7 @@ impl<'a> Scanner<'a> {
                         self.at += 1;
                     } else {
                         self.key("a key in double quotes, or }")?;
-                        open.push(b'}');
+                        open.push(true);
                         continue;
                     }
                 }
@@ -99,7 +98,7 @@ impl<'a> Scanner<'a> {
                     if self.next() == Some(b']') {
                         self.at += 1;
                     } else {
-                        open.push(b']');
+                        open.push(false);
                         continue;
                     }
                 }
@@ -112,14 +111,14 @@ impl<'a> Scanner<'a> {
                 _ => return self.fault("a value"),
             }
             loop {
-                let Some(close) = open.last().copied() else {
+                let Some(is_object) = open.last() else {
                     return Ok(Span {
                         start,
                         end: self.at,
                     });
                 };
-                if self.more(close)? {
-                    if close == b'}' {
+                if self.more(if is_object { b'}' } else { b']' })? {
+                    if is_object {
                         self.key("a key in double quotes")?;
                     }
                     break;
@@ -290,6 +289,39 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Which brackets are open, a bit each: whether it is an object's. Values as they are found in
+/// notebooks need no memory of their own for that.
+#[derive(Default)]
+struct Open {
+    depth: usize,
+    /// Of the innermost; the last one in the lowest bit.
+    bits: u64,
+    /// Of those round them, 64 each.
+    outer: Vec<u64>,
+}
+
+impl Open {
+    fn push(&mut self, is_object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.outer.push(self.bits);
+        }
+        self.bits = self.bits << 1 | u64::from(is_object);
+        self.depth += 1;
+    }
+
+    fn last(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.bits & 1 == 1)
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.bits >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.bits = self.outer.pop().unwrap_or_default();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,8 +343,16 @@ mod tests {
         ] {
             assert_eq!(scanned(text), Ok(()), "{text}");
         }
-        let deep = format!("{}1{}", "[{\"a\":".repeat(100_000), "}]".repeat(100_000));
-        assert_eq!(scanned(&deep), Ok(()));
+        for (open, close) in [("[{\"a\":", "}]"), ("[", "]"), ("{\"a\":[[", "]]}")] {
+            for levels in (1..140).chain([100_000]) {
+                let deep = format!("{}1{}", open.repeat(levels), close.repeat(levels));
+                assert_eq!(scanned(&deep), Ok(()));
+                assert!(scanned(&format!("{deep}]")).is_err());
+                let other = if close.ends_with(']') { '}' } else { ']' };
+                let wrong = format!("{}{other}", &deep[..deep.len() - 1]);
+                assert!(scanned(&wrong).is_err());
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memmem};
+use memchr::{memchr, memchr2, memmem};
 
 /// Returns the characters of a JSON string, which is given with its quotes.
 pub(in crate::notebook) fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
@@ -19,39 +19,67 @@ pub(in crate::notebook) fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
     while let Some(ahead) = memchr(b'\\', rest) {
         out.extend_from_slice(rest.get(..ahead).unwrap_or_default());
         let escape = rest.get(ahead + 1..).unwrap_or_default();
-        let mut used = 1;
-        match escape.first() {
-            Some(b'b') => out.push(8),
-            Some(b'f') => out.push(12),
-            Some(b'n') => out.push(b'\n'),
-            Some(b'r') => out.push(b'\r'),
-            Some(b't') => out.push(b'\t'),
-            Some(b'u') => {
-                used = 5;
-                let mut code = unit(escape);
-                // The other half of a pair, if it follows at once.
-                let next = escape.get(5..).filter(|next| next.starts_with(b"\\u"));
-                if let (0xd800..0xdc00, Some(next)) = (code, next)
-                    && let low @ 0xdc00..0xe000 = unit(next.get(1..).unwrap_or_default())
-                {
-                    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-                    used = 11;
-                }
-                push(&mut out, code);
-            }
-            Some(byte) => out.push(*byte),
-            None => {}
-        }
+        let used = unescape(&mut out, escape);
         rest = escape.get(used..).unwrap_or_default();
     }
     out.extend_from_slice(rest);
     Cow::Owned(out)
 }
 
+/// Appends the characters of the JSON string that a text begins with; returns its length, the quotes
+/// included.
+pub(in crate::notebook) fn append(out: &mut Vec<u8>, text: &[u8]) -> usize {
+    let mut at = 1;
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let ahead = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        out.extend_from_slice(rest.get(..ahead).unwrap_or_default());
+        at += ahead + 1;
+        match rest.get(ahead) {
+            Some(b'\\') => at += unescape(out, rest.get(ahead + 1..).unwrap_or_default()),
+            _ => return at.min(text.len()),
+        }
+    }
+}
+
+/// Appends the character that stands after a backslash; returns how many bytes name it.
+fn unescape(out: &mut Vec<u8>, escape: &[u8]) -> usize {
+    let byte = match escape.first() {
+        Some(b'b') => 8,
+        Some(b'f') => 12,
+        Some(b'n') => b'\n',
+        Some(b'r') => b'\r',
+        Some(b't') => b'\t',
+        Some(b'u') => {
+            let mut used = 5;
+            let mut code = unit(escape);
+            // The other half of a pair, if it follows at once.
+            let next = escape.get(5..).filter(|next| next.starts_with(b"\\u"));
+            if let (0xd800..0xdc00, Some(next)) = (code, next)
+                && let low @ 0xdc00..0xe000 = unit(next.get(1..).unwrap_or_default())
+            {
+                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                used = 11;
+            }
+            push(out, code);
+            return used;
+        }
+        Some(byte) => *byte,
+        None => return 0,
+    };
+    out.push(byte);
+    1
+}
+
 /// Returns whether a JSON string, given with its quotes, is `name`.
 pub(in crate::notebook) fn is(raw: &[u8], name: &str) -> bool {
-    inside(raw) == name.as_bytes()
-        || (memchr(b'\\', raw).is_some() && *decode(raw) == *name.as_bytes())
+    let (inner, name) = (inside(raw), name.as_bytes());
+    if inner.len() <= name.len() {
+        return inner == name;
+    }
+    // Longer, it can only be the name where something in it is escaped; most differ at once.
+    let can_be = inner.first() == name.first() || inner.first() == Some(&b'\\');
+    can_be && memchr(b'\\', inner).is_some() && *decode(raw) == *name
 }
 
 /// Appends text as a JSON string, as Python writes it; `ascii` escapes all beyond ASCII.

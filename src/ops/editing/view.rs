@@ -5,24 +5,28 @@ use std::cell::RefCell;
 use super::history::Recording;
 use super::page::{Page, PageError};
 use super::seen::Seen;
-use crate::notebook::{Cell, Document};
+use crate::notebook::{Cell, Document, Revision};
 
 /// A notebook, read; what others saved since `nb` knew it last is written down.
 #[derive(Debug)]
-pub struct View {
+pub struct View<'a> {
     /// The notebook.
     pub document: Document,
-    seen: RefCell<Seen>,
+    page: &'a Page,
+    by: &'a str,
+    shown: RefCell<Vec<(String, Revision)>>,
 }
 
 /// Reads a notebook for a name.
 ///
 /// # Errors
 /// The file cannot be read, or is no notebook.
-pub fn open(page: &Page, by: &str) -> Result<View, PageError> {
+pub fn open<'a>(page: &'a Page, by: &'a str) -> Result<View<'a>, PageError> {
     Ok(View {
         document: read(page, by)?,
-        seen: RefCell::new(Seen::of(page, by)),
+        page,
+        by,
+        shown: RefCell::default(),
     })
 }
 
@@ -40,14 +44,24 @@ fn read(page: &Page, by: &str) -> Result<Document, PageError> {
     Ok(document)
 }
 
-impl View {
+impl View<'_> {
     /// Takes a cell for seen: its whole source is shown.
     pub fn shown(&self, cell: &Cell) {
-        self.seen.borrow_mut().show(cell.id(), cell.revision());
+        let shown = (cell.id().to_owned(), cell.revision());
+        self.shown.borrow_mut().push(shown);
     }
 
     /// Remembers what was shown. It fails no command.
     pub fn remember(&self) {
-        self.seen.borrow_mut().remember(&self.document);
+        let shown = self.shown.take();
+        // Whoever is shown no whole cell does not pay for reading what was seen before.
+        if shown.is_empty() {
+            return;
+        }
+        let mut seen = Seen::of(self.page, self.by);
+        for (cell, revision) in &shown {
+            seen.show(cell, *revision);
+        }
+        seen.remember(&self.document);
     }
 }

@@ -10,8 +10,8 @@ mod gathered;
 use std::collections::BTreeMap;
 use std::io;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use self::gathered::{endings, gathered, lines};
@@ -26,6 +26,10 @@ const NEWS: u64 = 2 << 20;
 
 /// How far before the news the beginnings of cells are looked for that have ended meanwhile.
 const BEGINNINGS: u64 = 256 << 10;
+
+/// Two looks within this time are one to whoever is told: commands come in rows, and most of them need
+/// not write what they remember.
+const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is remembered of a name that has not looked for so long is forgotten.
 const FORGOTTEN_HOURS: i64 = 24 * 180;
@@ -97,6 +101,12 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         generation,
     };
     let of_name = memory.entry(name.to_owned()).or_default();
+    if [&cells(key), &owner]
+        .iter()
+        .all(|its| of_name.get(*its).is_some_and(|it| it.is_just(&looked)))
+    {
+        return Ok(Vec::new());
+    }
     let cells = of_name.insert(cells(key), looked.clone());
     let kernel = of_name.insert(owner.clone(), looked.clone());
     let young = jiff::Span::new().hours(FORGOTTEN_HOURS);
@@ -127,6 +137,16 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         return Ok(Vec::new());
     }
     Ok(lines(others, at, &TimeZone::system()))
+}
+
+impl Looked {
+    /// Whether nothing has happened since, and nothing needs to be remembered anew.
+    fn is_just(&self, now: &Self) -> bool {
+        let age = now.at.duration_since(self.at);
+        (self.position, self.generation) == (now.position, now.generation)
+            && !age.is_negative()
+            && age < SAME_MOMENT
+    }
 }
 
 /// Returns under what a notebook's cells are known in [`Memory`]: no session has such a key.
