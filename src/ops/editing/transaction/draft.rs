@@ -79,7 +79,7 @@ impl Drop for Draft {
 }
 
 fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<Stamp> {
-    text::write(file, text)?;
+    text::write_to_disk(file, text)?;
     dress(file, notebook, like)?;
     file.sync_all()?;
     Ok(Stamp::of(&file.metadata()?))

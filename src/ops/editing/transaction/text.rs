@@ -1,12 +1,15 @@
 //! Comparing notebooks' bytes without a copy of them.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 
 use crate::notebook::Document;
 
-/// How much is read or written at a time.
+/// How much is read at a time.
 const PART: usize = 1 << 18;
+
+/// How much is written at a time, about.
+const AT_ONCE: usize = 8 << 20;
 
 /// Whether two notebooks have the same bytes.
 pub(super) fn same(a: &Document, b: &Document) -> bool {
@@ -70,12 +73,55 @@ pub(super) fn read(file: &File) -> io::Result<Vec<u8>> {
 
 /// Writes a notebook's bytes.
 pub(super) fn write(file: &File, document: &Document) -> io::Result<()> {
+    write_then(file, document, |_, _| {})
+}
+
+/// Writes a notebook's bytes that are to be on disk: the disk begins with the first of a large one
+/// while the rest is on its way.
+pub(super) fn write_to_disk(file: &File, document: &Document) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    let begin = |from: u64, length: u64| {
+        // The only call that has Linux begin and waits for nothing, of those that can be had without
+        // `unsafe`. What is not on disk yet stays in memory.
+        let advice = rustix::fs::Advice::DontNeed;
+        let _ = rustix::fs::fadvise(file, from, std::num::NonZeroU64::new(length), advice);
+    };
+    #[cfg(not(target_os = "linux"))]
+    let begin = |_, _| {};
+    write_then(file, document, begin)
+}
+
+/// Writes a notebook's bytes; `then` is told of each part after which there is more: where it begins,
+/// and how long it is.
+fn write_then(mut file: &File, document: &Document, then: impl Fn(u64, u64)) -> io::Result<()> {
     // A cell is two chunks: a system call for each would be thousands.
-    let mut file = io::BufWriter::with_capacity(PART, file);
-    for chunk in document.chunks() {
-        file.write_all(chunk)?;
+    let mut chunks: Vec<_> = document.chunks().map(IoSlice::new).collect();
+    let mut rest = chunks.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    let (mut written, mut begun) = (0, 0);
+    while !rest.is_empty() {
+        let mut length = 0;
+        let now = rest.iter().take_while(|chunk| {
+            let fits = length < AT_ONCE;
+            length += chunk.len();
+            fits
+        });
+        let now = now.count();
+        match file.write_vectored(rest.get(..now).unwrap_or_default()) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                written += count as u64;
+                IoSlice::advance_slices(&mut rest, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if written - begun >= AT_ONCE as u64 && !rest.is_empty() {
+            then(begun, written - begun);
+            begun = written;
+        }
     }
-    file.flush()
+    Ok(())
 }
 
 fn rewound(mut file: &File) -> io::Result<&File> {
