@@ -13,15 +13,18 @@
 
 #[path = "../../tests/it/made.rs"]
 mod made;
+#[path = "../programs.rs"]
 mod programs;
 #[path = "../../tests/it/python.rs"]
 mod python;
+mod whole;
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nb::notebook::{Document, merge};
+use serde_json::json;
 
 const RUNS: usize = 9;
 
@@ -98,7 +101,9 @@ fn main() {
             None,
         );
     }
-    programs::rows(folder.path(), &small, &large);
+    println!();
+    let rows = whole::rows(folder.path(), &small, &large);
+    println!("\n{}", json!(rows));
 }
 
 fn edited(document: &Document, more: &str) -> Document {

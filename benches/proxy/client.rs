@@ -73,6 +73,11 @@ impl Client {
     }
 
     async fn send(&mut self, msg_type: &str, code: &str, messages: usize) {
+        let content = serde_json::json!({ "code": code, "silent": false, "store_history": false, "messages": messages, "bytes": code.len() });
+        self.send_content(msg_type, &content).await;
+    }
+
+    async fn send_content(&mut self, msg_type: &str, content: &serde_json::Value) {
         self.count += 1;
         let id = format!("{}_{}", self.session, self.count);
         let header = NewHeader {
@@ -82,8 +87,7 @@ impl Client {
             date: "2026-01-01T00:00:00Z",
             msg_type,
         };
-        let content = serde_json::json!({ "code": code, "silent": false, "store_history": false, "messages": messages, "bytes": code.len() });
-        let message = Verified::new(&header, Bytes::from_static(b"{}"), &content);
+        let message = Verified::new(&header, Bytes::from_static(b"{}"), content);
         let frames = ZmqMessage::try_from(message.into_frames(&self.info.key)).expect("frames");
         self.shell.send(frames).await.expect("send");
     }
@@ -117,24 +121,42 @@ impl Client {
         for _ in 0..count {
             let start = Instant::now();
             self.send(msg_type, &code, 0).await;
-            let own = format!("{}_{}", self.session, self.count);
-            let (mut replied, mut idle) = (None, false);
-            // A front end, too, waits for both; iopub is read all the time.
-            while replied.is_none() || !idle {
-                tokio::select! {
-                    message = self.shell.recv() => {
-                        if parent(&self.info, message.expect("a reply")) == own {
-                            replied = Some(start.elapsed());
-                        }
-                    }
-                    message = self.iopub.recv() => {
-                        idle |= is_idle(&self.info, message.expect("iopub"), &own);
-                    }
-                }
-            }
-            times.extend(replied);
+            times.push(self.answered().await - start);
         }
         times
+    }
+
+    /// Runs code as front ends do, and waits for its end.
+    pub async fn execute(&mut self, code: &str) {
+        let content = serde_json::json!({
+            "code": code, "silent": false, "store_history": true, "user_expressions": {},
+            "allow_stdin": false, "stop_on_error": true,
+        });
+        self.send_content("execute_request", &content).await;
+        self.answered().await;
+    }
+
+    /// Waits for the reply to what was sent last and for the kernel to be idle after it; returns when
+    /// the reply came.
+    async fn answered(&mut self) -> Instant {
+        let own = format!("{}_{}", self.session, self.count);
+        let (mut replied, mut idle) = (None, false);
+        loop {
+            // A front end, too, waits for both; iopub is read all the time.
+            if let Some(replied) = replied.filter(|_| idle) {
+                return replied;
+            }
+            tokio::select! {
+                message = self.shell.recv() => {
+                    if parent(&self.info, message.expect("a reply")) == own {
+                        replied = Some(Instant::now());
+                    }
+                }
+                message = self.iopub.recv() => {
+                    idle |= is_idle(&self.info, message.expect("iopub"), &own);
+                }
+            }
+        }
     }
 
     /// Asks for a flood and returns how many of its messages came, and how long it took.
