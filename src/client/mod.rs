@@ -145,7 +145,9 @@ impl Client {
 
     fn see(&mut self, message: &Verified) {
         if let Some(observer) = &mut self.observer
-            && let Some(foreign) = self.others.take(message, &self.session)
+            && let Some(foreign) =
+                self.others
+                    .take(message, &self.session, std::time::Instant::now())
         {
             observer(foreign);
         }

@@ -1,7 +1,10 @@
 //! What other clients run on the kernel, as everybody is told of it on iopub.
 //!
 //! Pure: messages go in, and what they say comes out. Only code that the kernel announces
-//! (`execute_input`) counts: silent requests are nobody's work.
+//! (`execute_input`) counts: silent requests are nobody's work. What ran already when this client came
+//! was announced before; it counts if it took as long as no silent request does.
+
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -30,6 +33,8 @@ pub enum Step {
     Ended {
         /// An error was among its outputs: the reply itself goes to the asker alone.
         raised: bool,
+        /// It ran before this client came, so that nothing was told of its beginning.
+        early: bool,
     },
 }
 
@@ -37,7 +42,15 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Others {
     running: Option<Running>,
+    /// When the first message came.
+    since: Option<Instant>,
+    /// Something began or ended since: what ends from now on began later than this client came.
+    moved: bool,
+    raised_early: bool,
 }
+
+/// What is over sooner after this client came may be a front end's own, silent request.
+const SILENT: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 struct Running {
@@ -48,18 +61,24 @@ struct Running {
 impl Others {
     /// Takes a message of iopub; says whether it is a step of what a client runs whose session is not
     /// `own`.
-    pub(super) fn take(&mut self, message: &Verified, own: &str) -> Option<Foreign> {
+    pub(super) fn take(&mut self, message: &Verified, own: &str, now: Instant) -> Option<Foreign> {
+        let since = *self.since.get_or_insert(now);
         let header = message.header().ok()?;
         if !matches!(&*header.msg_type, "execute_input" | "error" | "status") {
             return None;
         }
         let parent = message.parent().ok()?;
-        if parent.session == own || parent.msg_id.is_empty() {
+        if parent.msg_type != "execute_request" || parent.msg_id.is_empty() {
+            return None;
+        }
+        if parent.session == own {
+            self.moved = true;
             return None;
         }
         let step = match &*header.msg_type {
             "execute_input" => {
                 let Input { code } = serde_json::from_slice(message.content()).ok()?;
+                self.moved = true;
                 self.running = Some(Running {
                     msg_id: parent.msg_id.clone().into_owned(),
                     raised: false,
@@ -67,19 +86,33 @@ impl Others {
                 Step::Begun { code }
             }
             "error" => {
-                let running = self.running.as_mut();
-                let running = running.filter(|running| running.msg_id == parent.msg_id)?;
-                running.raised = true;
+                match &mut self.running {
+                    Some(running) if running.msg_id == parent.msg_id => running.raised = true,
+                    Some(_) => {}
+                    None => self.raised_early = true,
+                }
                 return None;
             }
             _ => {
                 let Status { execution_state } = serde_json::from_slice(message.content()).ok()?;
-                let ends = execution_state == "idle";
-                let running = self
-                    .running
-                    .take_if(|it| ends && it.msg_id == parent.msg_id)?;
-                Step::Ended {
-                    raised: running.raised,
+                if parent.subshell_id.is_some() {
+                    return None;
+                }
+                if execution_state != "idle" {
+                    self.moved = true;
+                    return None;
+                }
+                let first = !std::mem::replace(&mut self.moved, true);
+                match self.running.take_if(|it| it.msg_id == parent.msg_id) {
+                    Some(Running { raised, .. }) => Step::Ended {
+                        raised,
+                        early: false,
+                    },
+                    None if first && now.duration_since(since) >= SILENT => Step::Ended {
+                        raised: self.raised_early,
+                        early: true,
+                    },
+                    None => return None,
                 }
             }
         };
@@ -109,57 +142,92 @@ mod tests {
     use super::*;
     use crate::wire::NewHeader;
 
-    fn says(others: &mut Others, asker: &str, msg_type: &str, content: &Value) -> Option<Step> {
-        let header = |session, username, msg_type| NewHeader {
-            msg_id: "1",
-            session,
-            username,
-            date: "2026-01-02T03:04:05.000000Z",
-            msg_type,
-        };
-        let asked = Verified::new(
-            &header(asker, "ada", "execute_request"),
-            Bytes::from_static(b"{}"),
-            &json!({}),
-        );
-        let header = header("kernel", "kernel", msg_type);
-        let message = Verified::new(&header, asked.header_bytes().clone(), content);
-        let foreign = others.take(&message, "own")?;
-        assert_eq!((&*foreign.msg_id, &*foreign.username), ("1", "ada"));
-        Some(foreign.step)
+    struct World {
+        others: Others,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                others: Others::default(),
+                now: Instant::now(),
+            }
+        }
+
+        fn says(&mut self, asker: &str, msg_type: &str, content: &Value) -> Option<Step> {
+            let header = |session, msg_type| NewHeader {
+                msg_id: "1",
+                session,
+                username: "ada",
+                date: "2026-01-02T03:04:05.000000Z",
+                msg_type,
+            };
+            let (empty, none) = (Bytes::from_static(b"{}"), json!({}));
+            let asked = Verified::new(&header(asker, "execute_request"), empty, &none);
+            let header = header("kernel", msg_type);
+            let message = Verified::new(&header, asked.header_bytes().clone(), content);
+            let foreign = self.others.take(&message, "own", self.now)?;
+            assert_eq!((&*foreign.msg_id, &*foreign.username), ("1", "ada"));
+            Some(foreign.step)
+        }
+
+        fn is(&mut self, asker: &str, state: &str) -> Option<Step> {
+            self.says(asker, "status", &json!({ "execution_state": state }))
+        }
+    }
+
+    fn ended(raised: bool, early: bool) -> Option<Step> {
+        Some(Step::Ended { raised, early })
     }
 
     #[test]
     fn what_others_run_is_seen_from_its_beginning_to_its_end() {
-        let mut others = Others::default();
-        let mut says = |msg_type, content| says(&mut others, "other", msg_type, &content);
-        let (busy, idle) = (
-            json!({"execution_state": "busy"}),
-            json!({"execution_state": "idle"}),
-        );
+        let mut world = World::new();
         for raised in [false, true] {
-            assert_eq!(says("status", busy.clone()), None);
+            assert_eq!(world.is("other", "busy"), None);
             let code = "x".to_owned();
-            let begun = says("execute_input", json!({"code": "x", "execution_count": 1}));
+            let begun = world.says("other", "execute_input", &json!({"code": "x"}));
             assert_eq!(begun, Some(Step::Begun { code }));
-            assert_eq!(says("stream", json!({"name": "stdout", "text": "x"})), None);
+            let text = json!({"name": "stdout", "text": "x"});
+            assert_eq!(world.says("other", "stream", &text), None);
             if raised {
-                assert_eq!(says("error", json!({"ename": "E"})), None);
+                assert_eq!(world.says("other", "error", &json!({"ename": "E"})), None);
             }
-            assert_eq!(says("status", busy.clone()), None);
-            assert_eq!(says("status", idle.clone()), Some(Step::Ended { raised }));
+            assert_eq!(world.is("other", "idle"), ended(raised, false));
         }
-        // A silent one, or one that began before.
-        assert_eq!(says("status", idle), None);
-        assert_eq!(says("execute_input", json!(["x"])), None);
+        world.now += SILENT;
+        assert_eq!(world.is("other", "idle"), None, "a silent one");
+        assert_eq!(world.says("other", "execute_input", &json!({"x": 1})), None);
+    }
+
+    #[test]
+    fn what_ran_before_is_told_when_it_ends() {
+        let mut world = World::new();
+        world.says("other", "stream", &json!({"name": "stdout", "text": "x"}));
+        world.now += SILENT;
+        world.says("other", "error", &json!({"ename": "E"}));
+        assert_eq!(world.is("other", "idle"), ended(true, true));
+        assert_eq!(
+            world.is("other", "idle"),
+            None,
+            "it began when all was heard"
+        );
+
+        let mut world = World::new();
+        world.is("other", "busy");
+        assert_eq!(world.is("other", "idle"), None, "too short for a cell");
     }
 
     #[test]
     fn ones_own_is_nobody_elses() {
-        let mut others = Others::default();
-        let input = json!({"code": "x"});
-        assert_eq!(says(&mut others, "own", "execute_input", &input), None);
-        let idle = json!({"execution_state": "idle"});
-        assert_eq!(says(&mut others, "own", "status", &idle), None);
+        let mut world = World::new();
+        assert_eq!(
+            world.says("own", "execute_input", &json!({"code": "x"})),
+            None
+        );
+        world.now += SILENT;
+        assert_eq!(world.is("own", "idle"), None);
+        assert_eq!(world.is("other", "idle"), None, "it began after ours");
     }
 }

@@ -7,14 +7,18 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Form, Patience};
+use super::replay;
 use super::restart::replaced;
 use super::which::{Which, missing, places};
 use super::{Context, change, print};
 use crate::kernel::limits::amount;
+use crate::kernel::python::quote;
 use crate::notebook::{Document, Operation, Selector};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
 use crate::ops::executions::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
+use crate::ops::executions::replay::Replay;
+use crate::ops::executions::run::RunError;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -49,6 +53,9 @@ pub(super) struct Exec {
     /// Only cells whose text is not what this kernel ran of them last
     #[arg(long)]
     changed: bool,
+    /// What ran without error in the kernel before this one, in that order, whoever ran it
+    #[arg(long, conflicts_with_all = ["all", "from", "to", "failed", "tag", "changed"])]
+    replay: bool,
     /// Replace the kernel by a new one first: its variables are gone
     #[arg(long)]
     restart: bool,
@@ -86,6 +93,7 @@ Examples:
   nb exec --from 3f2c --max-time 60
   nb exec --changed                   what was edited since it ran, or never ran
   nb exec --all --restart             all of them on a new kernel
+  nb exec --replay                    what a kernel had run before it died or was restarted
   nb exec --all -d; nb wait           the job's id is printed; nb wait follows it";
 
 impl Exec {
@@ -112,7 +120,29 @@ impl Exec {
             tags: self.tag.clone(),
             not_run: not_run.transpose()?,
         };
-        let cells = exec::cells(&view.document, &which);
+        let replay = match self.replay {
+            true => Some(self.replay(&page, &view.document).await?),
+            false => None,
+        };
+        let cells = match &replay {
+            Some(replay) => replay.job(&view.document),
+            None => exec::cells(&view.document, &which),
+        };
+        if cells.is_empty()
+            && let Some(replay) = &replay
+        {
+            let text = match replay.generation {
+                0 => format!("{}: nothing ran in a kernel before this one", page.key),
+                _ => "nothing of it can be run again".to_owned(),
+            };
+            let _ = if self.form.json {
+                let answer = json!({ "notebook": page.key, "cells": [], "replay": replay });
+                context.answer(answer)
+            } else {
+                print::line(&text)
+            };
+            return Ok(ExitCode::SUCCESS);
+        }
         if cells.is_empty() && (self.changed || self.failed) {
             let text = "there is nothing to run: no cell is meant by this";
             let _ = if self.form.json {
@@ -138,12 +168,36 @@ impl Exec {
         if self.detach {
             return following.leave();
         }
+        let following = match &replay {
+            Some(replay) => following.with(json!({ "replay": replay })),
+            None => following,
+        };
         following.follow().await
+    }
+
+    /// Looks up what is to be run again, and says so; an empty one where nothing ran before.
+    async fn replay(&self, page: &Page, document: &Document) -> Result<Replay, Fault> {
+        let replay = Replay::of(&page.project, &page.key, document).await;
+        let replay = replay.map_err(|error| match error {
+            ExecError::NoKernel { .. } | ExecError::Kernel(RunError::Ended) => {
+                let hint = format!("nb open {0} && nb exec {0} --replay", quote(&page.path));
+                Fault::new(Kind::NoKernel, error.to_string()).hint(hint)
+            }
+            error => error.into(),
+        })?;
+        if let Some(replay) = &replay
+            && !self.form.json
+        {
+            for line in replay::lines(replay, document, &page.path) {
+                print::note(&line);
+            }
+        }
+        Ok(replay.unwrap_or_default())
     }
 
     /// Returns the places of the cells that are named; none are all.
     fn places(&self, document: &Document, named: &[Selector]) -> Result<Option<Vec<usize>>, Fault> {
-        let filters = self.failed || self.changed || !self.tag.is_empty();
+        let filters = self.failed || self.changed || self.replay || !self.tag.is_empty();
         let end = |word: &Option<String>| match word {
             Some(word) => Ok::<_, Fault>(Some(document.find(&word.parse::<Selector>()?)?)),
             None => Ok(None),
@@ -154,9 +208,9 @@ impl Exec {
             (true, false) => {
                 Err(missing("which cells? --all runs all of them").hint("nb exec --all"))
             }
-            (false, _) if self.all || is_part => Err(Fault::new(
+            (false, _) if self.all || is_part || self.replay => Err(Fault::new(
                 Kind::Usage,
-                "cells are named twice: by themselves and by --all, --from or --to",
+                "cells are named twice: by themselves and by --all, --from, --to or --replay",
             )),
             (false, _) => Ok(Some(places(document, named)?)),
             (true, true) if is_part => {

@@ -24,8 +24,10 @@ use crate::project::Project;
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions
 ///
-/// One line each, the newest last. An edit by a command of nb has its OP, which nb undo takes; what
-/// people saved from an editor is known from the next command of nb on. With a cell (also a deleted
+/// One line each, the newest last. Executions are those through nb and through every front end on the
+/// shared kernel, and those of clients straight on it that were heard. What ran as a job names it, for
+/// nb wait and nb jobs; --json has the code. An edit by a command of nb has its OP, which nb undo takes;
+/// what people saved from an editor is known from the next command of nb on. With a cell (also a deleted
 /// one, by its id): its versions, which nb restore brings back.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb log [OPTIONS] [NOTEBOOK] [CELL]", after_help = EXAMPLES)]
@@ -38,7 +40,7 @@ pub(super) struct Log {
     /// Only from then on: `last` (when you looked last), 14:02, 2026-01-31, 90min, 3d
     #[arg(long, value_name = "TIME", conflicts_with_all = ["proxy", "kernel"])]
     since: Option<String>,
-    /// Only what this name did
+    /// Only what this name did; human is everybody at a terminal or a front end, agent the others
     #[arg(long, value_name = "NAME", conflicts_with_all = ["proxy", "kernel"])]
     by: Option<String>,
     /// The cells that were deleted and can be brought back
@@ -112,7 +114,7 @@ impl Log {
         // What was saved since the last command is written down now. A notebook that cannot be
         // read has a past all the same.
         let document = view::open(page, &context.by).map(|view| view.document);
-        let list = log::happenings(project, key, &wanted);
+        let list = log::happenings(project, key, &wanted, document.as_ref().ok());
         if self.json {
             let revision = document.ok().map(|document| document.revision());
             return Ok(context.answer(json!({
@@ -129,7 +131,7 @@ impl Log {
             });
         }
         let width = columns::of_terminal();
-        let lines: Vec<_> = list.iter().map(|it| line(it, width)).collect();
+        let lines: Vec<_> = list.iter().map(|it| line(it, key, width)).collect();
         Ok(lines.iter().try_for_each(|line| print::line(line)))
     }
 
@@ -256,7 +258,7 @@ impl Log {
     }
 }
 
-fn line(happening: &Happening, width: Option<usize>) -> String {
+fn line(happening: &Happening, notebook: &str, width: Option<usize>) -> String {
     let by = match (&happening.what, happening.by.as_deref()) {
         (What::Saved(_), None) => "somebody",
         (_, None) => "",
@@ -267,16 +269,16 @@ fn line(happening: &Happening, width: Option<usize>) -> String {
         by => format!("{by} "),
     };
     let at = print::moment(happening.at);
-    let line = format!("{at}  {who}{}", what(&happening.what));
+    let line = format!("{at}  {who}{}", what(&happening.what, notebook));
     match width {
         Some(width) => columns::cut(&line, width),
         None => line,
     }
 }
 
-fn what(what: &What) -> String {
+fn what(what: &What, notebook: &str) -> String {
     match what {
-        What::Ran(it) => ran(it),
+        What::Ran(it) => ran(it, notebook),
         What::Edited(it) => {
             let deed = match it.deed.as_deref() {
                 Some("undo") => {
@@ -324,17 +326,39 @@ fn what(what: &What) -> String {
     }
 }
 
-fn ran(it: &Execution) -> String {
+/// Says what ran: `ran 3f2c "df = load()" ok, 1.2 s · job 7f3a01bc`.
+fn ran(it: &Execution, notebook: &str) -> String {
     let took = it.took_ms.map(std::time::Duration::from_millis);
     let took = took.map(|it| format!(", {}", print::took(it)));
     let end = match it.status.as_deref() {
-        None => " (no end is known)".to_owned(),
-        Some("ok") => " ok".to_owned(),
-        Some("error") => ": it failed".to_owned(),
-        Some("seen" | "unseen") => String::new(),
-        Some(other) => format!(": {other}"),
+        None => " (no end is known)",
+        Some("ok") => " ok",
+        Some("error") => ": it failed",
+        Some("interrupted") => ": it was interrupted",
+        Some("withdrawn") => ": it was withdrawn",
+        Some("aborted") => ": it was not run, since one before it failed",
+        Some("kernel_died") => ": the kernel ended",
+        Some("unseen") => ": its end was not seen",
+        Some(_) => ": nothing was told of its end",
     };
-    format!("ran {}{end}{}", it.label, took.unwrap_or_default())
+    let source = company::source(it.code.as_deref());
+    let source = source.filter(|source| *source != it.label);
+    let what: Vec<_> = [Some(it.label.clone()), source]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut parts = vec![format!(
+        "ran {}{end}{}",
+        what.join(" "),
+        took.unwrap_or_default()
+    )];
+    let other = it.notebook.as_deref().filter(|other| *other != notebook);
+    parts.extend(other.map(|other| format!("in {other}")));
+    parts.extend(it.job.as_ref().map(|job| format!("job {job}")));
+    if it.past_nb {
+        parts.push("straight on the kernel".to_owned());
+    }
+    parts.join(" · ")
 }
 
 /// Says what was done to which cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.

@@ -37,6 +37,7 @@ mod preview;
 mod print;
 mod progress;
 mod quick;
+mod replay;
 mod report;
 mod restart;
 mod restore;

@@ -31,6 +31,22 @@ pub fn is_human(name: &str) -> bool {
     name == "human" || name.starts_with("human (")
 }
 
+/// Says whether what a name did is asked for by this word: a name, `human` for the one human at
+/// whatever front end, or `agent` for all others.
+pub fn is_meant(name: &str, word: &str) -> bool {
+    is_same(name, word) || (word == "agent" && !is_human(name) && name != SOMEBODY)
+}
+
+/// Returns the word for how an execution ended, as its last entry tells. Who has only seen it has seen
+/// no reply, but whether it raised.
+pub fn status(end: &Entry) -> Option<&str> {
+    match end.status.as_deref() {
+        Some("seen") if end.raised => Some("error"),
+        Some("seen") => Some("ok"),
+        status => status,
+    }
+}
+
 /// Returns the words for a cell that runs: `human (VS Code)'s cell 3f2c`.
 pub fn whose(cell: &Cell) -> String {
     let what = what(cell.cell.as_deref(), cell.code.as_deref());
@@ -39,9 +55,13 @@ pub fn whose(cell: &Cell) -> String {
 
 /// Returns the words for what an entry ran: `3f2c`, or the beginning of its source.
 pub(super) fn label(entry: &Entry) -> String {
-    short_id(entry.cell.as_deref())
-        .or_else(|| source(entry.code.as_deref()))
-        .unwrap_or_else(|| "a cell".to_owned())
+    named(entry.cell.as_deref(), entry.code.as_deref())
+}
+
+/// Returns the words for code that ran: the beginning of its cell's id, or of the source.
+pub(super) fn named(cell: Option<&str>, code: Option<&str>) -> String {
+    let name = short_id(cell).or_else(|| source(code));
+    name.unwrap_or_else(|| "a cell".to_owned())
 }
 
 fn what(cell: Option<&str>, code: Option<&str>) -> String {
@@ -64,7 +84,8 @@ fn short_id(cell: Option<&str>) -> Option<String> {
     Some(id.chars().take(if is_random { 4 } else { 24 }).collect())
 }
 
-fn source(code: Option<&str>) -> Option<String> {
+/// Returns the beginning of a source, in quotes.
+pub fn source(code: Option<&str>) -> Option<String> {
     let line = code?.lines().map(str::trim).find(|line| !line.is_empty())?;
     let mut shown: String = line.chars().take(SOURCE).collect();
     if shown.len() < line.len() {
@@ -124,5 +145,8 @@ mod tests {
         assert!(!is_same("claude", "human"));
         assert!(!is_same("claude", "codex"));
         assert!(!is_human("humanoid"));
+        assert!(is_meant("claude", "agent") && is_meant("agent", "agent"));
+        assert!(is_meant("human (VS Code)", "human") && !is_meant("human (VS Code)", "agent"));
+        assert!(!is_meant(SOMEBODY, "agent") && !is_meant("claude", "codex"));
     }
 }

@@ -12,7 +12,7 @@ use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::target::recorded;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
 use crate::project::journal::Entry;
-use crate::project::{Project, Status};
+use crate::project::{Project, Session, State, Status};
 
 /// What is run, and how.
 #[derive(Clone, Debug, Default)]
@@ -76,27 +76,7 @@ pub async fn begin(
     by: &str,
     wanted: Wanted,
 ) -> Result<JobFolder, ExecError> {
-    let state = project.state()?;
-    let no_kernel = |state: &str| ExecError::NoKernel {
-        notebook: notebook.to_owned(),
-        state: state.to_owned(),
-    };
-    let session = recorded(&state, project, notebook);
-    let session = session.ok_or_else(|| no_kernel("none was opened"))?;
-    match session.status {
-        Status::Died => {
-            let told = session.ended.as_ref();
-            let told = told.map(|ended| death::words(notebook, ended));
-            return Err(no_kernel(told.as_deref().unwrap_or("it died")));
-        }
-        Status::Stopped => return Err(no_kernel("it was shut down")),
-        // The recorder waits for it.
-        Status::Starting | Status::Restarting => {}
-        // A recorder is begun for nothing where the kernel is gone, or cannot be seen from here.
-        Status::Live | Status::Other(_) => {
-            run::reach(project, &state.owner_key(notebook), &session).await?;
-        }
-    }
+    let (state, _) = living(project, notebook).await?;
     let mut job = Job {
         id: String::new(),
         by: by.to_owned(),
@@ -129,6 +109,35 @@ pub async fn begin(
     };
     background::begin(project, &task).await?;
     Ok(folder)
+}
+
+/// Returns the project's state and what is known of a notebook's kernel, which lives.
+pub(super) async fn living(
+    project: &Project,
+    notebook: &str,
+) -> Result<(State, Session), ExecError> {
+    let state = project.state()?;
+    let no_kernel = |state: &str| ExecError::NoKernel {
+        notebook: notebook.to_owned(),
+        state: state.to_owned(),
+    };
+    let session = recorded(&state, project, notebook);
+    let session = session.ok_or_else(|| no_kernel("none was opened"))?;
+    match session.status {
+        Status::Died => {
+            let told = session.ended.as_ref();
+            let told = told.map(|ended| death::words(notebook, ended));
+            return Err(no_kernel(told.as_deref().unwrap_or("it died")));
+        }
+        Status::Stopped => return Err(no_kernel("it was shut down")),
+        // The recorder waits for it.
+        Status::Starting | Status::Restarting => {}
+        // A recorder is begun for nothing where the kernel is gone, or cannot be seen from here.
+        Status::Live | Status::Other(_) => {
+            run::reach(project, &state.owner_key(notebook), &session).await?;
+        }
+    }
+    Ok((state, session))
 }
 
 /// Which cells of a notebook are run.
@@ -223,13 +232,17 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
             && (which.tags.is_empty() || bears(cell, &which.tags))
             && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });
-    let cells = cells.map(|(_, cell)| JobCell {
+    cells.map(|(_, cell)| job_cell(cell)).collect()
+}
+
+/// Returns a cell as it is now, for a job to run.
+pub(super) fn job_cell(cell: &Cell) -> JobCell {
+    JobCell {
         revision: Some(cell.revision().to_string()),
         // As nbclient takes the tag.
         may_raise: bears(cell, &["raises-exception".to_owned()]),
         ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
-    });
-    cells.collect()
+    }
 }
 
 /// Says whether a cell bears one of the tags.

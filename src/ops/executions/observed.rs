@@ -20,34 +20,43 @@ pub(super) fn journal(
     let (project, key) = (project.clone(), key.to_owned());
     let mut began: Option<Instant> = None;
     move |foreign| {
-        let entry = entry(foreign, &key, generation, &mut began);
-        let written = project.journal().and_then(|mut it| it.append(&entry));
+        let entries = entries(foreign, &key, generation, &mut began);
+        let written = project.journal().and_then(|mut it| it.append_all(&entries));
         if let Err(error) = written {
             tracing::warn!(%error, "the journal could not be written");
         }
     }
 }
 
-fn entry(foreign: Foreign, key: &str, generation: u64, began: &mut Option<Instant>) -> Entry {
-    let event = match foreign.step {
-        Step::Begun { .. } => "seen",
-        Step::Ended { .. } => "done",
+fn entries(
+    foreign: Foreign,
+    key: &str,
+    generation: u64,
+    began: &mut Option<Instant>,
+) -> Vec<Entry> {
+    let entry = |event| {
+        let mut entry = Entry::now(event, key);
+        entry.generation = Some(generation);
+        entry.msg_id = Some(foreign.msg_id.clone());
+        entry.by = Some(foreign.username.clone());
+        entry
     };
-    let mut entry = Entry::now(event, key);
-    entry.generation = Some(generation);
-    entry.msg_id = Some(foreign.msg_id);
-    entry.by = Some(foreign.username);
     match foreign.step {
         Step::Begun { code } => {
             *began = Some(Instant::now());
-            entry.code = Some(code);
+            let mut seen = entry("seen");
+            seen.code = Some(code);
+            vec![seen]
         }
-        Step::Ended { raised } => {
-            entry.status = Some("seen".to_owned());
-            entry.raised = raised;
+        Step::Ended { raised, early } => {
+            let mut done = entry("done");
+            done.status = Some("seen".to_owned());
+            done.raised = raised;
             let took = began.take().map(|began| began.elapsed().as_millis());
-            entry.took_ms = took.and_then(|took| u64::try_from(took).ok());
+            done.took_ms = took.and_then(|took| u64::try_from(took).ok());
+            // What it ran nobody has heard who is still here.
+            let seen = early.then(|| entry("seen"));
+            seen.into_iter().chain([done]).collect()
         }
     }
-    entry
 }

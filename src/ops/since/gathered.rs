@@ -88,7 +88,10 @@ pub(super) fn gathered(
                     continue;
                 }
                 let label = began.map_or_else(|| "a cell".to_owned(), label);
-                match ends.get(id).map(|end| end.status.clone()) {
+                match ends
+                    .get(id)
+                    .map(|end| company::status(end).map(str::to_owned))
+                {
                     Some(Some(status)) if status == "aborted" => continue,
                     Some(status) => one.ran.push((label, status)),
                     None => one.runs = Some((label, entry.at)),

@@ -13,6 +13,7 @@ mod like_nbclient;
 mod places;
 mod reads;
 mod recorder;
+mod replay;
 mod run;
 mod seen;
 mod share;

@@ -1,0 +1,160 @@
+"""Who ran what: through nb, through the proxy as VS Code and JupyterLab name cells, and past both."""
+
+import collections
+import contextlib
+import json
+import pathlib
+
+from launch import SECONDS, arguments, joined, nb, reply_to, run, state
+from raw import Client, connection_file, process
+
+ADDRESS = "vscode-notebook-cell:/t.ipynb#W{}sZmlsZQ%3D%3D"
+WAITS = "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('{}'): time.sleep(0.02)"
+CELLS = {
+    "aaaa1111": "x = 1",
+    "bbbb2222": "x += 1",
+    "cccc3333": "1/0",
+    "dddd4444": WAITS.format("go"),
+    "eeee5555": "print('after')",
+}
+
+
+def main():
+    options = arguments()
+    pathlib.Path("t.ipynb").write_text(notebook())
+    nb("status", "--as", "codex")
+    nb("exec", "t.ipynb", "aaaa", "--as", "claude")
+    nb("run", "scratch = 1", "--as", "claude")
+    at_front_ends(options.kernel)
+    assert codes(log("--since", "last", "--by", "human", "--as", "codex")) == ["x += 1", "x = 1", "1/0"]
+    in_the_next_cells_way()
+    before_the_recorder_came()
+
+    ran = log()
+    told = [
+        (name(it["by"]), it["cell"], it["code"], it["status"], it["past_nb"]) for it in ran
+    ]
+    assert told == [
+        ("claude", "aaaa1111", "x = 1", "ok", False),
+        ("claude", None, "scratch = 1", "ok", False),
+        ("human", "bbbb2222", "x += 1", "ok", False),
+        ("human", "aaaa1111", "x = 1", "ok", False),
+        ("human", "cccc3333", "1/0", "error", False),
+        ("ada", None, "past = 1", "ok", True),
+        ("ada", None, "past / 0", "error", True),
+        ("claude", "dddd4444", CELLS["dddd4444"], "ok", False),
+        ("ada", None, "past = 2", "ok", True),
+        ("claude", "eeee5555", CELLS["eeee5555"], "ok", False),
+        ("ada", None, None, "ok", True),
+        ("claude", "eeee5555", CELLS["eeee5555"], "ok", False),
+    ], json.dumps(told, indent=1)
+    jobs = {it["job"] for it in ran if it["by"] == "claude" and it["cell"]}
+    assert None not in jobs and len(jobs) == 3, ran
+    took = [it["took_ms"] for it in ran if it["code"]]
+    assert all(isinstance(one, int) for one in took), took
+    assert codes(log("--by", "human")) == ["x += 1", "x = 1", "1/0"]
+    assert {it["by"] for it in log("--by", "agent")} == {"claude"}
+    assert codes(log("--by", "ada")) == ["past = 1", "past / 0", "past = 2", None]
+    lines = nb("log", "t.ipynb").splitlines()
+    assert sum("straight on the kernel" in line for line in lines) == 4, lines
+    once()
+
+    # All of it, whoever ran it, on the next kernel.
+    nb("restart", "--as", "claude", "--force")
+    replay = json.loads(nb("exec", "t.ipynb", "--replay", "--json", "--as", "claude"))["replay"]
+    again = ["aaaa1111", "bbbb2222", "aaaa1111", "dddd4444", "eeee5555", "eeee5555"]
+    assert (replay["cells"], replay["failed"], replay["scratch"]) == (again, ["cccc3333"], 5), replay
+    assert nb("run", "x").strip() == "1"
+
+
+def notebook():
+    cells = [
+        {"cell_type": "code", "id": id, "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for id, source in CELLS.items()
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def at_front_ends(kernel):
+    """The proxy is up, and hears a console straight on the kernel."""
+    path = connection_file()
+    with process(kernel, path), Client(path) as client:
+        client.get_ready()
+        client.run("front_ends_own = 1", store_history=False)
+        client.run("x += 1", metadata={"cellId": "bbbb2222"})
+        client.run("x = 1", metadata={"cellId": ADDRESS.format(0)})
+        client.finish(client.execute("1/0", metadata={"cellId": ADDRESS.format(2)}))
+        with straight() as console:
+            run(console, "past = 1")
+            assert reply_to(console, console.execute("past / 0"))["content"]["ename"] == "ZeroDivisionError"
+        # What it hears it writes down once the messages have gone on.
+        while [it["status"] for it in log("--by", "ada")] != ["ok", "error"]:
+            pass
+
+
+def in_the_next_cells_way():
+    """A recorder is up: between its two cells the kernel takes a console's."""
+    job = json.loads(nb("exec", "t.ipynb", "dddd", "eeee", "-d", "--json", "--as", "claude"))["job"]
+    with straight(ready=False) as console:
+        while not any(it["code"] == CELLS["dddd4444"] for it in log()):
+            pass
+        request = console.execute("past = 2")
+        # The kernel has it when it answers what was sent after it.
+        console.control_channel.send(console.session.msg("kernel_info_request"))
+        console.get_control_msg(timeout=SECONDS)
+        pathlib.Path("go").touch()
+        reply_to(console, request)
+        nb("wait", job)
+
+
+def before_the_recorder_came():
+    with straight() as console:
+        request = console.execute(WAITS.format("go2"))
+        until(console, request, "on")
+        job = json.loads(nb("exec", "t.ipynb", "eeee", "-d", "--json", "--as", "claude"))["job"]
+        while not json.loads(nb("jobs", "--json"))["jobs"][-1].get("behind"):
+            pass
+        pathlib.Path("go2").touch()
+        reply_to(console, request)
+        nb("wait", job)
+
+
+@contextlib.contextmanager
+def straight(ready=True):
+    """A console that opens the connection file of the kernel itself; its user calls herself ada."""
+    with joined(state()["connection_file"], ready) as console:
+        console.session.username = "ada"
+        yield console
+
+
+def until(client, request, text):
+    while True:
+        message = client.get_iopub_msg(timeout=SECONDS)
+        if message["parent_header"].get("msg_id") == request and text in message["content"].get("text", ""):
+            return
+
+
+def log(*words):
+    return [it for it in json.loads(nb("log", "t.ipynb", "--json", *words))["log"] if it["event"] == "ran"]
+
+
+def codes(ran):
+    return [it["code"] for it in ran]
+
+
+def name(by):
+    return "human" if by.startswith("human (") else by
+
+
+def once():
+    """Each execution is in the journal once for each who tells of it."""
+    entries = [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
+    keys = collections.Counter(
+        (it["generation"], it["msg_id"], it["event"]) for it in entries if it["event"] in ("asked", "seen")
+    )
+    assert max(keys.values()) == 1, keys
+    asked = [it for it in entries if it["event"] == "asked"]
+    assert all(it["code"] for it in asked), asked
+
+
+main()
