@@ -346,6 +346,12 @@ impl Client {
         Ok(())
     }
 
+    /// Tells the kernel's side of a comm something; nobody answers.
+    pub fn tell_comm(&mut self, content: &impl Serialize) {
+        let empty = Bytes::from_static(b"{}");
+        self.send(Channel::Shell, "comm_msg", empty, content);
+    }
+
     /// Closes the sockets once what was sent is written, after one second at the latest.
     pub async fn close(self) {
         self.link.close().await;

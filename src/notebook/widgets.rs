@@ -32,6 +32,11 @@ struct Model {
     buffers: BTreeMap<String, String>,
     /// What an output widget took since the kernel set its outputs.
     taken: Option<Folded>,
+    /// What it had taken before, in other jobs.
+    before: Vec<Json>,
+    /// The kernel does not know yet what it took.
+    untold: bool,
+    closed: bool,
 }
 
 impl Widgets {
@@ -45,6 +50,11 @@ impl Widgets {
     pub fn take(&mut self, msg_type: &str, content: &[u8], buffers: &[impl AsRef<[u8]>]) -> bool {
         if msg_type.starts_with("comm_") {
             self.tell(content, buffers);
+            if msg_type == "comm_close"
+                && let Some(model) = comm(content).and_then(|id| self.models.get_mut(&id))
+            {
+                model.closed = true;
+            }
             return true;
         }
         let is_output = matches!(
@@ -55,14 +65,65 @@ impl Widgets {
         let Some(model) = taker.and_then(|id| self.models.get_mut(id)) else {
             return false;
         };
+        if msg_type == "clear_output" {
+            model.before.clear();
+        }
         let taken = model.taken.get_or_insert_default();
         taken.take(msg_type, content);
+        model.untold = true;
         true
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.shown().next().is_none()
+    }
+
+    /// Returns the output widget that is about to take outputs and was made before these were told of,
+    /// if the content of a `comm_msg` says so: [`Widgets::recall`] is for it.
+    pub fn lacks(&self, content: &[u8]) -> Option<String> {
+        let id = comm(content).filter(|id| !self.models.contains_key(id))?;
+        let request = metadata::at(content, &["data", "state", "msg_id"])?;
+        let takes = request.as_string().is_some_and(|it| !it.is_empty());
+        takes.then_some(id)
+    }
+
+    /// Makes an output widget known that was made before, with what the notebook has of it.
+    pub fn recall(&mut self, id: &str, document: Option<&Document>) {
+        let path = ["widgets", STATE, "state", id, "state"];
+        let state = document.and_then(|it| it.metadata(&path));
+        let mut model = Model::default();
+        for key in state.iter().flat_map(Json::keys) {
+            if let Some(value) = state.as_ref().and_then(|it| it.get(&key)) {
+                model.state.insert(key, value);
+            }
+        }
+        if let Some(outputs) = model.state.get("outputs") {
+            let bytes = outputs.bytes();
+            let all = items(bytes).into_iter();
+            model.before = all.map(|it| Json::of_valid(it.of(bytes))).collect();
+        }
+        self.models.insert(id.to_owned(), model);
+    }
+
+    /// Returns the output widgets, by their comms, that took outputs since they were asked for last,
+    /// with the content of the message that tells the kernel: a front end that comes later asks there
+    /// what they hold.
+    pub fn untold(&mut self) -> Vec<Json> {
+        let models = self.models.iter_mut();
+        let changed = models.filter(|(_, model)| !model.closed && model.untold);
+        let told = changed.map(|(id, model)| {
+            model.untold = false;
+            let id = Json::string(id);
+            let outputs = model.outputs();
+            let outputs = outputs.as_ref().map_or_else(|| "[]".into(), Json::text);
+            let content = format!(
+                "{{\"comm_id\":{},\"data\":{{\"method\":\"update\",\"state\":{{\"outputs\":{outputs}}},\"buffer_paths\":[]}}}}",
+                id.text()
+            );
+            Json::of_valid(content.as_bytes())
+        });
+        told.collect()
     }
 
     fn tell(&mut self, content: &[u8], buffers: &[impl AsRef<[u8]>]) {
@@ -78,6 +139,7 @@ impl Widgets {
         for key in state.keys() {
             if key == "outputs" {
                 model.taken = None;
+                model.before.clear();
             }
             if let Some(value) = state.get(&key) {
                 model.state.insert(key, value);
@@ -89,7 +151,9 @@ impl Widgets {
             let path = Json::of_valid(path.of(paths)).text().into_owned();
             model.buffers.insert(path, STANDARD.encode(buffer));
         }
-        if model.text("_model_name").as_deref() == Some("OutputModel")
+        // No other model has a request's id; of one that was made before, the name may not be known.
+        let name = model.text("_model_name");
+        if name.as_deref().is_none_or(|name| name == "OutputModel")
             && let Some(request) = state.get("msg_id").and_then(|it| it.as_string())
         {
             match request.is_empty() {
@@ -107,18 +171,29 @@ impl Widgets {
     }
 }
 
+/// Returns which comm a message is of.
+fn comm(content: &[u8]) -> Option<String> {
+    metadata::at(content, &["comm_id"])?.as_string()
+}
+
 impl Model {
     fn text(&self, key: &str) -> Option<String> {
         self.state.get(key)?.as_string()
     }
 
+    /// Returns what an output widget took; none where it took nothing.
+    fn outputs(&self) -> Option<Json> {
+        let taken = self.taken.as_ref()?.outputs();
+        let outputs = self.before.iter().chain(&taken);
+        let outputs: Vec<_> = outputs.map(Json::text).collect();
+        Some(Json::of_valid(
+            format!("[{}]", outputs.join(",")).as_bytes(),
+        ))
+    }
+
     /// Returns it as the schema of widgets' state has it.
     fn to_json(&self) -> Json {
-        let taken = self.taken.as_ref().map(|taken| {
-            let outputs = taken.outputs();
-            let outputs: Vec<_> = outputs.iter().map(Json::text).collect();
-            Json::of_valid(format!("[{}]", outputs.join(",")).as_bytes())
-        });
+        let taken = self.outputs();
         let outputs = "outputs".to_owned();
         let state = self.state.iter();
         let state = state.filter(|(key, _)| taken.is_none() || **key != outputs);
@@ -270,6 +345,68 @@ mod tests {
         tell(&mut widgets, "comm_msg", &request("r"), &[]);
         widgets.begin();
         assert!(!tell(&mut widgets, "stream", &says("another"), &[]));
+    }
+
+    #[test]
+    fn the_kernel_is_told_what_an_output_widget_took() {
+        let says = |text: &str| json!({"name": "stdout", "text": text});
+        let request = |id: &str| json!({"comm_id": "o", "data": {"state": {"msg_id": id}}});
+        let untold = |widgets: &mut Widgets| -> Vec<Value> {
+            let told = widgets.untold().into_iter();
+            told.map(|it| serde_json::from_str(&it.text()).unwrap())
+                .collect()
+        };
+        let mut widgets = Widgets::default();
+        tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
+        assert_eq!(widgets.lacks(request("r").to_string().as_bytes()), None);
+        tell(&mut widgets, "comm_msg", &request("r"), &[]);
+        assert_eq!(untold(&mut widgets), [json!(null); 0]);
+        tell(&mut widgets, "stream", &says("a"), &[]);
+        let first = json!({"output_type": "stream", "name": "stdout", "text": "a"});
+        let told = untold(&mut widgets);
+        assert_eq!(told[0]["comm_id"], "o");
+        assert_eq!(told[0]["data"]["method"], "update");
+        assert_eq!(told[0]["data"]["state"], json!({"outputs": [first]}));
+        assert_eq!(untold(&mut widgets), [json!(null); 0]);
+
+        // Another job, later.
+        let mut document = notebook(&json!({}), &json!([]));
+        document.put_widgets(&widgets).unwrap();
+        let mut later = Widgets::default();
+        let asked = request("q").to_string();
+        assert_eq!(later.lacks(asked.as_bytes()).as_deref(), Some("o"));
+        assert_eq!(later.lacks(request("").to_string().as_bytes()), None);
+        later.recall("o", Some(&document));
+        tell(&mut later, "comm_msg", &request("q"), &[]);
+        assert!(tell(&mut later, "stream", &says("b"), &[]));
+        let second = json!({"output_type": "stream", "name": "stdout", "text": "b"});
+        let outputs = json!({"outputs": [first, second]});
+        assert_eq!(untold(&mut later)[0]["data"]["state"], outputs);
+        document.put_widgets(&later).unwrap();
+        let kept = &state(&document)["state"]["o"]["state"]["outputs"];
+        assert_eq!(*kept, outputs["outputs"]);
+        tell(&mut later, "clear_output", &json!({"wait": false}), &[]);
+        tell(&mut later, "stream", &says("b"), &[]);
+        assert_eq!(
+            untold(&mut later)[0]["data"]["state"],
+            json!({"outputs": [second]})
+        );
+        tell(&mut later, "stream", &says("c"), &[]);
+        tell(
+            &mut later,
+            "comm_close",
+            &json!({"comm_id": "o", "data": {}}),
+            &[],
+        );
+        assert_eq!(untold(&mut later), [json!(null); 0]);
+
+        // One that no notebook knows takes its outputs, too.
+        let mut unknown = Widgets::default();
+        unknown.recall("o", None);
+        tell(&mut unknown, "comm_msg", &request("q"), &[]);
+        assert!(tell(&mut unknown, "stream", &says("b"), &[]));
+        assert_eq!(untold(&mut unknown).len(), 1);
+        assert!(unknown.is_empty());
     }
 
     #[test]

@@ -48,3 +48,11 @@ fn a_person_types_in_jupyterlab_while_an_agent_edits() {
         succeed(&mut both);
     }
 }
+
+#[test]
+fn widgets_that_an_agent_made_are_rendered_and_react() {
+    let world = World::new();
+    if let Some(mut widgets) = script(&world, "widgets.py") {
+        succeed(&mut widgets);
+    }
+}

@@ -1,6 +1,7 @@
 """Outputs beside nbclient's: what it writes into notebooks is what `nb exec --all` has to write.
 
-`make FOLDER` writes notebooks, and `make_with_libraries FOLDER` others, which need them; `choose FROM TO` copies those that can run here from others, and
+`make FOLDER` writes notebooks, `make_by_lot FOLDER` some of what is hard to fold in any order, and
+`make_with_libraries FOLDER` some that need these; `choose FROM TO` copies those that can run here from others, and
 prints why the rest cannot; `run FOLDER` runs all notebooks of a folder with nbclient, in place;
 `compare OURS THEIRS` compares two folders cell by cell.
 
@@ -13,6 +14,7 @@ Both sides are normalised alike, and nothing else may differ:
 """
 
 import json
+import random
 import re
 import sys
 from pathlib import Path
@@ -137,6 +139,50 @@ WITH_LIBRARIES = {
 }
 TAGS = {"errors": {0: ["raises-exception"], 18: ["skip-execution"]}}
 
+# What cells drawn by lot are made of: what is hard to fold, in every order.
+DISPLAYS = ["'d'", "HTML('<b>h</b>')", "{'text/plain': 'p', 'image/png': 'iVBORw0KGgo='}, raw=True, metadata={'image/png': {'width': 9}}"]
+STATEMENTS = [
+    "print('line')",
+    "print('part', end='')",
+    "print('over\\rwritten')",
+    "print('\\rback', end='')",
+    "print('\\b\\b\\bxyz\\b')",
+    "print('\\x1b[1;31mred\\x1b[0m\\x1b[K')",
+    "print('\\x1b[2K\\rcleared line')",
+    "print('to stderr', file=sys.stderr)",
+    "sys.stdout.write('é\\u2028\\x0c\\x00')",
+    "sys.stdout.flush()",
+    "clear_output()",
+    "clear_output(wait=True)",
+    "display({display})",
+    "display('new {id}', display_id='{id}')",
+    "update_display('updated {id}', display_id='{id}')",
+    "update_display(HTML('<i>{id}</i>'), display_id='{id}')",
+    "get_ipython().set_next_input('x = 7')",
+    "get_ipython().set_next_input('instead', replace=True)",
+    "from IPython.core import page; page.page('paged {id}')",
+    "page.page({{'text/plain': 'paged', 'text/html': '<p>paged</p>'}})",
+    "display(*[n for n in range(3)])",
+    "_ = [print(n, flush=True) for n in range(30)]",
+    "raise ValueError('{id}')",
+]
+LAST = ["", "'{id}'", "HTML('last')", "display('last', display_id='{id}')", "None", "7;"]
+
+
+def lots(seed, cells=25):
+    """The sources of a notebook that is drawn by lot, the same ones for the same seed."""
+    lot = random.Random(seed)
+
+    def draw(templates):
+        return lot.choice(templates).format(display=lot.choice(DISPLAYS), id=lot.choice("abcd"))
+
+    sources = ["import sys\nfrom IPython.core import page\nfrom IPython.display import *"]
+    for _ in range(cells):
+        lines = [draw(STATEMENTS) for _ in range(lot.randint(1, 7))]
+        sources.append("\n".join([*lines, draw(LAST)]))
+    return sources
+
+
 # Why a notebook cannot run here, by what its code says.
 CANNOT = {
     "asks": r"(?<![\w.])(raw_)?input\(|getpass\(",
@@ -157,6 +203,10 @@ def make(folder, made=MADE):
         for number, cell in enumerate(cells):
             cell.id = f"{name}-{number}"
         nbformat.write(new_notebook(cells=cells), folder / f"{name}.ipynb")
+
+
+def make_by_lot(folder):
+    make(folder, {f"lot-{seed}": lots(seed) for seed in range(3)})
 
 
 def make_with_libraries(folder):
@@ -325,5 +375,5 @@ def shown(value):
 
 if __name__ == "__main__":
     command, *folders = sys.argv[1:]
-    commands = [make, make_with_libraries, choose, run, compare]
+    commands = [make, make_by_lot, make_with_libraries, choose, run, compare]
     {it.__name__: it for it in commands}[command](*map(Path, folders))

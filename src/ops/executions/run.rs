@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::heard::Heard;
 use super::observed;
@@ -255,6 +256,11 @@ impl Runner {
     /// Returns the kernel's client, and what is known of the kernel.
     pub(super) fn parts(&mut self) -> (&mut Client, &Session) {
         (&mut self.client, &self.session)
+    }
+
+    /// Tells the kernel's side of a comm something.
+    pub fn tell_comm(&mut self, content: &RawValue) {
+        self.client.tell_comm(&content);
     }
 
     /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.

@@ -15,6 +15,7 @@ mod reads;
 mod recorder;
 mod replay;
 mod run;
+mod saved_meanwhile;
 mod seen;
 mod share;
 mod spec;

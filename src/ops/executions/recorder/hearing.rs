@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{Never, Recorder};
 use crate::client::Told;
-use crate::notebook::Fold;
+use crate::notebook::{Document, Fold};
 use crate::ops::company::whose;
 use crate::ops::executions::run::{Audience, Event, Prompt};
 use crate::project::jobs::{Ask, JobPrompt, JobState};
@@ -61,6 +61,21 @@ impl Recorder<'_> {
     }
 }
 
+impl Recorder<'_> {
+    /// Learns of an output widget that an earlier job made, before it takes what this one says.
+    fn recall_widget(&self, msg_type: &str, content: &[u8]) {
+        if msg_type != "comm_msg" {
+            return;
+        }
+        let lacking = self.widgets.borrow().lacks(content);
+        if let Some(id) = lacking {
+            let text = std::fs::read(&self.job.borrow().path).ok();
+            let document = text.and_then(|text| Document::parse(text).ok());
+            self.widgets.borrow_mut().recall(&id, document.as_ref());
+        }
+    }
+}
+
 impl Audience for Recorder<'_> {
     fn sees(&self, event: &Event) {
         let at = self.at.get();
@@ -96,6 +111,7 @@ impl Audience for Recorder<'_> {
                 content,
                 buffers,
             }) => {
+                self.recall_widget(msg_type, content);
                 let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
                 let fold = if is_widgets {
                     Fold::Changed

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use self::hearing::Asked;
@@ -149,7 +150,15 @@ impl<'a> Recorder<'a> {
                 runner.insert(joined)
             }
         };
-        joined.run(&options, self).await
+        let ran = joined.run(&options, self).await;
+        // Where no front end fills output widgets, as nbclient does: one that joins later asks the
+        // kernel for them.
+        for content in self.widgets.borrow_mut().untold() {
+            if let Ok(content) = RawValue::from_string(content.text().into_owned()) {
+                joined.tell_comm(&content);
+            }
+        }
+        ran
     }
 
     /// Takes the end of a cell, and returns the word for it.
