@@ -18,7 +18,6 @@ use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
 use crate::ops::executions::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 use crate::ops::executions::replay::Replay;
-use crate::ops::executions::run::RunError;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -179,7 +178,7 @@ impl Exec {
     async fn replay(&self, page: &Page, document: &Document) -> Result<Replay, Fault> {
         let replay = Replay::of(&page.project, &page.key, document).await;
         let replay = replay.map_err(|error| match error {
-            ExecError::NoKernel { .. } | ExecError::Kernel(RunError::Ended) => {
+            ExecError::NoKernel { .. } => {
                 let hint = format!("nb open {0} && nb exec {0} --replay", quote(&page.path));
                 Fault::new(Kind::NoKernel, error.to_string()).hint(hint)
             }
