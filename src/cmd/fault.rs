@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::{conflict, print};
+use crate::kernel::choose::ChooseError;
 use crate::kernel::connection::ConnectionError;
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::SandboxError;
@@ -107,6 +108,14 @@ impl Fault {
         self
     }
 
+    /// Puts the notebook's name into hints that speak of any notebook.
+    pub(super) fn of_notebook(mut self, notebook: &Path) -> Self {
+        for hint in &mut self.hints {
+            *hint = hint.replace("nb open NOTEBOOK", &format!("nb open {}", quote(notebook)));
+        }
+        self
+    }
+
     /// Adds what was written about it.
     pub(super) fn lines(mut self, lines: &[String]) -> Self {
         self.lines = lines.to_vec();
@@ -200,10 +209,13 @@ impl From<OpenError> for Fault {
     fn from(error: OpenError) -> Self {
         let fault = |kind| Self::new(kind, causes(&error));
         match &error {
-            OpenError::Choose(choose) => match choose.hint() {
-                Some(hint) => fault(Kind::Failed).hint(hint),
-                None => fault(Kind::Failed),
-            },
+            OpenError::Choose(choose) => {
+                let kind = match choose {
+                    ChooseError::Several { .. } => Kind::Usage,
+                    _ => Kind::Failed,
+                };
+                choose.hints().into_iter().fold(fault(kind), Self::hint)
+            }
             OpenError::Confined { reason, lines } => {
                 let kind = match reason {
                     SandboxError::Folders(_) => Kind::Failed,
@@ -323,6 +335,7 @@ impl From<ServeError> for Fault {
             ServeError::NotOurs { folder } => {
                 fault.hint(format!("move it away: mv {0} {0}.other", quote(folder)))
             }
+            ServeError::Install { .. } => fault.hint("nb doctor tells what mends it"),
             _ => fault,
         }
     }

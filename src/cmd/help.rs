@@ -25,6 +25,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "interrupt",
             "restart",
             "shutdown",
+            "kernels",
+            "doctor",
             "gc",
             "serve",
             "unserve",

@@ -8,12 +8,14 @@ mod apply;
 mod cell;
 mod cells;
 mod change;
+mod choosing;
 mod clear;
 mod columns;
 mod conflict;
 mod consent;
 mod demo;
 mod diff;
+mod doctor;
 mod edit;
 mod exec;
 mod fault;
@@ -25,6 +27,7 @@ mod help;
 mod insert;
 mod interrupt;
 mod jobs;
+mod kernels;
 mod log;
 mod metadata;
 mod moment;
@@ -125,6 +128,10 @@ enum Command {
     Shutdown(shutdown::Shutdown),
     #[command(hide = true)]
     Gc(gc::Gc),
+    #[command(hide = true)]
+    Kernels(kernels::Kernels),
+    #[command(hide = true)]
+    Doctor(doctor::Doctor),
     #[command(hide = true)]
     Serve(serve::Serve),
     #[command(hide = true)]
@@ -360,6 +367,8 @@ impl Command {
             Self::Gc(gc) => gc.run(context).await,
             Self::Restart(restart) => restart.run(context).await,
             Self::Shutdown(shutdown) => shutdown.run(context).await,
+            Self::Kernels(kernels) => kernels.run(context),
+            Self::Doctor(doctor) => doctor.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Unserve(unserve) => unserve.run(context),
             Self::Log(log) => log.run(context).await,
@@ -398,6 +407,8 @@ impl Command {
             Self::Gc(gc) => gc.json,
             Self::Restart(restart) => restart.json,
             Self::Shutdown(shutdown) => shutdown.json,
+            Self::Kernels(kernels) => kernels.json,
+            Self::Doctor(doctor) => doctor.json,
             Self::Serve(serve) => serve.json,
             Self::Unserve(unserve) => unserve.json,
             Self::Log(log) => log.json,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::choosing::Choosing;
 use super::fault::{Fault, Kind};
 use super::sandboxing::{self, Sandboxing};
 use super::shutdown::age;
@@ -40,6 +41,9 @@ pub(super) struct Open {
     /// Start this Python; it needs ipykernel
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// Where the Python has no ipykernel, install it, by its environment's own manager
+    #[arg(long, conflicts_with = "kernel")]
+    install: bool,
     /// Share the kernel of this notebook of the project, and its variables
     #[arg(long, value_name = "NOTEBOOK", conflicts_with_all = ["kernel", "python", "transport"])]
     kernel_of: Option<PathBuf>,
@@ -135,7 +139,7 @@ impl Open {
             Some(wanted) => Some(running(wanted, patience).await?),
             None => None,
         };
-        let options = OpenOptions {
+        let mut options = OpenOptions {
             kernel: self.kernel.clone(),
             python: self.python.clone(),
             transport: self.transport.map(|transport| match transport {
@@ -154,16 +158,33 @@ impl Open {
             confinement: self.sandbox.meant()?,
             idle: self.idle_timeout,
         };
-        let created = create_notebook(&notebook, &options, !self.no_kernel)?;
-        let project = Project::for_notebook(&notebook)
-            .map_err(|error| Fault::failed("open the project", &error))?;
+        let project = || {
+            let made = Project::for_notebook(&notebook);
+            made.map_err(|error| Fault::failed("open the project", &error))
+        };
         if self.no_kernel {
+            let created = create_notebook(&notebook, &options, false)?;
+            let project = project()?;
             self.tell_project(&project, &project.key(&notebook), created)?;
             return Ok(ExitCode::SUCCESS);
         }
         // Of what is in the way it tells itself.
         context.told_death.set(true);
-        let opened = ensure_kernel(&project, &notebook, &options).await?;
+        let mut created = false;
+        let mut choosing = Choosing::new(&notebook, self.install, self.json);
+        let opened = loop {
+            let done = match create_notebook(&notebook, &options, true) {
+                Ok(made) => {
+                    created |= made;
+                    ensure_kernel(&project()?, &notebook, &options).await
+                }
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(opened) => break opened,
+                Err(error) => choosing.again(error, &mut options).await?,
+            }
+        };
         context.concerns(&opened.project, &opened.key);
         let real = opened.session.kernelspec.as_ref();
         let language = real.map_or("python", |spec| spec.language.as_str());

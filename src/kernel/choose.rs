@@ -1,13 +1,19 @@
 //! Which kernel a notebook gets.
 //!
 //! In this order: what was asked for, what its session ran before, what the notebook's metadata
-//! names, the Python environment that is active or lies above it, the kernel of another notebook
-//! of the project, the Python of the front end that asks, an installed kernelspec, the `python3`
-//! on `PATH`. A Python counts only with ipykernel in it; one that was passed over is
-//! named, with the command that would have made it count.
+//! names, the Python environment that is active or lies at or above it, the kernel of another
+//! notebook of the project, the Python of the front end that asks, Jupyter's own `python3`, the
+//! `python3` on `PATH`. Where none of these is there and others are, or conda's `base` only
+//! because it is active in every shell, nobody can know which one is meant: that is asked.
+//!
+//! A Python counts only with ipykernel in it. The project's own environment is not replaced by
+//! another one for want of that: the notebook's libraries are in it.
 
 use std::path::{Path, PathBuf};
 
+use super::environment::install::Install;
+use super::environment::{self, Environment};
+use super::offer::{self, Offer};
 use super::paths::{JupyterPaths, NoHome, Prefix, Variables};
 use super::python::{self, NotPython, Python};
 use super::spec::{self, SpecError};
@@ -37,6 +43,8 @@ pub struct Wish<'a> {
 pub struct Choice {
     /// Its spec.
     pub spec: RealSpec,
+    /// Why this one.
+    pub why: String,
     /// What the user should know about how it was chosen.
     pub notes: Vec<String>,
 }
@@ -54,18 +62,26 @@ pub enum ChooseError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The Python has no ipykernel.
-    #[error("{} has no ipykernel", python.display())]
+    #[error("{} has no ipykernel{}", python.display(), said_of(source_of))]
     NoIpykernel {
         /// The interpreter.
         python: PathBuf,
+        /// How it was found.
+        source_of: String,
         /// The command that installs it.
-        install: String,
+        install: Box<Install>,
     },
     /// No Python at all.
-    #[error("no Python with ipykernel was found: no active environment, no .venv above {}, no kernelspec, no python3 on PATH", folder.display())]
+    #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
     NoPython {
         /// The notebook's folder.
         folder: PathBuf,
+    },
+    /// Several may be meant.
+    #[error("{}", which(offers))]
+    Several {
+        /// All that can be started.
+        offers: Vec<Offer>,
     },
     /// No spec of that name or language.
     #[error("no kernelspec {wanted} was found")]
@@ -80,31 +96,59 @@ pub enum ChooseError {
     Proxy(String),
 }
 
+fn said_of(source: &str) -> String {
+    match source {
+        "" => String::new(),
+        source => format!("; it is the project's ({source})"),
+    }
+}
+
+fn which(offers: &[Offer]) -> String {
+    let none = "no environment belongs to the notebook's folder, and ";
+    match offers {
+        [only] if only.is_base => format!(
+            "{none}conda's base, which is active in this shell, is taken for nobody's choice"
+        ),
+        [_] => format!("{none}one Python elsewhere could run it: say that it is meant"),
+        all => format!("{none}{} Pythons could run it: say which", all.len()),
+    }
+}
+
 impl ChooseError {
     /// Returns what mends it.
-    pub fn hint(&self) -> Option<String> {
+    pub fn hints(&self) -> Vec<String> {
+        let one = |hint: String| vec![hint];
         match self {
-            Self::NoIpykernel { install, .. } => Some(install.clone()),
+            Self::NoIpykernel { install, .. } => vec![
+                install.to_string(),
+                "nb open NOTEBOOK --install runs that; another Python is named with --python PATH"
+                    .to_owned(),
+            ],
             Self::NoPython { folder } => {
                 let venv = folder.join(".venv");
-                Some(format!(
+                one(format!(
                     "install Python 3, then: python3 -m venv {} && {} -m pip install ipykernel",
                     python::quote(&venv),
                     python::quote(&venv.join("bin/python"))
                 ))
             }
-            Self::NotPython(_) => Some("name another with --python PATH".to_owned()),
+            Self::NotPython(_) => one("name another with --python PATH".to_owned()),
+            Self::Several { offers } => offers
+                .iter()
+                .map(|offer| format!("nb open NOTEBOOK {}", offer.arguments()))
+                .collect(),
             Self::NoSpec { available, .. } if available.is_empty() => {
-                Some("no kernelspec is installed; name a Python with --python PATH".to_owned())
+                one("no kernelspec is installed; name a Python with --python PATH".to_owned())
             }
-            Self::NoSpec { available, .. } => Some(format!(
+            Self::NoSpec { available, .. } => one(format!(
                 "choose one with --kernel: {}",
                 available.join(", ")
             )),
             Self::Proxy(_) => {
-                Some("name a real kernel with --kernel NAME or --python PATH".to_owned())
+                one("name a real kernel with --kernel NAME or --python PATH".to_owned())
             }
-            Self::NoHome(_) | Self::Spec(_) => None,
+            Self::Spec(_) => one("nb kernels lists those that work".to_owned()),
+            Self::NoHome(_) => Vec::new(),
         }
     }
 }
@@ -117,17 +161,20 @@ pub fn choose(
 ) -> Result<Choice, ChooseError> {
     let paths = JupyterPaths::new(variables)?;
     if let Some(name) = wish.kernel {
-        return by_name(name, wish.python, folder, &paths, variables);
+        let spec = by_name(name, wish.python, folder, &paths, variables)?;
+        return Ok(plain(spec, "it was asked for with --kernel"));
     }
     if let Some(path) = wish.python {
         let python = python::probe(path)?;
-        return with_kernel(python, folder).map(|python| plain(python.kernelspec()));
+        let environment = Environment::of(&python.prefix, "");
+        let spec = with_kernel(&python, &environment, folder, variables)?;
+        return Ok(plain(spec, "it was asked for with --python"));
     }
     if let Some(spec) = wish
         .recorded
         .filter(|spec| !spec::is_proxy(spec) && is_there(spec))
     {
-        return Ok(plain(spec.clone()));
+        return Ok(plain(spec.clone(), "the notebook ran it before"));
     }
     let mut notes = Vec::new();
     let shared = wish.named.filter(|name| spec::is_shared_name(name));
@@ -145,9 +192,15 @@ pub fn choose(
         .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
     {
         match by_name(name, None, folder, &paths, variables) {
-            Ok(choice) => return Ok(choice),
+            Ok(spec) => {
+                let why = format!("the notebook names the kernelspec {name}");
+                return Ok(plain(spec, &why));
+            }
             Err(ChooseError::Proxy(_)) => {}
             Err(ChooseError::NoSpec { .. }) if python_wanted => {
+                if let Some(choice) = by_environments_name(name, variables) {
+                    return Ok(choice);
+                }
                 notes.push(format!(
                     "the notebook names the kernelspec {name}, which is not installed here"
                 ));
@@ -157,7 +210,8 @@ pub fn choose(
         }
     }
     if !python_wanted {
-        return by_language(language.unwrap_or_default(), &paths, notes);
+        let language = language.unwrap_or_default();
+        return by_language(language, folder, &paths, variables, notes);
     }
     any_python(wish, folder, &paths, variables, notes)
 }
@@ -169,85 +223,111 @@ fn any_python(
     variables: &dyn Variables,
     mut notes: Vec<String>,
 ) -> Result<Choice, ChooseError> {
-    let mut without: Option<Python> = None;
-    let active = variables.path("VIRTUAL_ENV");
-    let environments = active
-        .into_iter()
-        .chain(python::nearest_environment(folder));
-    for environment in environments {
-        let Some(executable) = python::of_environment(&environment) else {
+    let mut without: Option<(Python, Environment)> = None;
+    for environment in environment::at_hand(folder, variables) {
+        let Some(executable) = environment.executable() else {
             continue;
         };
         match python::probe(&executable) {
             Ok(python) if python.ipykernel => {
                 return Ok(Choice {
                     spec: python.kernelspec(),
+                    why: environment.source,
                     notes,
                 });
             }
             Ok(python) => {
                 notes.push(format!(
                     "{} has no ipykernel and was passed over; to use it: {}",
-                    environment.display(),
-                    python.install_command(folder)
+                    environment.prefix.display(),
+                    Install::of(&python, &environment, folder, variables)
                 ));
-                without.get_or_insert(python);
+                without.get_or_insert((python, environment));
             }
             Err(error) => notes.push(error.to_string()),
         }
     }
+    let chosen = |spec: RealSpec, why: &str, notes: Vec<String>| {
+        let why = why.to_owned();
+        Ok(Choice { spec, why, notes })
+    };
     let usable = |spec: &&RealSpec| {
         spec::is_python(&spec.language) && !spec::is_proxy(spec) && is_there(spec)
     };
     if let Some(spec) = wish.neighbour.filter(usable) {
-        let spec = spec.clone();
-        return Ok(Choice { spec, notes });
+        let why = "another notebook of the project runs it";
+        return chosen(spec.clone(), why, notes);
     }
     if let Some(python) = wish.front_end.and_then(|path| python::probe(path).ok())
         && python.ipykernel
     {
-        let spec = python.kernelspec();
-        return Ok(Choice { spec, notes });
+        return chosen(python.kernelspec(), "the front end runs on it", notes);
     }
-    let installed = spec::list(&paths.spec_folders(None));
-    let of_python =
-        |spec: &&RealSpec| spec.language.eq_ignore_ascii_case("python") && is_there(spec);
-    let preferred = installed
+    if let Some((python, environment)) = without {
+        return Err(no_ipykernel(&python, &environment, folder, variables));
+    }
+    let mut offers = offer::elsewhere(paths, variables);
+    offers.retain(|offer| {
+        let spec = offer.spec.as_ref();
+        spec.is_ok_and(|spec| spec::is_python(&spec.language) && is_there(spec))
+    });
+    let own = |offer: &&Offer| offer.from == offer::From::Spec && is_generic(&offer.name);
+    let on_path = |offer: &&Offer| offer.from == offer::From::Path && !offer.is_base;
+    let only_spec = || match &*offers {
+        [only] if only.from == offer::From::Spec => Some(only),
+        _ => None,
+    };
+    let found = offers
         .iter()
-        .filter(of_python)
-        .find(|spec| is_generic(&spec.name));
-    if let Some(spec) = preferred.or_else(|| installed.iter().find(of_python)) {
-        return Ok(Choice {
-            spec: spec.clone(),
-            notes,
-        });
+        .find(own)
+        .or_else(|| offers.iter().find(on_path));
+    if let Some(offer) = found.or_else(only_spec)
+        && let Ok(spec) = &offer.spec
+    {
+        let why = match offer.from {
+            offer::From::Path => "it is the python3 on PATH, and nothing nearer was found",
+            _ if is_generic(&offer.name) => "it is what Jupyter starts where nothing is named",
+            _ => "it is the only kernel for Python here",
+        };
+        return chosen(spec.clone(), why, notes);
     }
-    if let Some(python) = python::on_path(variables).and_then(|path| python::probe(&path).ok()) {
-        if python.ipykernel {
-            return Ok(Choice {
-                spec: python.kernelspec(),
-                notes,
-            });
+    if !offers.is_empty() {
+        return Err(ChooseError::Several { offers });
+    }
+    match python::on_path(variables).and_then(|path| python::probe(&path).ok()) {
+        Some(python) if environment::active_base(variables) != Some(python.prefix.clone()) => {
+            let environment = Environment::of(&python.prefix, "");
+            Err(no_ipykernel(&python, &environment, folder, variables))
         }
-        without.get_or_insert(python);
-    }
-    match without {
-        Some(python) => with_kernel(python, folder).map(|python| plain(python.kernelspec())),
-        None => Err(ChooseError::NoPython {
+        _ => Err(ChooseError::NoPython {
             folder: folder.to_owned(),
         }),
     }
 }
 
-fn with_kernel(python: Python, folder: &Path) -> Result<Python, ChooseError> {
+fn with_kernel(
+    python: &Python,
+    environment: &Environment,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> Result<RealSpec, ChooseError> {
     if python.ipykernel {
-        return Ok(python);
+        return Ok(python.kernelspec());
     }
-    let install = python.install_command(folder);
-    Err(ChooseError::NoIpykernel {
-        python: python.executable,
-        install,
-    })
+    Err(no_ipykernel(python, environment, folder, variables))
+}
+
+fn no_ipykernel(
+    python: &Python,
+    environment: &Environment,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> ChooseError {
+    ChooseError::NoIpykernel {
+        python: python.executable.clone(),
+        source_of: environment.source.clone(),
+        install: Box::new(Install::of(python, environment, folder, variables)),
+    }
 }
 
 fn by_name(
@@ -256,18 +336,26 @@ fn by_name(
     folder: &Path,
     paths: &JupyterPaths,
     variables: &dyn Variables,
-) -> Result<Choice, ChooseError> {
-    // Without a Python that was asked for, the active environment's specs count too.
+) -> Result<RealSpec, ChooseError> {
+    let search = |prefix: Option<PathBuf>| {
+        let prefix = prefix.map(|path| Prefix::of(&path));
+        let folders = paths.spec_folders(prefix.as_ref());
+        (spec::find(name, &folders), folders)
+    };
+    // Without a Python that was asked for, the specs of the environment at hand count too.
     let prefix = match python {
         Some(path) => Some(python::probe(path)?.prefix),
-        None => variables
-            .path("VIRTUAL_ENV")
-            .or_else(|| python::nearest_environment(folder)),
+        None => nearest_prefix(folder, variables),
     };
-    let prefix = prefix.map(|path| Prefix::of(&path));
-    let folders = paths.spec_folders(prefix.as_ref());
-    match spec::find(name, &folders) {
-        Some(spec) => Ok(plain(spec?)),
+    let is_known = prefix.is_some();
+    let (mut found, mut folders) = search(prefix);
+    if found.is_none() && !is_known {
+        // Asking the Python on PATH takes its time.
+        (found, folders) = search(prefix_on_path(variables));
+    }
+    let all = || spec::list(&folders).into_iter();
+    match found {
+        Some(spec) => Ok(spec?),
         None if spec::installed(&folders)
             .iter()
             .any(|found| found.name == name.to_lowercase()) =>
@@ -276,26 +364,62 @@ fn by_name(
         }
         None => Err(ChooseError::NoSpec {
             wanted: name.to_owned(),
-            available: spec::list(&folders)
-                .into_iter()
-                .map(|spec| spec.name)
-                .collect(),
+            available: all().map(|spec| spec.name).collect(),
         }),
     }
 }
 
+/// Returns the `sys.prefix` of the environment that counts most for a folder.
+pub fn nearest_prefix(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
+    let first = environment::at_hand(folder, variables).into_iter().next();
+    first.map(|environment| environment.prefix)
+}
+
+/// Returns the `sys.prefix` whose kernelspecs count for a folder, as Jupyter would have it.
+pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix> {
+    let path = nearest_prefix(folder, variables).or_else(|| prefix_on_path(variables))?;
+    Some(Prefix::of(&path))
+}
+
+fn prefix_on_path(variables: &dyn Variables) -> Option<PathBuf> {
+    let python = python::probe(&python::on_path(variables)?).ok()?;
+    Some(python.prefix)
+}
+
+/// Returns the environment of conda that a notebook names by the spec it had elsewhere: as
+/// nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
+fn by_environments_name(name: &str, variables: &dyn Variables) -> Option<Choice> {
+    let plain = name.strip_prefix("conda-env-").unwrap_or(name);
+    let plain = plain.strip_suffix("-py").unwrap_or(plain);
+    let mut known = environment::known(variables).into_iter();
+    let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
+    let python = python::probe(&environment.executable()?).ok()?;
+    let spec = python.ipykernel.then(|| python.kernelspec())?;
+    let prefix = environment.prefix.display();
+    let why = format!("the notebook names the kernelspec {name}, which {prefix} is called after");
+    Some(Choice {
+        spec,
+        why,
+        notes: Vec::new(),
+    })
+}
+
 fn by_language(
     language: &str,
+    folder: &Path,
     paths: &JupyterPaths,
+    variables: &dyn Variables,
     notes: Vec<String>,
 ) -> Result<Choice, ChooseError> {
-    let installed = spec::list(&paths.spec_folders(None));
+    let prefix = prefix_in_use(folder, variables);
+    let installed = spec::list(&paths.spec_folders(prefix.as_ref()));
     let found = installed
         .iter()
         .find(|spec| spec.language.eq_ignore_ascii_case(language));
     match found {
         Some(spec) => Ok(Choice {
             spec: spec.clone(),
+            why: format!("it is the first kernelspec for {language}"),
             notes,
         }),
         None => Err(ChooseError::NoSpec {
@@ -305,9 +429,10 @@ fn by_language(
     }
 }
 
-fn plain(spec: RealSpec) -> Choice {
+fn plain(spec: RealSpec, why: &str) -> Choice {
     Choice {
         spec,
+        why: why.to_owned(),
         notes: Vec::new(),
     }
 }
@@ -317,7 +442,7 @@ fn is_generic(name: &str) -> bool {
 }
 
 /// Says whether a spec's program still exists; one that is looked up on `PATH` is given the chance.
-fn is_there(spec: &RealSpec) -> bool {
+pub(super) fn is_there(spec: &RealSpec) -> bool {
     let argv = spec::command(spec, Path::new(""));
     argv.first()
         .map(Path::new)
@@ -416,7 +541,7 @@ mod tests {
         };
         let error = world.choose(wish, &[]).unwrap_err();
         let command = format!("{} -m pip install ipykernel", executable.display());
-        assert_eq!(error.hint(), Some(command));
+        assert_eq!(error.hints()[0], command);
     }
 
     #[test]
@@ -476,7 +601,7 @@ mod tests {
         };
         let error = world.choose(julia, &[]).unwrap_err();
         assert!(error.to_string().contains("for julia"), "{error}");
-        assert_eq!(error.hint().unwrap(), "choose one with --kernel: ir");
+        assert_eq!(error.hints(), ["choose one with --kernel: ir"]);
     }
 
     #[test]
@@ -521,6 +646,127 @@ mod tests {
             Path::new(&program(wish)),
             own,
             "its own environment goes before all"
+        );
+    }
+
+    #[test]
+    fn the_projects_environment_without_ipykernel_is_not_replaced_by_another_python() {
+        let world = World::new();
+        let venv = environment(&world.work().join(".venv"), false);
+        let other = environment(&world.temp.path().join("usr"), true);
+        let path = other.parent().unwrap().to_str().unwrap().to_owned();
+        let error = world
+            .choose(Wish::default(), &[("PATH", &path)])
+            .unwrap_err();
+        let ChooseError::NoIpykernel { python, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(python, &venv);
+        assert!(
+            error.to_string().contains("it is the project's (.venv in "),
+            "{error}"
+        );
+        assert!(error.hints()[0].contains("pip install ipykernel"));
+        // A front end's own Python is at hand for whoever chose the kernel in it.
+        let wish = Wish {
+            front_end: Some(&other),
+            ..Wish::default()
+        };
+        let choice = world.choose(wish, &[("PATH", &path)]).unwrap();
+        assert!(choice.notes[0].contains("passed over"), "{choice:?}");
+        std::fs::remove_dir_all(world.work().join(".venv")).unwrap();
+        let choice = world.choose(Wish::default(), &[("PATH", &path)]).unwrap();
+        assert_eq!(
+            (program(&choice), &*choice.why),
+            (
+                &*other,
+                "it is the python3 on PATH, and nothing nearer was found"
+            )
+        );
+    }
+
+    /// Makes a folder an environment of conda.
+    fn conda(prefix: &Path) -> PathBuf {
+        std::fs::create_dir_all(prefix.join("conda-meta")).unwrap();
+        environment(prefix, true)
+    }
+
+    #[test]
+    fn nobody_has_chosen_conda_s_base_and_what_may_be_meant_is_listed() {
+        let world = World::new();
+        let root = Path::new(&world.home).join("miniforge3");
+        let base = conda(&root);
+        std::fs::create_dir_all(root.join("condabin")).unwrap();
+        let bin = root.join("bin").to_string_lossy().into_owned();
+        let prefix = root.to_str().unwrap();
+        let shell = [
+            ("PATH", &*bin),
+            ("CONDA_PREFIX", prefix),
+            ("CONDA_DEFAULT_ENV", "base"),
+        ];
+        let asked = || match world.choose(Wish::default(), &shell).unwrap_err() {
+            ChooseError::Several { offers } => offers,
+            other => panic!("{other}"),
+        };
+        let offers = asked();
+        assert_eq!(offers.len(), 1);
+        assert_eq!(
+            offers[0].arguments(),
+            format!("--python {}", base.display())
+        );
+        let said = ChooseError::Several { offers }.to_string();
+        assert!(said.contains("base, which is active"), "{said}");
+        let ml = conda(&root.join("envs/ml"));
+        let offers = asked();
+        let names: Vec<_> = offers.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["ml", "base"]);
+        let said = ChooseError::Several { offers }.to_string();
+        assert!(said.contains("2 Pythons could run it"), "{said}");
+        // What the notebook or the project says is a choice.
+        let named = Wish {
+            named: Some("conda-env-ml-py"),
+            ..Wish::default()
+        };
+        let choice = world.choose(named, &shell).unwrap();
+        assert_eq!(program(&choice), ml);
+        assert!(choice.why.contains("called after"), "{}", choice.why);
+        std::fs::write(world.work().join("environment.yml"), "name: ml\n").unwrap();
+        assert_eq!(program(&world.choose(Wish::default(), &shell).unwrap()), ml);
+        std::fs::remove_file(world.work().join("environment.yml")).unwrap();
+        // So is Jupyter's own spec, and an environment that is active by name.
+        let active = root.join("envs/ml");
+        let shell = [
+            ("CONDA_PREFIX", active.to_str().unwrap()),
+            ("CONDA_DEFAULT_ENV", "ml"),
+        ];
+        let choice = world.choose(Wish::default(), &shell).unwrap();
+        assert_eq!(
+            (program(&choice), &*choice.why),
+            (&*ml, "active in this shell (CONDA_PREFIX)")
+        );
+    }
+
+    #[test]
+    fn jupyters_own_python_goes_before_the_path_and_several_others_are_asked_for() {
+        let world = World::new();
+        let path = environment(&world.temp.path().join("usr"), true);
+        let bin = path.parent().unwrap().to_str().unwrap().to_owned();
+        let text = r#"{"argv":["sh","{connection_file}"],"language":"python"}"#;
+        world.spec("python3", text);
+        let choose = |more: &[(&str, &str)]| world.choose(Wish::default(), more);
+        assert_eq!(choose(&[("PATH", &bin)]).unwrap().spec.name, "python3");
+        std::fs::remove_dir_all(Path::new(&world.home).join(".local")).unwrap();
+        assert_eq!(program(&choose(&[("PATH", &bin)]).unwrap()), path);
+        world.spec("one", text);
+        assert_eq!(choose(&[]).unwrap().spec.name, "one");
+        world.spec("two", text);
+        let error = choose(&[]).unwrap_err();
+        assert_eq!(
+            error.hints(),
+            [
+                "nb open NOTEBOOK --kernel one",
+                "nb open NOTEBOOK --kernel two"
+            ]
         );
     }
 }

@@ -364,6 +364,27 @@ fn socket_folders(variables: &dyn Variables) -> Vec<PathBuf> {
     folders
 }
 
+/// Returns the folder in which the sockets of the next kernel would lie; where there is none, what
+/// is wrong with each that was tried.
+pub fn socket_folder(variables: &dyn Variables) -> Result<PathBuf, Vec<(PathBuf, io::Error)>> {
+    let mut tried = Vec::new();
+    for folder in socket_folders(variables) {
+        // As long as the longest name in it.
+        let longest = folder.join("000000000000-65535");
+        let done = match longest.as_os_str().len() {
+            length if length > wire::SOCKET_PATH_MAX => Err(io::Error::other(
+                "the paths of sockets in it would be too long",
+            )),
+            _ => private_folder(&folder),
+        };
+        match done {
+            Ok(()) => return Ok(folder),
+            Err(error) => tried.push((folder, error)),
+        }
+    }
+    Err(tried)
+}
+
 /// Makes a folder that only this user can enter, or checks that it is one.
 ///
 /// In `/tmp` anybody may have made it first, as a link or as theirs.

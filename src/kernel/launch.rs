@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
 use super::detach::{self, DetachError, Plan};
+use super::environment::activate::{self, Change};
 use super::keeper::Keep;
 use super::limits;
 use super::paths::Variables;
@@ -57,14 +58,21 @@ pub enum LaunchError {
 
 /// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
 pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, LaunchError> {
-    let mut set = spec::environment(&start.spec, variables);
+    let mut argv = spec::command(&start.spec, start.files.connection_file());
+    let change = activation(start, &argv);
+    if let Some(problem) = &change.problem {
+        note(&start.log, problem);
+    }
+    let after = change.of(variables);
+    let mut set: Vec<_> = change.set.clone().into_iter().collect();
+    // What the spec says is meant for the kernel alone, and wins.
+    set.extend(spec::environment(&start.spec, &after));
     // The user's own word comes after the spec's.
     set.extend(start.more.iter().map(|(name, value)| {
-        let value = spec::substitute(value, variables);
+        let value = spec::substitute(value, &after);
         (OsString::from(name), OsString::from(value))
     }));
     set.push((IN_KERNEL.into(), "1".into()));
-    let mut argv = spec::command(&start.spec, start.files.connection_file());
     if let Some(confined) = &start.confined {
         // Its own variables are told with the rest: of the others only some reach it.
         let set = std::mem::take(&mut set);
@@ -86,7 +94,9 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
             "PYTHONEXECUTABLE",
         ]
         .map(OsString::from)
-        .to_vec(),
+        .into_iter()
+        .chain(change.remove)
+        .collect(),
         folder: start.folder.clone(),
         log: start.log.clone(),
         pid_file: start.files.pid_file(),
@@ -96,6 +106,39 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
         keeper: None,
     };
     Ok(detach::start(&plan)?)
+}
+
+/// Returns what is different in the environment that a kernel's program lies in, or that its spec
+/// belongs to where the program is looked up on `PATH`.
+///
+/// The scripts of an environment run outside a sandbox, so that of one which what is inside may
+/// write to they are left alone.
+fn activation(start: &Start, argv: &[OsString]) -> Change {
+    let spec = &start.spec;
+    let program = argv.first().map(Path::new);
+    let around = program.and_then(activate::around);
+    let is_bare = program.is_some_and(|program| program.components().count() == 1);
+    let prefix = around
+        .or_else(|| spec::prefix(spec).filter(|it| is_bare && it.join("conda-meta").is_dir()));
+    let writes = |prefix: &Path| {
+        let confined = start.confined.as_ref();
+        confined.is_some_and(|confined| confined.room.may_write(prefix))
+    };
+    let all = || std::env::vars_os().collect();
+    prefix
+        .filter(|prefix| !writes(prefix))
+        .map(|prefix| activate::activate(&prefix, &all()))
+        .unwrap_or_default()
+}
+
+/// Writes a line of ours into a kernel's log.
+fn note(log: &Path, text: &str) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).open(log);
+    // The kernel starts whether or not it can be told there.
+    let _ = file.and_then(|mut file| writeln!(file, "nb: {text}"));
 }
 
 /// Makes room in the log where needed; returns the length from which a new kernel's lines begin.

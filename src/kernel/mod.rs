@@ -5,12 +5,15 @@
 pub mod choose;
 pub mod connection;
 pub mod detach;
+pub mod environment;
 pub mod keeper;
 pub mod launch;
 pub mod limits;
+pub mod offer;
 pub mod paths;
 mod platform;
 pub mod process;
 pub mod python;
+pub mod quirks;
 pub mod sandbox;
 pub mod spec;

@@ -1,6 +1,5 @@
 //! Finding a Python that can be a kernel.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -88,20 +87,6 @@ pub fn of_environment(folder: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Returns the nearest `.venv` at or above a folder that belongs to this user or to root.
-///
-/// Another user's, say in `/tmp`, would run their code as ours.
-pub fn nearest_environment(folder: &Path) -> Option<PathBuf> {
-    let own = rustix::process::geteuid().as_raw();
-    folder
-        .ancestors()
-        .map(|above| above.join(".venv"))
-        .find(|venv| {
-            std::fs::metadata(venv).is_ok_and(|found| found.uid() == own || found.uid() == 0)
-                && of_environment(venv).is_some()
-        })
-}
-
 /// Returns the first `python3` or `python` on `PATH`.
 pub fn on_path(variables: &dyn Variables) -> Option<PathBuf> {
     let path = variables.get("PATH")?;
@@ -148,28 +133,14 @@ impl Python {
         }
     }
 
-    /// Returns the command that gives this interpreter a kernel.
-    ///
-    /// `folder` is where an environment is to be made when the interpreter is the system's and
-    /// takes no packages.
-    pub fn install_command(&self, folder: &Path) -> String {
-        let executable = quote(&self.executable);
-        let by_uv = std::fs::read_to_string(self.prefix.join("pyvenv.cfg"))
-            .is_ok_and(|text| text.lines().any(|line| line.starts_with("uv =")));
-        if by_uv {
-            format!("uv pip install --python {executable} ipykernel")
-        } else if self.environment && !self.pip {
-            format!("{executable} -m ensurepip && {executable} -m pip install ipykernel")
-        } else if self.managed && !self.environment || !self.pip {
-            let made = folder.join(".venv");
-            let inside = quote(&made.join("bin/python"));
-            format!(
-                "{executable} -m venv {} && {inside} -m pip install ipykernel",
-                quote(&made)
-            )
-        } else {
-            format!("{executable} -m pip install ipykernel")
-        }
+    /// Says whether pip is in it.
+    pub fn has_pip(&self) -> bool {
+        self.pip
+    }
+
+    /// Says whether it is a system's own, whose makers let nobody else put packages into it.
+    pub fn takes_no_packages(&self) -> bool {
+        !self.environment && (self.managed || !self.pip)
     }
 }
 
@@ -193,41 +164,6 @@ pub fn quote(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn python() -> Python {
-        Python {
-            executable: "/env/bin/python".into(),
-            prefix: "/env".into(),
-            ipykernel: false,
-            pip: true,
-            environment: true,
-            managed: true,
-        }
-    }
-
-    #[test]
-    fn the_command_that_mends_fits_the_environment() {
-        let folder = Path::new("/my work");
-        assert_eq!(
-            python().install_command(folder),
-            "/env/bin/python -m pip install ipykernel"
-        );
-        let without_pip = Python {
-            pip: false,
-            ..python()
-        };
-        assert!(without_pip.install_command(folder).contains("ensurepip"));
-        let system = Python {
-            environment: false,
-            executable: "/usr/bin/python3".into(),
-            ..python()
-        };
-        assert_eq!(
-            system.install_command(folder),
-            "/usr/bin/python3 -m venv '/my work/.venv' && \
-             '/my work/.venv/bin/python' -m pip install ipykernel"
-        );
-    }
 
     #[test]
     fn a_program_that_is_no_python_says_why() {

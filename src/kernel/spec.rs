@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::paths::Variables;
+use super::quirks;
 use crate::project::RealSpec;
 
 /// The file stem of the program that front ends start; a spec that starts it is no kernel.
@@ -114,6 +115,19 @@ fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
     let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
     // The folder names a spec; a file that says otherwise is not believed.
     fields.insert("name".to_owned(), Value::String(String::new()));
+    let mode = match fields.get("interrupt_mode").and_then(Value::as_str) {
+        // Jupyter reads it without regard to case.
+        Some(mode) => Some(mode.to_lowercase()),
+        None => {
+            let argv = fields.get("argv").and_then(Value::as_array);
+            let argv = argv.into_iter().flatten().filter_map(Value::as_str);
+            let argv: Vec<_> = argv.collect();
+            quirks::dies_of_interrupts(&argv).then(|| "message".to_owned())
+        }
+    };
+    if let Some(mode) = mode {
+        fields.insert("interrupt_mode".to_owned(), Value::String(mode));
+    }
     serde_json::from_value(Value::Object(fields))
 }
 
@@ -253,7 +267,7 @@ pub fn command(spec: &RealSpec, connection_file: &Path) -> Vec<OsString> {
 }
 
 /// Returns the `sys.prefix` that a spec's folder lies under, `<prefix>/share/jupyter/kernels/x`.
-fn prefix(spec: &RealSpec) -> Option<PathBuf> {
+pub(super) fn prefix(spec: &RealSpec) -> Option<PathBuf> {
     let kernels = spec.resource_dir.as_deref()?.parent()?;
     let shared = kernels.parent()?;
     (kernels.ends_with("share/jupyter/kernels"))
@@ -328,6 +342,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::project::InterruptMode;
 
     fn install(folder: &Path, name: &str, text: &str) {
         std::fs::create_dir_all(folder.join(name)).unwrap();
@@ -420,6 +435,23 @@ mod tests {
         let far = r#"{"argv":["R","{connection_file}"],
             "metadata":{"kernel_provisioner":{"provisioner_name":"yarn"}}}"#;
         assert!(said(far).contains("provisioner yarn"));
+    }
+
+    #[test]
+    fn how_a_kernel_is_interrupted_is_read_and_known_of_those_that_do_not_say_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let mode = |text: &str| {
+            install(temp.path(), "k", text);
+            read(&temp.path().join("k")).unwrap().interrupt_mode
+        };
+        let deno = r#""argv":["/x/deno","jupyter","--kernel","--conn","{connection_file}"]"#;
+        assert_eq!(mode(&format!("{{{deno}}}")), InterruptMode::Message);
+        let told = format!(r#"{{{deno},"interrupt_mode":"Signal"}}"#);
+        assert_eq!(mode(&told), InterruptMode::Signal);
+        let bash = r#"{"argv":["python","-m","bash_kernel"]}"#;
+        assert_eq!(mode(bash), InterruptMode::Signal);
+        let xpython = r#"{"argv":["python3.11","-m","xpython_launcher"]}"#;
+        assert_eq!(mode(xpython), InterruptMode::Message);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Shell {
         match opened {
             Ok(opened) => tell(&opened),
             Err(error) => {
-                let error = why(error);
+                let error = why(error, &bound.target);
                 tracing::error!("{error:#}");
                 return Err(error).with_context(|| {
                     format!(
@@ -158,7 +158,7 @@ impl Shell {
                 Ok(opened) => tell(&opened),
                 Err(error) => {
                     let mended = is_mended_by_another_try(&error);
-                    let ending = words::not_started(&bound.target, &why(error));
+                    let ending = words::not_started(&bound.target, &why(error, &bound.target));
                     *bound.failure.borrow_mut() = Some(ending.clone());
                     if is_served {
                         shell.adopt(if mended {
@@ -190,9 +190,15 @@ impl Shell {
 }
 
 /// Returns the error with what mends it, or with what the kernel said last.
-fn why(error: OpenError) -> anyhow::Error {
+fn why(error: OpenError, target: &Target) -> anyhow::Error {
+    let notebook = python::quote(&target.notebook());
     let more = match &error {
-        OpenError::Choose(choice) => choice.hint().into_iter().collect(),
+        OpenError::Choose(choice) => {
+            let hints = choice.hints().into_iter();
+            hints
+                .map(|hint| hint.replace("NOTEBOOK", &notebook))
+                .collect()
+        }
         OpenError::Died { lines, .. } => lines[lines.len().saturating_sub(SAID)..].to_vec(),
         _ => Vec::new(),
     };

@@ -11,6 +11,12 @@ const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 /// What notebooks are made with: only where that is asked for, since it is large.
 const WITH_LIBRARIES: &str = include_str!("../python/libraries.txt");
 
+/// Kernels of other languages and makers, where their tests run.
+const WITH_LANGUAGES: &str = include_str!("../python/languages.txt");
+
+/// The ipykernel that many environments still have.
+const WITH_IPYKERNEL6: &str = include_str!("../python/ipykernel6.txt");
+
 /// JupyterLab and what drives a browser: only where there is one, since it takes a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
@@ -31,6 +37,18 @@ pub fn with_libraries() -> &'static Path {
 pub fn with_jupyterlab() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-jupyterlab", WITH_JUPYTERLAB))
+}
+
+/// Returns the interpreter of the environment with kernels of other languages; makes it first.
+pub fn with_languages() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-languages", WITH_LANGUAGES))
+}
+
+/// Returns the interpreter of the environment with the ipykernel before this one; makes it first.
+pub fn with_ipykernel6() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-ipykernel6", WITH_IPYKERNEL6))
 }
 
 fn environment(name: &str, requirements: &str) -> PathBuf {

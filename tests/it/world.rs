@@ -84,8 +84,24 @@ impl World {
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             if [
-                "NB_", "JUPYTER", "JPY_", "IPYTHON", "XDG_", "VSCODE_", "PYTHON", "CLAUDE",
-                "CODEX_", "CURSOR_", "GEMINI_", "OPENCODE",
+                "NB_",
+                "JUPYTER",
+                "JPY_",
+                "IPYTHON",
+                "XDG_",
+                "VSCODE_",
+                "PYTHON",
+                "CLAUDE",
+                "CODEX_",
+                "CURSOR_",
+                "GEMINI_",
+                "OPENCODE",
+                "VIRTUAL_ENV",
+                "CONDA_",
+                "MAMBA_",
+                "PIXI_",
+                "POETRY_",
+                "UV_",
             ]
             .iter()
             .any(|prefix| name_text.starts_with(prefix))

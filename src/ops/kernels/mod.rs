@@ -2,14 +2,17 @@
 //! kernelspecs through which front ends find it.
 
 pub mod attach;
+pub mod available;
 pub mod consent;
 pub mod create;
 pub mod death;
 mod deed;
+pub mod doctor;
 pub mod dotenv;
 pub mod everywhere;
 pub mod gc;
 pub mod idle;
+pub mod install;
 pub mod interrupt;
 pub mod life;
 pub mod open;

@@ -21,7 +21,7 @@ use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::SandboxError;
-use crate::kernel::spec;
+use crate::kernel::{quirks, spec};
 use crate::notebook::Named;
 use crate::ops::background;
 use crate::project::{Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport};
@@ -393,10 +393,12 @@ async fn start(
         .map_err(|error| OpenError::Internal(error.to_string()))??;
     notes.extend(choice.notes);
     let known = before.as_ref();
+    let only = quirks::transport(&choice.spec);
     let confinement = &options.confinement;
     let sandbox = confinement.of_new(held.project, held.key, known);
     let transport = options
         .transport
+        .or(only)
         .or(known.map(|before| before.transport))
         .unwrap_or_default();
     if sandbox.is_some() {
@@ -468,7 +470,7 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
     })
 }
 
-fn read_named(notebook: &Path) -> Result<Named, OpenError> {
+pub(super) fn read_named(notebook: &Path) -> Result<Named, OpenError> {
     let bytes = match std::fs::read(notebook) {
         Ok(bytes) => bytes,
         // A front end may open a kernel for a notebook that it has not saved yet.

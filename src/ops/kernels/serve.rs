@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::program::{differs, install_file, install_program, proxy_path};
+use crate::kernel::choose::prefix_in_use;
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
 use crate::kernel::spec::{self, SpecError};
 
@@ -247,7 +248,9 @@ fn health_of(
 
 /// Returns a language as an installed kernel spells it, and whether there is one.
 pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
-    let folders = JupyterPaths::new(variables).map(|paths| paths.spec_folders(None));
+    // Of no notebook in particular: an active environment's specs count, and those of `PATH`.
+    let prefix = prefix_in_use(Path::new("/"), variables);
+    let folders = JupyterPaths::new(variables).map(|it| it.spec_folders(prefix.as_ref()));
     let specs = spec::list(&folders.unwrap_or_default()).into_iter();
     let mut languages = specs.map(|spec| spec.language);
     match languages.find(|known| known.eq_ignore_ascii_case(language)) {

@@ -120,6 +120,8 @@ fn a_kernel_that_cannot_be_started_says_why() {
     let python = bare.join("bin/python");
     let said = say(world
         .nb()
+        // A uv that is on PATH would be the way to install it.
+        .env("PATH", "/usr/bin:/bin")
         .args(["open", "t.ipynb", "--python"])
         .arg(&python))
     .ended(1);

@@ -1,0 +1,568 @@
+//! What activating an environment changes in the variables of what is started in it.
+//!
+//! Packages of conda rely on it: libraries find their data through variables that the scripts in
+//! `etc/conda/activate.d` set. The scripts are run by a shell, in the order and with the variables
+//! that conda, mamba and pixi give them, and what they leave is taken over. An environment of venv
+//! has no scripts; `pip` and `python` in a cell's `!` lines are its own all the same.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Environment, Manager};
+use crate::kernel::paths::Variables;
+
+/// What is to be set and removed, compared with the variables from which it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Variables and their values.
+    pub set: BTreeMap<OsString, OsString>,
+    /// Variables that must not be there.
+    pub remove: Vec<OsString>,
+    /// What went wrong: the kernel starts without what the scripts would have set.
+    pub problem: Option<String>,
+}
+
+/// Variables as they are after a change.
+pub struct Changed<'a> {
+    before: &'a dyn Variables,
+    change: &'a Change,
+}
+
+impl Variables for Changed<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        let name = OsStr::new(name);
+        if self.change.remove.iter().any(|removed| removed == name) {
+            return None;
+        }
+        match self.change.set.get(name) {
+            Some(value) => Some(value.clone()).filter(|value| !value.is_empty()),
+            None => self.before.get(name.to_str()?),
+        }
+    }
+}
+
+impl Change {
+    /// Returns the variables as they are after this change of `before`.
+    pub fn of<'a>(&'a self, before: &'a dyn Variables) -> Changed<'a> {
+        Changed {
+            before,
+            change: self,
+        }
+    }
+}
+
+/// Returns the environment that a program lies in, `<prefix>/bin/<program>`.
+pub fn around(program: &Path) -> Option<PathBuf> {
+    let prefix = program.parent()?.parent()?;
+    let is_environment = prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir();
+    (program.is_absolute() && is_environment).then(|| prefix.to_owned())
+}
+
+/// Returns what changes for what is started in an environment; `all` are the variables until now.
+///
+/// Runs a shell where the environment has scripts, ten seconds at most.
+pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
+    let environment = Environment::of(prefix, "");
+    let mut after = all.clone();
+    let get = |name: &str| all.get(OsStr::new(name)).filter(|value| !value.is_empty());
+    // What was active until now is left, with all that an outer one of it left behind.
+    let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
+    let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
+    let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
+    for name in ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"] {
+        after.remove(OsStr::new(name));
+    }
+    let is_conda = matches!(environment.manager, Manager::Conda | Manager::Pixi);
+    let bin = prefix.join("bin");
+    let path = get("PATH").cloned().unwrap_or_default();
+    let others = std::env::split_paths(&path).filter(|folder| {
+        let of_left = left.iter().any(|it| *folder == it.join("bin"));
+        // A venv in conda's Python may still need conda's libraries and programs.
+        let keeps = !is_conda
+            && conda_before
+                .as_ref()
+                .is_some_and(|it| *folder == it.join("bin"));
+        *folder != bin && (!of_left || keeps)
+    });
+    let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
+    // A folder with a colon in its name cannot stand in PATH; then all else stays as it was.
+    if let Ok(path) = std::env::join_paths(folders) {
+        after.insert("PATH".into(), path);
+    }
+    let mut problem = None;
+    if is_conda {
+        after.retain(|name, _| !is_of_conda(name));
+        let mut set = |name: &str, value: &OsStr| {
+            after.insert(name.into(), value.to_owned());
+        };
+        let name = conda_name(&environment);
+        set("CONDA_PREFIX", prefix.as_os_str());
+        set("CONDA_SHLVL", "1".as_ref());
+        set("CONDA_DEFAULT_ENV", name.as_ref());
+        set("CONDA_PROMPT_MODIFIER", format!("({name}) ").as_ref());
+        let mut scripts = Vec::new();
+        if let (Manager::Pixi, Some(project)) = (environment.manager, &environment.project) {
+            let pixi = Pixi::read(project, &environment.prefix);
+            set("PIXI_PROJECT_ROOT", project.as_os_str());
+            set("PIXI_PROJECT_NAME", pixi.name.as_ref());
+            set("PIXI_PROJECT_MANIFEST", pixi.manifest.as_os_str());
+            set(
+                "PIXI_ENVIRONMENT_NAME",
+                prefix.file_name().unwrap_or_default(),
+            );
+            pixi.variables
+                .iter()
+                .for_each(|(name, value)| set(name, value.as_ref()));
+            scripts = pixi.scripts;
+        }
+        for (name, value) in own_variables(prefix) {
+            after.insert(name.into(), value.into());
+        }
+        match run_scripts(conda_before.as_deref(), prefix, &scripts, &after) {
+            Ok(Some(left)) => after = left,
+            Ok(None) => {}
+            Err(error) => {
+                problem = Some(format!("{} was not activated: {error}", prefix.display()));
+            }
+        }
+    } else {
+        after.insert("VIRTUAL_ENV".into(), prefix.as_os_str().to_owned());
+    }
+    let set = after
+        .iter()
+        .filter(|(name, value)| all.get(*name) != Some(value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let gone = all.keys().filter(|name| !after.contains_key(*name));
+    Change {
+        set,
+        remove: gone.cloned().collect(),
+        problem,
+    }
+}
+
+/// Says whether a variable tells of the conda environment that is active, or was before it.
+fn is_of_conda(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let fixed = [
+        "CONDA_PREFIX",
+        "CONDA_SHLVL",
+        "CONDA_DEFAULT_ENV",
+        "CONDA_PROMPT_MODIFIER",
+    ];
+    name.starts_with("CONDA_PREFIX_")
+        || fixed.contains(&&*name)
+        || name.starts_with("PIXI_PROJECT_")
+        || name.starts_with("PIXI_ENVIRONMENT_")
+}
+
+/// Returns the name that conda gives an environment: its folder's among others, else its path.
+fn conda_name(environment: &Environment) -> String {
+    let prefix = &environment.prefix;
+    let among_others = prefix
+        .parent()
+        .is_some_and(|folder| folder.ends_with("envs"));
+    match environment.manager {
+        Manager::Conda if !among_others && environment.name() != "base" => {
+            prefix.to_string_lossy().into_owned()
+        }
+        _ => environment.name(),
+    }
+}
+
+/// Returns the variables that packages (`etc/conda/env_vars.d`) and the user (`conda env config
+/// vars`, in `conda-meta/state`) have given an environment; the user's win.
+fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut read = |file: &Path, below: Option<&str>| {
+        let text = std::fs::read(file).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let table = match below {
+            Some(field) => value.get(field),
+            None => Some(&value),
+        };
+        for (name, value) in table.and_then(Value::as_object).into_iter().flatten() {
+            // conda's word for one that its user has unset.
+            if let Some(value) = value.as_str().filter(|value| *value != "***unset***") {
+                all.insert(name.clone(), value.to_owned());
+            }
+        }
+    };
+    for file in sorted(&prefix.join("etc/conda/env_vars.d"), "json") {
+        read(&file, None);
+    }
+    read(&prefix.join("conda-meta/state"), Some("env_vars"));
+    all
+}
+
+/// Returns a folder's files with an ending, by name.
+fn sorted(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == ending))
+        .collect();
+    files.sort();
+    files
+}
+
+/// What a pixi project says of itself and of how its environment is activated.
+struct Pixi {
+    name: String,
+    manifest: PathBuf,
+    variables: Vec<(String, String)>,
+    scripts: Vec<PathBuf>,
+}
+
+impl Pixi {
+    fn read(project: &Path, prefix: &Path) -> Self {
+        let files = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
+        let manifest = files.iter().find(|file| file.is_file());
+        let manifest = manifest.unwrap_or(&files[0]).clone();
+        let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+        let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
+        let inner = whole.get("tool").and_then(|tool| tool.get("pixi"));
+        let table = inner.and_then(toml::Value::as_table).unwrap_or(&whole);
+        let name = ["workspace", "project"].iter().find_map(|section| {
+            let of =
+                |table: &toml::Table| Some(table.get(*section)?.get("name")?.as_str()?.to_owned());
+            of(table).or_else(|| of(&whole))
+        });
+        let own_name = || {
+            project
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let mut variables = Vec::new();
+        let mut scripts = Vec::new();
+        let environment = prefix
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
+        let listed = table.get("environments").and_then(|it| it.get(environment));
+        let features = listed.map(|it| it.get("features").unwrap_or(it));
+        let features = features
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten();
+        let features =
+            features.filter_map(|it| table.get("feature")?.get(it.as_str()?)?.get("activation"));
+        // The features' own word comes after the project's, and so wins.
+        for activation in table.get("activation").into_iter().chain(features) {
+            let set = activation.get("env").and_then(toml::Value::as_table);
+            for (name, value) in set.into_iter().flatten() {
+                variables.extend(value.as_str().map(|it| (name.clone(), it.to_owned())));
+            }
+            let run = activation.get("scripts").and_then(toml::Value::as_array);
+            let run = run.into_iter().flatten().filter_map(toml::Value::as_str);
+            scripts.extend(run.map(|script| project.join(script)));
+        }
+        Self {
+            name: name.unwrap_or_else(own_name),
+            manifest,
+            variables,
+            scripts,
+        }
+    }
+}
+
+/// How long an environment's scripts may take.
+const SCRIPTS: Duration = Duration::from_secs(10);
+
+/// Runs what leaves the old environment and enters the new one; returns the variables that are
+/// left, nothing where there is nothing to run.
+fn run_scripts(
+    before: Option<&Path>,
+    prefix: &Path,
+    more: &[PathBuf],
+    variables: &BTreeMap<OsString, OsString>,
+) -> io::Result<Option<BTreeMap<OsString, OsString>>> {
+    let scripts =
+        |prefix: &Path, folder: &str| sorted(&prefix.join("etc/conda").join(folder), "sh");
+    let leave = before
+        .map(|prefix| scripts(prefix, "deactivate.d"))
+        .unwrap_or_default();
+    let enter = scripts(prefix, "activate.d");
+    if leave.is_empty() && enter.is_empty() && more.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    // Their stdout is not ours to read: the variables come through another descriptor.
+    text.push_str("exec 3>&1 1>&2\nnb_prefix=$CONDA_PREFIX\n");
+    let mut arguments: Vec<&OsStr> = Vec::new();
+    let source = |text: &mut String, arguments: &[&OsStr]| {
+        text.push_str(&format!(". \"${{{}}}\"\n", arguments.len()));
+    };
+    if let Some(before) = before {
+        arguments.push(before.as_os_str());
+        text.push_str("export CONDA_PREFIX=\"${1}\"\n");
+    }
+    for script in leave.iter().rev() {
+        arguments.push(script.as_os_str());
+        source(&mut text, &arguments);
+    }
+    text.push_str("export CONDA_PREFIX=\"$nb_prefix\"\nunset nb_prefix\n");
+    for script in enter.iter().chain(more) {
+        arguments.push(script.as_os_str());
+        source(&mut text, &arguments);
+    }
+    // By its path: a script may have changed PATH to anything.
+    text.push_str("if [ -x /usr/bin/env ]; then /usr/bin/env -0 >&3; else env -0 >&3; fi\n");
+    // Many scripts are written for bash, whatever their ending says.
+    let shell = if Path::new("/bin/bash").exists() {
+        "/bin/bash"
+    } else {
+        "/bin/sh"
+    };
+    let mut out = tempfile::tempfile()?;
+    let mut said = tempfile::tempfile()?;
+    let mut child = Command::new(shell)
+        .arg("-c")
+        .arg(&text)
+        .arg("nb")
+        .args(&arguments)
+        .env_clear()
+        .envs(variables)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(said.try_clone()?)
+        // What a script leaves running is killed with it where it takes too long.
+        .process_group(0)
+        .spawn()?;
+    let deadline = Instant::now() + SCRIPTS;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > deadline {
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = child.wait();
+            let limit = format!("its scripts took more than {} s", SCRIPTS.as_secs());
+            return Err(io::Error::other(limit));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let [left, said] = [&mut out, &mut said].map(read_whole);
+    let left = parse(&left?);
+    if !status.success() || !left.contains_key(OsStr::new("PATH")) {
+        let said = said?;
+        let said = String::from_utf8_lossy(&said);
+        let last = said.lines().last().unwrap_or("its scripts ended the shell");
+        return Err(io::Error::other(last.to_owned()));
+    }
+    Ok(Some(left))
+}
+
+fn read_whole(file: &mut std::fs::File) -> io::Result<Vec<u8>> {
+    use std::io::{Read, Seek};
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads what `env -0` prints, less what a shell adds by itself.
+fn parse(bytes: &[u8]) -> BTreeMap<OsString, OsString> {
+    let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (pair.get(..at)?, pair.get(at + 1..)?);
+        Some((
+            OsString::from_vec(name.to_vec()),
+            OsString::from_vec(value.to_vec()),
+        ))
+    });
+    pairs
+        .filter(|(name, _)| !["_", "SHLVL", "PWD", "OLDPWD"].contains(&&*name.to_string_lossy()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    fn write(file: PathBuf, text: &str) {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    fn set<'a>(change: &'a Change, name: &str) -> Option<&'a str> {
+        change.set.get(OsStr::new(name))?.to_str()
+    }
+
+    #[test]
+    fn a_conda_environment_is_entered_by_its_scripts_and_the_old_one_is_left() {
+        let temp = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "my new"].map(|name| temp.path().join("envs").join(name));
+        write(new.join("conda-meta/history"), "");
+        write(
+            new.join("etc/conda/activate.d/a.sh"),
+            "echo noise\nexport DATA=\"$CONDA_PREFIX/share\"\nexport LINES_=\"a\nb\"\n",
+        );
+        write(
+            new.join("etc/conda/activate.d/b.sh"),
+            "export DATA=\"$DATA:$OLD\"\n",
+        );
+        write(new.join("etc/conda/activate.d/c.fish"), "exit 1");
+        write(
+            new.join("etc/conda/env_vars.d/p.json"),
+            r#"{"P":"1","Q":"1"}"#,
+        );
+        write(
+            new.join("conda-meta/state"),
+            r#"{"env_vars":{"Q":"2","R":"***unset***"}}"#,
+        );
+        write(
+            old.join("etc/conda/deactivate.d/a.sh"),
+            "unset FROM_OLD\nexport OLD=\"left ${CONDA_PREFIX##*/}\"\n",
+        );
+        let path = format!("/first:{}/bin:/usr/bin:/bin", old.display());
+        let before = variables(&[
+            ("PATH", &path),
+            ("CONDA_PREFIX", old.to_str().unwrap()),
+            ("CONDA_PREFIX_1", "/base"),
+            ("CONDA_SHLVL", "2"),
+            ("CONDA_EXE", "/base/bin/conda"),
+            ("FROM_OLD", "1"),
+            ("VIRTUAL_ENV", "/v"),
+            ("HOME", "/h"),
+        ]);
+        let change = activate(&new, &before);
+        assert_eq!(change.problem, None);
+        let prefix = new.to_str().unwrap();
+        let path = format!("{prefix}/bin:/first:/usr/bin:/bin");
+        assert_eq!(set(&change, "PATH"), Some(&*path));
+        assert_eq!(set(&change, "CONDA_PREFIX"), Some(prefix));
+        assert_eq!(set(&change, "CONDA_DEFAULT_ENV"), Some("my new"));
+        assert_eq!(set(&change, "CONDA_SHLVL"), Some("1"));
+        assert_eq!(
+            set(&change, "DATA"),
+            Some(&*format!("{prefix}/share:left old"))
+        );
+        assert_eq!(set(&change, "LINES_"), Some("a\nb"));
+        assert_eq!(
+            (set(&change, "P"), set(&change, "Q")),
+            (Some("1"), Some("2"))
+        );
+        assert_eq!(set(&change, "CONDA_EXE"), None, "it stays as it is");
+        let removed: Vec<_> = change.remove.iter().filter_map(|it| it.to_str()).collect();
+        assert_eq!(removed, ["CONDA_PREFIX_1", "FROM_OLD", "VIRTUAL_ENV"]);
+        let before = std::collections::HashMap::from([("HOME", "/h"), ("VIRTUAL_ENV", "/v")]);
+        let after = change.of(&before);
+        assert_eq!(after.get("HOME"), Some("/h".into()));
+        assert_eq!(after.get("VIRTUAL_ENV"), None);
+        assert_eq!(after.get("P"), Some("1".into()));
+    }
+
+    #[test]
+    fn scripts_that_fail_are_told_of_and_change_nothing_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let prefix = temp.path();
+        write(prefix.join("conda-meta/history"), "");
+        write(
+            prefix.join("etc/conda/activate.d/a.sh"),
+            "export A=1\necho no licence >&2\nexit 3\n",
+        );
+        let change = activate(prefix, &variables(&[("PATH", "/bin")]));
+        let problem = change.problem.clone().unwrap();
+        assert!(
+            problem.ends_with("was not activated: no licence"),
+            "{problem}"
+        );
+        assert_eq!(set(&change, "A"), None);
+        assert_eq!(set(&change, "CONDA_PREFIX"), prefix.to_str());
+        assert_eq!(
+            set(&change, "CONDA_DEFAULT_ENV"),
+            prefix.to_str(),
+            "it is in no envs folder"
+        );
+        // A command that fails in one is its own affair, as for conda.
+        write(
+            prefix.join("etc/conda/activate.d/a.sh"),
+            "false\nexport A=1\n",
+        );
+        let change = activate(prefix, &variables(&[("PATH", "/bin")]));
+        assert_eq!(
+            (change.problem.as_deref(), set(&change, "A")),
+            (None, Some("1"))
+        );
+    }
+
+    #[test]
+    fn pixi_adds_what_the_project_says() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = temp.path();
+        let prefix = project.join(".pixi/envs/cuda");
+        write(prefix.join("conda-meta/history"), "");
+        write(
+            project.join("pixi.toml"),
+            "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"set.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\
+             [feature.gpu.activation.env]\nB = \"2\"\n[environments]\ncuda = [\"gpu\"]\n",
+        );
+        write(
+            project.join("set.sh"),
+            "export C=\"$A$B$PIXI_PROJECT_NAME\"\n",
+        );
+        let change = activate(&prefix, &variables(&[("PATH", "/usr/bin:/bin")]));
+        assert_eq!(change.problem, None);
+        assert_eq!(set(&change, "C"), Some("12deep"));
+        assert_eq!(set(&change, "PIXI_ENVIRONMENT_NAME"), Some("cuda"));
+        assert_eq!(set(&change, "PIXI_PROJECT_ROOT"), project.to_str());
+        assert!(
+            set(&change, "CONDA_DEFAULT_ENV")
+                .unwrap()
+                .ends_with(":cuda")
+        );
+    }
+
+    #[test]
+    fn a_venv_goes_before_the_path_and_needs_no_shell() {
+        let temp = tempfile::tempdir().unwrap();
+        let venv = temp.path();
+        write(venv.join("pyvenv.cfg"), "");
+        write(venv.join("bin/python"), "");
+        assert_eq!(around(&venv.join("bin/python")), Some(venv.to_owned()));
+        assert_eq!(around(Path::new("/usr/bin/env")), None);
+        assert_eq!(around(Path::new("python")), None);
+        let before = [
+            ("PATH", "/conda/bin:/v/bin:/bin"),
+            ("CONDA_PREFIX", "/conda"),
+            ("VIRTUAL_ENV", "/v"),
+            ("PYTHONHOME", "/x"),
+        ];
+        let change = activate(venv, &variables(&before));
+        let path = format!("{}/bin:/conda/bin:/bin", venv.display());
+        assert_eq!(set(&change, "PATH"), Some(&*path));
+        assert_eq!(set(&change, "VIRTUAL_ENV"), venv.to_str());
+        assert_eq!(change.remove, ["PYTHONHOME"]);
+        assert_eq!(set(&change, "CONDA_PREFIX"), None);
+    }
+
+    #[test]
+    fn what_env_prints_is_read_byte_by_byte() {
+        let read = parse(b"A=1=2\0B=\xff\n\0_=x\0SHLVL=3\0broken\0");
+        assert_eq!(read.len(), 2);
+        assert_eq!(read[OsStr::new("A")], "1=2");
+        assert_eq!(read[OsStr::new("B")].as_bytes(), b"\xff\n");
+    }
+}

@@ -1,0 +1,279 @@
+//! How a Python gets ipykernel: the command of whoever manages its environment.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{Environment, Manager};
+use crate::kernel::paths::Variables;
+use crate::kernel::python::{Python, quote};
+
+/// The commands that give a Python a kernel, to be run one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// Each with its arguments.
+    pub commands: Vec<Vec<String>>,
+    /// The interpreter that has a kernel then.
+    pub python: PathBuf,
+}
+
+impl fmt::Display for Install {
+    /// As one types them into a shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let typed = |command: &Vec<String>| {
+            let words = command.iter().map(|word| quote(Path::new(word)));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let commands: Vec<_> = self.commands.iter().map(typed).collect();
+        f.write_str(&commands.join(" && "))
+    }
+}
+
+impl Install {
+    /// Returns how an environment's Python gets ipykernel.
+    ///
+    /// A project that is locked gets it as a dependency of its developers: what pip put into it
+    /// would be gone with the next `uv sync` or `poetry sync`. `folder` is where an environment is
+    /// to be made when the Python is the system's and takes no packages.
+    pub fn of(
+        python: &Python,
+        environment: &Environment,
+        folder: &Path,
+        variables: &dyn Variables,
+    ) -> Self {
+        let has = |program: &str| on_path(program, variables).is_some();
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let executable = text(&python.executable);
+        let one = |words: &[&str]| Self {
+            commands: vec![words.iter().map(|word| (*word).to_owned()).collect()],
+            python: python.executable.clone(),
+        };
+        let project = environment.project.as_deref();
+        match (environment.manager, project) {
+            (Manager::Pixi, Some(project)) => {
+                let manifest = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
+                let manifest = manifest.iter().find(|file| file.is_file());
+                let manifest = text(manifest.unwrap_or(&project.join("pixi.toml")));
+                let feature = pixi_feature(Path::new(&manifest), &environment.prefix);
+                let mut words = vec!["pixi", "add", "--manifest-path", &manifest];
+                if let Some(feature) = &feature {
+                    words.extend(["--feature", feature]);
+                }
+                words.push("ipykernel");
+                one(&words)
+            }
+            (Manager::Conda, _) => {
+                let program = conda_program(variables);
+                let prefix = text(&environment.prefix);
+                one(&[
+                    &program,
+                    "install",
+                    "--yes",
+                    "--prefix",
+                    &prefix,
+                    "ipykernel",
+                ])
+            }
+            (Manager::Poetry, Some(project)) => {
+                let folder = text(project);
+                let add = ["add", "--group", "dev", "ipykernel"];
+                one(&[&["poetry", "--directory", &folder], &add[..]].concat())
+            }
+            (Manager::Uv, Some(project)) if has("uv") => {
+                let folder = text(project);
+                one(&["uv", "add", "--project", &folder, "--dev", "ipykernel"])
+            }
+            (Manager::Uv, None) if has("uv") => {
+                one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])
+            }
+            // Debian's and Homebrew's own Python take no packages from pip.
+            (Manager::System, _) if python.takes_no_packages() => {
+                let made = folder.join(".venv");
+                let inside = made.join("bin/python");
+                let pip = [&text(&inside), "-m", "pip", "install", "ipykernel"].map(str::to_owned);
+                Self {
+                    commands: vec![
+                        [&executable, "-m", "venv", &text(&made)]
+                            .map(str::to_owned)
+                            .to_vec(),
+                        pip.to_vec(),
+                    ],
+                    python: inside,
+                }
+            }
+            _ if !python.has_pip() && has("uv") => {
+                one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])
+            }
+            _ => {
+                let pip = one(&[&executable, "-m", "pip", "install", "ipykernel"]);
+                if python.has_pip() {
+                    return pip;
+                }
+                let mut whole = one(&[&executable, "-m", "ensurepip"]);
+                whole.commands.extend(pip.commands);
+                whole
+            }
+        }
+    }
+}
+
+/// Returns the first feature of a pixi environment other than `default`, which alone gets what is
+/// added to it.
+fn pixi_feature(manifest: &Path, prefix: &Path) -> Option<String> {
+    let name = prefix.file_name()?.to_str()?;
+    let text = std::fs::read_to_string(manifest).ok()?;
+    let table: toml::Table = toml::from_str(&text).ok()?;
+    let pixi = match table.get("tool").and_then(|tool| tool.get("pixi")) {
+        Some(pixi) => pixi.as_table()?,
+        None => &table,
+    };
+    let environment = pixi.get("environments")?.get(name)?;
+    let features = environment.get("features").unwrap_or(environment);
+    Some(features.as_array()?.first()?.as_str()?.to_owned())
+}
+
+/// Returns the program with which this machine manages conda's environments.
+fn conda_program(variables: &dyn Variables) -> String {
+    let names = ["mamba", "conda", "micromamba"];
+    if let Some(name) = names.iter().find(|name| on_path(name, variables).is_some()) {
+        return (*name).to_owned();
+    }
+    let told = ["MAMBA_EXE", "CONDA_EXE"];
+    let told = told.iter().find_map(|name| variables.path(name));
+    let told = told.filter(|program| program.is_file());
+    told.map_or("conda".to_owned(), |program| {
+        program.to_string_lossy().into_owned()
+    })
+}
+
+/// Returns a program that is on `PATH`.
+pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
+    let path = variables.get("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn python(pip: bool, managed: bool) -> Python {
+        let told = serde_json::json!({
+            "executable": "/my env/bin/python", "prefix": "/my env", "ipykernel": false,
+            "pip": pip, "environment": !managed, "managed": managed,
+        });
+        serde_json::from_value(told).unwrap()
+    }
+
+    struct World {
+        temp: tempfile::TempDir,
+        path: String,
+    }
+
+    impl World {
+        /// A folder of programs to be found on `PATH`.
+        fn new(programs: &[&str]) -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            for program in programs {
+                std::fs::write(temp.path().join(program), "").unwrap();
+            }
+            let path = temp.path().to_string_lossy().into_owned();
+            Self { temp, path }
+        }
+
+        fn command(&self, python: &Python, environment: &Environment) -> String {
+            let variables = HashMap::from([("PATH", self.path.as_str())]);
+            Install::of(python, environment, Path::new("/work"), &variables).to_string()
+        }
+    }
+
+    fn environment(manager: Manager, project: Option<&Path>) -> Environment {
+        Environment {
+            prefix: "/my env".into(),
+            manager,
+            project: project.map(Path::to_owned),
+            source: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_manager_has_its_command() {
+        let world = World::new(&["uv", "micromamba"]);
+        let pip = python(true, false);
+        let said = |manager, project: Option<&str>| {
+            world.command(&pip, &environment(manager, project.map(Path::new)))
+        };
+        assert_eq!(
+            said(Manager::Venv, None),
+            "'/my env/bin/python' -m pip install ipykernel"
+        );
+        assert_eq!(
+            said(Manager::Uv, None),
+            "uv pip install --python '/my env/bin/python' ipykernel"
+        );
+        assert_eq!(
+            said(Manager::Uv, Some("/p")),
+            "uv add --project /p --dev ipykernel"
+        );
+        assert_eq!(
+            said(Manager::Poetry, Some("/p")),
+            "poetry --directory /p add --group dev ipykernel"
+        );
+        assert_eq!(
+            said(Manager::Conda, None),
+            "micromamba install --yes --prefix '/my env' ipykernel"
+        );
+        assert_eq!(
+            said(Manager::Pixi, Some("/p")),
+            "pixi add --manifest-path /p/pixi.toml ipykernel"
+        );
+    }
+
+    #[test]
+    fn without_pip_there_are_other_ways() {
+        let without = python(false, false);
+        let venv = environment(Manager::Venv, None);
+        assert_eq!(
+            World::new(&["uv"]).command(&without, &venv),
+            "uv pip install --python '/my env/bin/python' ipykernel"
+        );
+        let nothing = World::new(&[]);
+        let ensured =
+            "'/my env/bin/python' -m ensurepip && '/my env/bin/python' -m pip install ipykernel";
+        assert_eq!(nothing.command(&without, &venv), ensured);
+        assert_eq!(
+            nothing.command(&without, &environment(Manager::Uv, None)),
+            ensured
+        );
+        let system = environment(Manager::System, None);
+        assert_eq!(
+            nothing.command(&python(true, true), &system),
+            "'/my env/bin/python' -m venv /work/.venv && /work/.venv/bin/python -m pip install ipykernel"
+        );
+        let other = World::new(&[]);
+        assert!(
+            other
+                .command(&without, &environment(Manager::Conda, None))
+                .starts_with("conda install")
+        );
+    }
+
+    #[test]
+    fn another_environment_of_pixi_gets_it_through_its_feature() {
+        let world = World::new(&[]);
+        let project = world.temp.path();
+        let manifest = "[workspace]\nname = \"p\"\n[environments]\ncuda = [\"gpu\", \"x\"]\ntest = { features = [\"t\"] }\n";
+        std::fs::write(project.join("pixi.toml"), manifest).unwrap();
+        let said = |name: &str| {
+            let mut it = environment(Manager::Pixi, Some(project));
+            it.prefix = project.join(".pixi/envs").join(name);
+            let said = world.command(&python(false, false), &it);
+            said.split_once("pixi.toml").unwrap().1.to_owned()
+        };
+        assert_eq!(said("cuda"), " --feature gpu ipykernel");
+        assert_eq!(said("test"), " --feature t ipykernel");
+        assert_eq!(said("default"), " ipykernel");
+    }
+}

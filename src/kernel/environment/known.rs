@@ -1,0 +1,186 @@
+//! The environments that conda, mamba and micromamba know on this machine.
+
+use std::path::{Path, PathBuf};
+
+use super::{Environment, is_base, is_trusted};
+use crate::kernel::paths::{Variables, home};
+
+/// Where the installers put conda, below the home folder and elsewhere.
+const ROOTS: [&str; 7] = [
+    "miniforge3",
+    "mambaforge",
+    "miniconda3",
+    "anaconda3",
+    "micromamba",
+    ".local/share/mamba",
+    "/opt/conda",
+];
+
+/// Returns the environments that conda knows, by name; `base` is the last.
+///
+/// They are nobody's in particular: whoever has one of them in mind must say so.
+pub fn known(variables: &dyn Variables) -> Vec<Environment> {
+    let mut prefixes = Vec::new();
+    for shelf in shelves(variables) {
+        let entries = std::fs::read_dir(shelf).into_iter().flatten().flatten();
+        prefixes.extend(entries.map(|entry| entry.path()));
+    }
+    if let Ok(home) = home(variables) {
+        // Every environment that conda made anywhere, one in a line.
+        let all = std::fs::read_to_string(home.join(".conda/environments.txt"));
+        let all = all.unwrap_or_default();
+        prefixes.extend(all.lines().map(|line| PathBuf::from(line.trim())));
+    }
+    prefixes.extend(roots(variables));
+    prefixes.retain(|prefix| {
+        prefix.is_absolute() && prefix.join("conda-meta").is_dir() && is_trusted(prefix)
+    });
+    prefixes.sort_by_key(|prefix| {
+        let name = prefix.file_name().map(ToOwned::to_owned);
+        (is_base(prefix), name, prefix.clone())
+    });
+    prefixes.dedup();
+    let known = prefixes.iter();
+    known
+        .map(|prefix| Environment::of(prefix, "known to conda"))
+        .filter(|it| it.executable().is_some())
+        .collect()
+}
+
+/// Returns the environment that a folder's `environment.yml` names, where it has been made.
+pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Environment> {
+    let files = ["environment.yml", "environment.yaml"];
+    let text = files
+        .iter()
+        .find_map(|name| std::fs::read_to_string(folder.join(name)).ok())?;
+    let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
+    let name = name.split(" #").next()?.trim().trim_matches(['"', '\'']);
+    // A path would lead anywhere.
+    if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
+        return None;
+    }
+    let mut prefixes = shelves(variables).into_iter().map(|shelf| shelf.join(name));
+    let prefix = prefixes.find(|prefix| prefix.join("conda-meta").is_dir())?;
+    let source = format!(
+        "the environment {name} of environment.yml in {}",
+        folder.display()
+    );
+    Some(Environment::of(&prefix, source))
+}
+
+/// Returns the folders that hold environments by name.
+fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
+    let mut shelves = Vec::new();
+    for name in ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"] {
+        let list = variables.get(name).unwrap_or_default();
+        shelves.extend(std::env::split_paths(&list).filter(|path| path.is_absolute()));
+    }
+    if let Ok(home) = home(variables) {
+        let settings = [".condarc", ".mambarc", ".conda/.condarc"];
+        let texts = settings.map(|name| std::fs::read_to_string(home.join(name)));
+        let listed = texts
+            .iter()
+            .flatten()
+            .flat_map(|text| envs_dirs(text, &home));
+        shelves.extend(listed);
+        shelves.push(home.join(".conda/envs"));
+    }
+    shelves.extend(roots(variables).iter().map(|root| root.join("envs")));
+    shelves
+}
+
+/// Returns the prefixes of conda itself, and of its kin.
+fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
+    let of_program = |name: &str| {
+        let program = variables.path(name)?;
+        Some(program.parent()?.parent()?.to_owned())
+    };
+    let mut roots: Vec<PathBuf> = [
+        variables.path("MAMBA_ROOT_PREFIX"),
+        of_program("CONDA_EXE"),
+        super::active_base(variables),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let Ok(home) = home(variables) {
+        roots.extend(ROOTS.iter().map(|root| home.join(root)));
+    }
+    roots
+}
+
+/// Reads the list `envs_dirs` of conda's settings, which are YAML.
+fn envs_dirs(text: &str, home: &Path) -> Vec<PathBuf> {
+    let mut lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("envs_dirs:"));
+    lines.next();
+    let listed = lines.map_while(|line| line.trim().strip_prefix('-').map(str::trim));
+    listed
+        .map(|path| path.trim_matches(['"', '\'']))
+        .map(|path| match path.strip_prefix("~/") {
+            Some(below) => home.join(below),
+            None => PathBuf::from(path),
+        })
+        .filter(|path| path.is_absolute())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn make(prefix: &Path) {
+        std::fs::create_dir_all(prefix.join("conda-meta")).unwrap();
+        std::fs::create_dir_all(prefix.join("bin")).unwrap();
+        std::fs::write(prefix.join("bin/python"), "").unwrap();
+    }
+
+    #[test]
+    fn every_place_is_looked_in_and_base_comes_last() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
+        assert!(
+            known(&variables)
+                .iter()
+                .all(|it| it.prefix.starts_with("/opt"))
+        );
+        make(&home.join("miniforge3"));
+        std::fs::create_dir_all(home.join("miniforge3/condabin")).unwrap();
+        make(&home.join("miniforge3/envs/ml"));
+        make(&home.join("far/b"));
+        make(&home.join("shelf/a"));
+        std::fs::create_dir_all(home.join("shelf/none")).unwrap();
+        std::fs::create_dir_all(home.join(".conda")).unwrap();
+        let all = format!("{0}/far/b\n{0}/gone\n\n{0}/miniforge3\n", home.display());
+        std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
+        let settings = "channels:\n  - x\nenvs_dirs:\n  - ~/shelf\n  - relative\nother: 1\n";
+        std::fs::write(home.join(".condarc"), settings).unwrap();
+        let names: Vec<_> = known(&variables)
+            .into_iter()
+            .filter(|it| it.prefix.starts_with(home))
+            .map(|it| it.name())
+            .collect();
+        assert_eq!(names, ["a", "b", "ml", "base"]);
+    }
+
+    #[test]
+    fn a_projects_file_names_its_environment() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
+        make(&home.join("micromamba/envs/ml"));
+        let named = |text: &str| {
+            std::fs::write(home.join("environment.yml"), text).unwrap();
+            of_yaml(home, &variables).map(|it| it.name())
+        };
+        assert_eq!(named("name: ml\ndependencies:\n"), Some("ml".to_owned()));
+        assert_eq!(named("x: 1\nname: 'ml' # ours\n"), Some("ml".to_owned()));
+        assert_eq!(named("name: other\n"), None);
+        assert_eq!(named("name: ../ml\n"), None);
+        assert_eq!(named("dependencies:\n"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Where Poetry keeps a project's environment, told from its settings without running it.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+use sha2::{Digest, Sha256};
+
+use super::{Environment, Manager};
+use crate::kernel::paths::{Variables, home};
+
+/// Returns the environment that Poetry made for the project in a folder; one in the project's own
+/// `.venv` is found there.
+pub(super) fn of_project(
+    folder: &Path,
+    manifest: &str,
+    variables: &dyn Variables,
+) -> Option<Environment> {
+    let manifest: toml::Table = toml::from_str(manifest).ok()?;
+    let poetry = manifest.get("tool").and_then(|tool| tool.get("poetry"));
+    if poetry.is_none() && !folder.join("poetry.lock").is_file() {
+        return None;
+    }
+    let named = |table: Option<&toml::Value>| {
+        let name = table?.get("name")?.as_str()?;
+        Some(name.to_owned())
+    };
+    let name = named(manifest.get("project")).or_else(|| named(poetry))?;
+    let shelf = shelf(folder, variables)?;
+    let base = environment_name(&name, folder);
+    let prefix = selected(&shelf, &base).or_else(|| newest(&shelf, &base))?;
+    Some(Environment {
+        prefix,
+        manager: Manager::Poetry,
+        project: Some(folder.to_owned()),
+        source: format!("Poetry's environment of {}", folder.display()),
+    })
+}
+
+/// Returns the folder of all environments.
+fn shelf(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
+    let home = home(variables).ok()?;
+    let xdg = |name: &str, usual: &str| {
+        let named = variables.path(name).filter(|path| path.is_absolute());
+        named.unwrap_or_else(|| home.join(usual))
+    };
+    let (config, cache) = if cfg!(target_os = "macos") {
+        let library = home.join("Library");
+        (
+            library.join("Application Support/pypoetry"),
+            library.join("Caches/pypoetry"),
+        )
+    } else {
+        (
+            xdg("XDG_CONFIG_HOME", ".config").join("pypoetry"),
+            xdg("XDG_CACHE_HOME", ".cache").join("pypoetry"),
+        )
+    };
+    let settings = |file: PathBuf| -> toml::Table {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        toml::from_str(&text).unwrap_or_default()
+    };
+    // The project's settings count more than the user's.
+    let own = [
+        settings(folder.join("poetry.toml")),
+        settings(config.join("config.toml")),
+    ];
+    let said = |find: &dyn Fn(&toml::Table) -> Option<String>| own.iter().find_map(find);
+    let cache = variables
+        .path("POETRY_CACHE_DIR")
+        .or_else(|| said(&|it| Some(it.get("cache-dir")?.as_str()?.to_owned())).map(PathBuf::from))
+        .unwrap_or(cache);
+    let path = variables.path("POETRY_VIRTUALENVS_PATH").or_else(|| {
+        let find =
+            |it: &toml::Table| Some(it.get("virtualenvs")?.get("path")?.as_str()?.to_owned());
+        said(&find).map(PathBuf::from)
+    });
+    let Some(path) = path else {
+        return Some(cache.join("virtualenvs"));
+    };
+    let path = path.to_str()?;
+    let path = path.replace("{cache-dir}", cache.to_str()?);
+    let path = path.replace("{project-dir}", folder.to_str()?);
+    let path = match path.strip_prefix("~/") {
+        Some(below) => home.join(below),
+        None => folder.join(path),
+    };
+    Some(path)
+}
+
+/// Returns the beginning of the environment's name: the project's, and a hash of its folder.
+fn environment_name(name: &str, folder: &Path) -> String {
+    // As packages' names are made comparable: runs of -, _ and . become one -.
+    let mut plain = String::new();
+    for letter in name.to_lowercase().chars() {
+        match letter {
+            '-' | '_' | '.' if plain.ends_with('-') => {}
+            '-' | '_' | '.' => plain.push('-'),
+            ' ' | '$' | '`' | '!' | '*' | '@' | '"' | '\\' | '\r' | '\n' | '\t' => plain.push('_'),
+            other => plain.push(other),
+        }
+    }
+    let plain: String = plain.chars().take(42).collect();
+    let real = folder.canonicalize();
+    let real = real.unwrap_or_else(|_| folder.to_owned());
+    let hash = URL_SAFE.encode(Sha256::digest(real.to_string_lossy().as_bytes()));
+    format!("{plain}-{}", &hash[..8])
+}
+
+/// Returns the one that `poetry env use` chose.
+fn selected(shelf: &Path, base: &str) -> Option<PathBuf> {
+    let chosen = std::fs::read_to_string(shelf.join("envs.toml")).ok()?;
+    let chosen: toml::Table = toml::from_str(&chosen).ok()?;
+    let minor = chosen.get(base)?.get("minor")?.as_str()?;
+    let prefix = shelf.join(format!("{base}-py{minor}"));
+    prefix.is_dir().then_some(prefix)
+}
+
+/// Returns the one that was made last.
+fn newest(shelf: &Path, base: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(shelf).ok()?.flatten();
+    let of_project = entries.filter(|entry| {
+        let name = entry.file_name();
+        let version = name.to_str().and_then(|name| name.strip_prefix(base));
+        version.is_some_and(|version| version.starts_with("-py"))
+    });
+    let last = of_project.max_by_key(|entry| {
+        let made = entry.metadata().and_then(|found| found.modified());
+        made.ok()
+    });
+    last.map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn the_name_is_what_poetry_makes_of_it() {
+        // What Poetry 2.5 printed for these.
+        let name = |name, folder: &str| environment_name(name, Path::new(folder));
+        assert_eq!(name("My_Thing..x", "/nonexistent/p"), "my-thing-x-5-winZ6i");
+    }
+
+    #[test]
+    fn the_chosen_one_goes_before_the_newest() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("p");
+        std::fs::create_dir(&folder).unwrap();
+        let variables = HashMap::from([("HOME", temp.path().to_str().unwrap())]);
+        let shelf = temp.path().join("envs");
+        let manifest = "[tool.poetry]\nname = \"p\"\n";
+        let find = || of_project(&folder, manifest, &variables).map(|it| it.prefix);
+        assert_eq!(find(), None);
+        let settings = format!("[virtualenvs]\npath = \"{}\"\n", shelf.display());
+        std::fs::write(folder.join("poetry.toml"), settings).unwrap();
+        let base = environment_name("p", &folder);
+        let [first, second] = ["3.11", "3.12"].map(|it| shelf.join(format!("{base}-py{it}")));
+        std::fs::create_dir_all(&first).unwrap();
+        std::fs::create_dir_all(shelf.join("other-12345678-py3.12")).unwrap();
+        assert_eq!(find(), Some(first));
+        std::fs::create_dir_all(&second).unwrap();
+        let chosen = format!("[{base}]\nminor = \"3.12\"\npatch = \"3.12.1\"\n");
+        std::fs::write(shelf.join("envs.toml"), chosen).unwrap();
+        assert_eq!(find(), Some(second));
+        assert!(of_project(&folder, "[project]\nname = \"p\"\n", &variables).is_none());
+    }
+}

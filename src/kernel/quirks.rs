@@ -1,0 +1,24 @@
+//! What some kernels need and their kernelspecs do not say, as tried with each of them.
+
+use std::path::Path;
+
+use crate::project::{RealSpec, Transport};
+
+/// Returns the transport of a kernel that knows only one.
+///
+/// deno (2.9) takes the `ip` of its connection file for a host's name and ends.
+pub fn transport(spec: &RealSpec) -> Option<Transport> {
+    is_deno(&spec.argv).then_some(Transport::Tcp)
+}
+
+/// Says whether SIGINT, by which Jupyter interrupts a kernel whose spec does not say how, would
+/// end the kernel: deno (2.9) and xeus-python (0.19), which both heed the message.
+pub(super) fn dies_of_interrupts(argv: &[&str]) -> bool {
+    is_deno(argv) || argv.iter().any(|word| *word == "xpython_launcher")
+}
+
+fn is_deno(argv: &[impl AsRef<str>]) -> bool {
+    let mut words = argv.iter().map(AsRef::as_ref);
+    let program = words.next().map(Path::new).and_then(Path::file_stem);
+    program.is_some_and(|stem| stem == "deno") && words.any(|word| word == "jupyter")
+}

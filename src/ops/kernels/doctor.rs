@@ -1,0 +1,89 @@
+//! Everything on the way from `nb open` to a cell that runs in VS Code, looked at without changing
+//! anything; each problem names what mends it.
+
+mod installed;
+mod machine;
+mod notebooks;
+
+use std::path::Path;
+
+use crate::kernel::paths::Variables;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is as it should be.
+    Good,
+    /// Something to know: it stops nothing here and now.
+    Note,
+    /// Something that will not work.
+    Bad,
+}
+
+impl Verdict {
+    /// Returns its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Note => "note",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What it is about, in a word or two; the same whatever comes out.
+    pub about: &'static str,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What was found.
+    pub text: String,
+    /// What mends it, a command where there is one.
+    pub mend: Option<String>,
+}
+
+impl Check {
+    fn good(about: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            about,
+            verdict: Verdict::Good,
+            text: text.into(),
+            mend: None,
+        }
+    }
+
+    fn note(about: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Note,
+            mend: Some(mend.into()),
+            ..Self::good(about, text)
+        }
+    }
+
+    fn bad(about: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Bad,
+            mend: Some(mend.into()),
+            ..Self::good(about, text)
+        }
+    }
+}
+
+/// Looks at everything, for a notebook that may not be there yet, in the order in which it would
+/// be needed.
+///
+/// Starts no kernel, but runs interpreters, the program of the kernelspec and git.
+pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
+    let mut checks = vec![machine::shell(), installed::own_program(variables)];
+    checks.extend(machine::processes());
+    checks.push(machine::sockets(variables));
+    checks.extend(machine::folders(notebook, variables));
+    checks.push(notebooks::memory(notebook));
+    checks.extend(notebooks::kernel(notebook, variables));
+    checks.extend(installed::spec(variables));
+    checks.extend(machine::logout());
+    checks.extend(notebooks::tracked(notebook));
+    checks
+}

@@ -1,0 +1,55 @@
+//! Giving a Python ipykernel, by the command of whoever manages its environment.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::kernel::environment::install::Install;
+
+/// Why a Python has no ipykernel yet.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The program is not there.
+    #[error("cannot install ipykernel: {program} cannot be started")]
+    Program {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program failed.
+    #[error("cannot install ipykernel: {install} ended with {status}")]
+    Ended {
+        /// The commands.
+        install: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+}
+
+/// Runs the commands, one after the other; what they say goes to stderr. Blocks for as long as
+/// they need, and a Ctrl-C ends them with this process.
+pub fn install(wanted: &Install) -> Result<(), InstallError> {
+    for command in &wanted.commands {
+        let (program, arguments) = command.split_first().expect("a command has a program");
+        let cannot = |source| InstallError::Program {
+            program: program.clone(),
+            source,
+        };
+        // stdout is the answer's.
+        let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
+        let status = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .status()
+            .map_err(cannot)?;
+        if !status.success() {
+            return Err(InstallError::Ended {
+                install: wanted.to_string(),
+                status,
+            });
+        }
+    }
+    Ok(())
+}

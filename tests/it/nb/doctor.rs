@@ -1,0 +1,194 @@
+//! `nb doctor` finds what stands in the way, names what mends it, and that does mend it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Said, home, nb, say};
+use crate::python;
+use crate::world::{World, succeed};
+
+/// The folder of the `nb` under test.
+fn own_folder() -> &'static Path {
+    let program = Path::new(env!("CARGO_BIN_EXE_nb"));
+    program.parent().expect("it is in a folder")
+}
+
+/// Runs it in a shell that has the tests' Python active and this `nb` first on PATH.
+fn doctor(world: &World, before: &str, words: &[&str]) -> Said {
+    let mut command = world.nb();
+    let prefix = python::interpreter().parent().and_then(Path::parent);
+    command
+        .arg("doctor")
+        .args(words)
+        .env("VIRTUAL_ENV", prefix.expect("it is in an environment"))
+        .env(
+            "PATH",
+            format!("{before}{}:/usr/bin:/bin", own_folder().display()),
+        );
+    say(&mut command)
+}
+
+/// What a check says, by what it is about.
+fn told<'a>(said: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'a str)> {
+    let checks = said["checks"].as_array().expect("a list").iter();
+    let wanted = checks.filter(|it| it["about"] == about && it["verdict"] == verdict);
+    wanted
+        .map(|it| {
+            (
+                it["text"].as_str().unwrap_or(""),
+                it["mend"].as_str().unwrap_or(""),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_sound_machine_is_well_before_and_after_the_first_notebook() {
+    let world = World::new();
+    let before = doctor(&world, "", &[]).ended(0);
+    before
+        .with("- kernelspec  \"nb shared kernel\" is not installed yet")
+        .with("next: nb serve")
+        .with(", ipykernel 7.")
+        .with("all is well");
+    assert!(!world.project().join(".nb").exists(), "it changes nothing");
+    world.open("t.ipynb");
+    let after = doctor(&world, "", &["t.ipynb", "--json"]).ended(0).json();
+    assert_eq!(after["well"], true);
+    assert_eq!(told(&after, "kernelspec", "good").len(), 1);
+    assert_eq!(told(&after, "nb-proxy", "good").len(), 1);
+    let kernel = told(&after, "kernel", "good");
+    assert!(
+        kernel[0].0.ends_with("the notebook ran it before"),
+        "{kernel:?}"
+    );
+    assert_eq!(told(&after, "project", "good").len(), 1);
+}
+
+#[test]
+fn what_would_not_work_is_told_with_what_mends_it() {
+    let world = World::served();
+    let project = world.project().canonicalize().expect("it is there");
+    let other = project.join("other");
+    std::fs::create_dir(&other).expect("make a folder");
+    std::fs::write(other.join("nb"), "").expect("put another nb there");
+    let before = format!("{}:", other.display());
+    let said = doctor(&world, &before, &["--json"]).ended(1).json();
+    assert_eq!(said["well"], false);
+    let (text, mend) = told(&said, "nb", "bad")[0];
+    assert!(text.contains("other/nb comes first on PATH"), "{text}");
+    assert_eq!(
+        mend,
+        format!("export PATH={}:\"$PATH\"", own_folder().display())
+    );
+
+    // What git has would not run elsewhere; the mend is run as it is told.
+    let git = |words: &[&str]| {
+        succeed(world.command(Path::new("git")).args(words));
+    };
+    git(&["init", "--quiet"]);
+    world.open("t.ipynb");
+    let prefix = python::interpreter();
+    nb(
+        &world,
+        [
+            "open",
+            "t.ipynb",
+            "--select",
+            "--python",
+            &prefix.to_string_lossy(),
+        ],
+    )
+    .ended(0);
+    assert!(
+        told(
+            &doctor(&world, "", &["--json"]).ended(0).json(),
+            "git",
+            "bad"
+        )
+        .is_empty()
+    );
+    git(&["add", "t.ipynb"]);
+    let said = doctor(&world, "", &["--json"]).ended(1).json();
+    let (text, mend) = told(&said, "git", "bad")[0];
+    assert!(
+        text.starts_with("t.ipynb is tracked and names the kernelspec nb-shared"),
+        "{text}"
+    );
+    let words = mend.strip_prefix("nb ").expect("a command of nb");
+    nb(&world, words.split(' ')).ended(0);
+    doctor(&world, "", &["--json"]).ended(0);
+
+    let spec = home(&world).join("jupyter/kernels/nb-shared/kernel.json");
+    std::fs::write(&spec, "{").expect("damage the spec");
+    let said = doctor(&world, "", &["--json"]).ended(1).json();
+    assert_eq!(told(&said, "kernelspec", "bad")[0].1, "nb serve");
+    nb(&world, ["serve"]).ended(0);
+    // Not to be run any more; root may run what has one bit of it.
+    let program = home(&world).join(".local/share/nb/bin/nb-proxy");
+    let mode = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(&program, mode).expect("take the right away");
+    let said = doctor(&world, "", &["--json"]).ended(1).json();
+    assert_eq!(told(&said, "kernelspec", "bad")[0].1, "nb serve");
+    nb(&world, ["serve"]).ended(0);
+
+    let state = project.join(".nb/state.json");
+    let whole = std::fs::read(&state).expect("it is there");
+    std::fs::write(&state, "{").expect("damage it");
+    let said = doctor(&world, "", &["--json"]).ended(1).json();
+    let (text, mend) = told(&said, "project", "bad")[0];
+    assert!(text.contains("state.json"), "{text}");
+    assert!(mend.starts_with("mv "), "{mend}");
+    std::fs::write(&state, whole).expect("put it back");
+}
+
+#[test]
+fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_told_of() {
+    let world = World::served();
+    let spec = |name: &str, text: &str| {
+        let folder = home(&world).join("jupyter/kernels").join(name);
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        std::fs::write(folder.join("kernel.json"), text).expect("write a spec");
+    };
+    spec("empty", r#"{"argv":[]}"#);
+    spec("mute", r#"{"argv":["sh"]}"#);
+    spec("none", "no JSON");
+    spec(
+        &"long".repeat(40),
+        r#"{"argv":["/gone/r","{connection_file}"]}"#,
+    );
+    let said = doctor(&world, "", &["--json"]).ended(0).json();
+    let notes = told(&said, "kernel", "note");
+    assert_eq!(notes.len(), 4, "{notes:?}");
+    for (text, mend) in notes {
+        assert!(text.starts_with("the kernelspec ") && mend.starts_with("mend or remove "));
+    }
+    nb(&world, ["open", "t.ipynb", "--kernel", "mute"])
+        .ended(1)
+        .with("no argument of its argv is or holds {connection_file}");
+    nb(&world, ["open", "t.ipynb", "--kernel", "none"])
+        .ended(1)
+        .with("is not a kernelspec: expected");
+    let bare = world.project().join(".venv");
+    succeed(
+        Command::new(python::interpreter())
+            .args(["-m", "venv"])
+            .arg(&bare),
+    );
+    let mut command = world.nb();
+    command.args(["doctor", "t.ipynb", "--json"]);
+    let path = format!("{}:/usr/bin:/bin", own_folder().display());
+    let said = say(command.env("PATH", path)).ended(1).json();
+    let (text, mend) = told(&said, "kernel", "bad")[0];
+    assert!(
+        text.contains("has no ipykernel; it is the project's"),
+        "{text}"
+    );
+    assert!(
+        mend.ends_with("/.venv/bin/python -m pip install ipykernel"),
+        "{mend}"
+    );
+}

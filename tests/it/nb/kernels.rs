@@ -1,0 +1,325 @@
+//! Which kernels there are, in whose environment, and which one a notebook gets.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{home, nb, path, say};
+use crate::made;
+use crate::python;
+use crate::world::{World, succeed};
+
+/// The site-packages of the tests' own Python, which has ipykernel.
+fn site_packages() -> PathBuf {
+    let prefix = python::interpreter().parent().and_then(Path::parent);
+    let lib = prefix.expect("it is in an environment").join("lib");
+    let versions = std::fs::read_dir(lib).expect("it has packages").flatten();
+    let mut folders = versions.map(|entry| entry.path().join("site-packages"));
+    folders.find(|it| it.is_dir()).expect("it has packages")
+}
+
+/// Makes an environment of venv, with the tests' ipykernel or without any; returns its Python.
+fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
+    made::run(
+        Command::new(python::interpreter())
+            .args(["-m", "venv", "--without-pip"])
+            .arg(prefix),
+    );
+    if ipykernel {
+        let own = site_packages();
+        let version = own.parent().and_then(Path::file_name).expect("a version");
+        let file = prefix
+            .join("lib")
+            .join(version)
+            .join("site-packages/tests.pth");
+        std::fs::write(file, format!("{}\n", own.display())).expect("lend it ipykernel");
+    }
+    prefix.join("bin/python")
+}
+
+/// The variables of a shell in which nothing but the system's programs is on PATH.
+const PATH: &str = "/usr/bin:/bin";
+
+#[test]
+fn what_jupyter_lists_is_what_nb_lists() {
+    let world = World::new();
+    let at = |name: &str| home(&world).join(name);
+    let spec = |folder: PathBuf, name: &str| {
+        let text = json!({ "argv": ["sh", "-c", "true", "{connection_file}"],
+            "display_name": folder, "language": "x" });
+        let folder = folder.join("kernels").join(name);
+        std::fs::create_dir_all(&folder).expect("make a spec's folder");
+        std::fs::write(folder.join("kernel.json"), text.to_string()).expect("write a spec");
+    };
+    // One name in every place: the first place wins.
+    let places = [
+        "extra",
+        "data",
+        "site/share/jupyter",
+        "xdg/jupyter",
+        "dirs/jupyter",
+        "ipython",
+    ];
+    for place in places {
+        spec(at(place), "Same");
+        spec(at(place), &format!("of_{}", place.replace('/', "_")));
+    }
+    let broken = at("data/kernels/broken");
+    std::fs::create_dir_all(&broken).expect("make a folder");
+    std::fs::write(broken.join("kernel.json"), "{").expect("write a damaged spec");
+    let prefix = python::interpreter().parent().and_then(Path::parent);
+    let prefix = prefix.expect("it is in an environment");
+    let (on, off) = (Some("1"), Some("no"));
+    // JUPYTER_DATA_DIR, JUPYTER_PATH, JUPYTER_PREFER_ENV_PATH, JUPYTER_PLATFORM_DIRS
+    let settings = [
+        (true, true, None, None),
+        (true, false, off, None),
+        (false, true, on, None),
+        (false, false, off, on),
+        (false, true, None, on),
+    ];
+    for version in ["4.12.0", "5.3.0", "5.7.2", "5.9.1"] {
+        let core = jupyter_core(version);
+        for (data, extra, prefer, platform) in settings {
+            let is_old = version.starts_with('4');
+            // Version 4 knew no platform folders and never preferred an environment by itself.
+            if is_old && (platform.is_some() || prefer.is_none()) {
+                continue;
+            }
+            let set = |mut command: Command| {
+                command
+                    .env("VIRTUAL_ENV", prefix)
+                    .env("XDG_DATA_HOME", at("xdg"))
+                    .env("XDG_DATA_DIRS", at("dirs"))
+                    .env("IPYTHONDIR", at("ipython"))
+                    .env("PYTHONUSERBASE", at("site"))
+                    .env_remove("JUPYTER_DATA_DIR");
+                let chosen = [
+                    ("JUPYTER_DATA_DIR", data.then(|| at("data"))),
+                    ("JUPYTER_PATH", extra.then(|| at("extra"))),
+                    ("JUPYTER_PREFER_ENV_PATH", prefer.map(PathBuf::from)),
+                    ("JUPYTER_PLATFORM_DIRS", platform.map(PathBuf::from)),
+                ];
+                for (name, value) in chosen {
+                    value.map(|value| command.env(name, value));
+                }
+                command
+            };
+            let mut asked = set(world.command(python::interpreter()));
+            asked.arg(python::script("kernelspecs.py"));
+            let jupyter = succeed(asked.env("PYTHONPATH", &core));
+            let last = jupyter.lines().last().expect("it prints a line");
+            let jupyter: Value = serde_json::from_str(last).expect("JSON");
+            let mut listed = set(world.nb());
+            let own = say(listed.args(["kernels", "--json"])).ended(0).json();
+            let case = format!("{version} {data} {extra} {prefer:?} {platform:?}");
+            assert_eq!(own["searched"], jupyter["folders"], "{case}");
+            let kernels = own["kernels"].as_array().expect("a list").iter();
+            let specs = kernels.filter(|kernel| kernel["kind"] == "kernelspec");
+            let specs: Vec<_> = specs
+                .map(|kernel| json!([kernel["name"], kernel["path"]]))
+                .collect();
+            assert_eq!(Value::from(specs), jupyter["specs"], "{case}");
+        }
+    }
+}
+
+/// A release of jupyter_core, beside the packages that it needs.
+fn jupyter_core(version: &str) -> PathBuf {
+    let wanted = format!("jupyter_core=={version}");
+    made::once(
+        &format!("test-jupyter-core-{version}"),
+        &[&wanted],
+        |folder| {
+            made::run(
+                Command::new(python::interpreter())
+                    .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+                    .arg(folder)
+                    .arg(&wanted),
+            );
+        },
+    )
+}
+
+#[test]
+fn the_environment_at_hand_is_chosen_listed_and_started() {
+    let world = World::new();
+    let project = world.project().canonicalize().expect("it is there");
+    let own = venv(&project.join(".venv"), true);
+    venv(&project.join("deep/.venv"), false);
+    let list = |notebook: &str| {
+        let mut command = world.nb();
+        command
+            .args(["kernels", notebook, "--json"])
+            .env("PATH", PATH);
+        say(&mut command).ended(0).json()
+    };
+    let found = list("t.ipynb");
+    assert_eq!(path(&found["chosen"]["argv"][0]), own);
+    let why = format!(".venv in {}", project.display());
+    assert_eq!(found["chosen"]["why"], *why);
+    let first = &found["kernels"][0];
+    assert_eq!(
+        json!([
+            first["name"],
+            first["kind"],
+            first["manager"],
+            first["chosen"]
+        ]),
+        json!([".venv", "environment", "venv", true])
+    );
+    // The nearer one has no ipykernel: the next one is taken, with a word.
+    let deep = list("deep/t.ipynb");
+    assert_eq!(path(&deep["chosen"]["argv"][0]), own);
+    assert_eq!(deep["kernels"][0]["ready"], false);
+    let note = deep["notes"][0].as_str().expect("a note");
+    assert!(note.contains("was passed over; to use it: "), "{note}");
+    let mut open = world.nb();
+    open.args(["open", "t.ipynb"]).env("PATH", PATH);
+    say(&mut open).ended(0);
+    let code = "import os, sys; print(sys.prefix, os.environ['VIRTUAL_ENV'], os.environ['PATH'])";
+    let prefix = project.join(".venv");
+    let said = nb(&world, ["run", code]).ended(0).out;
+    let expected = format!("{0} {0} {0}/bin:{PATH}\n", prefix.display());
+    assert_eq!(said, expected);
+    let text = nb(&world, ["kernels", "t.ipynb"]).ended(0);
+    text.with("* .venv  ").with(": the notebook ran it before");
+}
+
+#[test]
+fn without_ipykernel_the_command_is_told_and_run_on_demand() {
+    let world = World::new();
+    let uv = made::once("test-uv", &[UV], |folder| {
+        made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
+        made::run(
+            Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", UV]),
+        );
+    });
+    let path_with_uv = format!("{}/bin:{PATH}", uv.display());
+    let project = world.project().canonicalize().expect("it is there");
+    let with_uv = |words: &[&str]| {
+        let mut command = world.command(&uv.join("bin/uv"));
+        command.args(words).env("PATH", &path_with_uv);
+        succeed(&mut command)
+    };
+    let interpreter = python::interpreter().to_string_lossy();
+    with_uv(&["venv", "--quiet", "--python", &interpreter, ".venv"]);
+    let open = |more: &[&str]| {
+        let mut command = world.nb();
+        command
+            .args(["open", "t.ipynb"])
+            .args(more)
+            .env("PATH", &path_with_uv);
+        say(&mut command)
+    };
+    let python = project.join(".venv/bin/python");
+    let refused = open(&[]).ended(1);
+    refused
+        .with("has no ipykernel; it is the project's (.venv in ")
+        .with(&format!(
+            "hint: uv pip install --python {} ipykernel",
+            python.display()
+        ))
+        .with("hint: nb open t.ipynb --install runs that");
+    assert!(!project.join("t.ipynb").exists());
+    // A project that is locked gets it as a dependency: uv removes what it does not know.
+    std::fs::write(
+        project.join("pyproject.toml"),
+        "[project]\nname = \"p\"\nversion = \"0\"\nrequires-python = \">=3.9\"\n",
+    )
+    .expect("write a project");
+    with_uv(&["lock", "--quiet"]);
+    let opened = open(&["--install", "--json"]).ended(0);
+    let opened = opened.with("uv add --project ").json();
+    assert_eq!(opened["created"], true);
+    let text = std::fs::read_to_string(project.join("pyproject.toml")).expect("it is there");
+    assert!(text.contains("\"ipykernel>="), "{text}");
+    let said = nb(&world, ["run", "import sys; sys.prefix"]).ended(0);
+    said.with(&project.join(".venv").to_string_lossy());
+}
+
+const UV: &str = "uv==0.13.9";
+
+#[test]
+fn a_conda_environment_is_started_activated() {
+    let world = World::new();
+    let rattler = made::once("test-rattler", &[RATTLER], |folder| {
+        made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
+        made::run(
+            Command::new(folder.join("bin/python"))
+                .args(["-m", "pip", "install", "--quiet", RATTLER]),
+        );
+    });
+    let root = home(&world).join("miniforge3");
+    let prefix = root.join("envs/ml");
+    let mut make = world.command(&rattler.join("bin/python"));
+    make.arg(python::script("conda_environment.py"));
+    let script = succeed(make.arg(&prefix).arg(site_packages()));
+    let base = venv(&root, true);
+    for folder in ["condabin", "conda-meta"] {
+        std::fs::create_dir_all(root.join(folder)).expect("make conda's own folders");
+    }
+    // As in an agent's shell: base is active, whatever is worked on.
+    let path_of_base = format!("{}/bin:{PATH}", root.display());
+    let shell = |mut command: Command| {
+        command
+            .env("PATH", &path_of_base)
+            .env("CONDA_PREFIX", &root)
+            .env("CONDA_DEFAULT_ENV", "base")
+            .env("CONDA_SHLVL", "1");
+        command
+    };
+    // base itself is nobody's choice: without the project's word the list is told.
+    let mut open = shell(world.nb());
+    let asked = say(open.args(["open", "other.ipynb", "--no-serve"])).ended(2);
+    asked
+        .with("2 Pythons could run it: say which")
+        .with(&format!(
+            "hint: nb open other.ipynb --python {}",
+            base.display()
+        ))
+        .with(&format!("--python {}", prefix.join("bin/python").display()));
+    let mut list = shell(world.nb());
+    let listed = say(list.args(["kernels", "other.ipynb", "--json"]))
+        .ended(0)
+        .json();
+    assert_eq!(listed["chosen"], Value::Null);
+    let names = listed["kernels"].as_array().expect("a list").iter();
+    let names: Vec<_> = names
+        .filter(|kernel| kernel["kind"] == "conda")
+        .map(|kernel| kernel["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names, ["ml", "base"]);
+    // The project's word.
+    std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
+    let mut open = shell(world.nb());
+    say(open.args(["open", "t.ipynb"])).ended(0);
+    let code = "import json, os; print(json.dumps(dict(os.environ)))";
+    let inside: Value =
+        serde_json::from_str(&nb(&world, ["run", code]).ended(0).out).expect("JSON");
+    let data = prefix.join("share/data").display().to_string();
+    assert_eq!(inside["NB_TEST_DATA"], *data);
+    assert_eq!(inside["CONDA_DEFAULT_ENV"], "ml");
+    // What rattler's own activation leaves is the same, PATH below it included.
+    let script = format!("{}\n/usr/bin/env -0", script.replace(":${PATH}\"", "\""));
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &script]).env_clear();
+    let out = bash
+        .env("CONDA_DEFAULT_ENV", "ml")
+        .output()
+        .expect("run bash");
+    let pairs = String::from_utf8(out.stdout).expect("UTF-8");
+    let pairs = pairs.split('\0').filter_map(|pair| pair.split_once('='));
+    let mut count = 0;
+    for (name, value) in pairs.filter(|(name, _)| !["_", "SHLVL", "PWD"].contains(name)) {
+        assert_eq!(inside[name], *value, "{name}");
+        count += 1;
+    }
+    assert!(count >= 7, "{count} variables: {:?}", out.stderr);
+    let mut open = shell(world.nb());
+    open.args(["open", "other.ipynb", "--no-serve", "--python"]);
+    say(open.arg(&base)).ended(0);
+}
+
+const RATTLER: &str = "py-rattler==0.28.0";

@@ -1,0 +1,195 @@
+//! Kernels of other languages and makers, through `nb` and through `nb-proxy`. What each of them
+//! can do is the table below; whoever changes it changes the table in the documentation.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Said, home, nb};
+use crate::python;
+use crate::world::{World, succeed};
+
+/// A kernel, and what it says to what.
+struct Kernel {
+    /// The name of its spec.
+    name: &'static str,
+    /// Its command without the connection file, `{python}` being the environment's Python.
+    argv: &'static [&'static str],
+    language: &'static str,
+    /// Prints 42.
+    hello: &'static str,
+    /// Fails.
+    error: &'static str,
+    /// Prints something and goes on for long.
+    endless: &'static str,
+    /// What its replies to the endless code are when it is interrupted.
+    interrupted: &'static str,
+    /// How it is interrupted.
+    by: &'static str,
+    /// The beginning of a word, and what completes it.
+    complete: (&'static str, &'static str),
+    /// Asks `name?` and prints the answer, where it can ask.
+    input: Option<&'static str>,
+}
+
+impl Kernel {
+    /// Runs it in a world of its own through everything.
+    fn works(&self, interpreter: &Path) {
+        let world = World::new();
+        self.install(&world, interpreter);
+        let notebook = &*format!("{}.ipynb", self.name);
+        nb(&world, ["open", notebook, "--kernel", self.name]).ended(0);
+        let run = |code: &str| nb(&world, ["run", "-n", notebook, code]);
+        assert_eq!(run(self.hello).ended(0).out.trim(), "42");
+        run(self.error).ended(3);
+        if let Some(input) = self.input {
+            self.asks(&world, notebook, input);
+        }
+        nb(
+            &world,
+            ["run", "-n", notebook, "--timeout", "1", self.endless],
+        )
+        .ended(4);
+        nb(&world, ["interrupt", notebook])
+            .ended(0)
+            .with(&format!("interrupted (by {})", self.by));
+        assert_eq!(run(self.hello).ended(0).out.trim(), "42");
+        let generation = nb(&world, ["status", notebook, "--json"]).ended(0).json();
+        assert_eq!(generation["sessions"][0]["kernel_generation"], 1);
+
+        let seen = self.through_the_proxy(&world, notebook);
+        let hello = json!(["ok", "42\n"]);
+        assert_eq!(seen["hello"], hello);
+        assert_eq!(seen["error"], "error");
+        assert_eq!(seen["completes"], true);
+        if self.input.is_some() {
+            assert_eq!(seen["input"][0], "ok");
+            let prompt = seen["input"][1][0].as_str().expect("it asked");
+            assert_eq!(prompt.trim(), "name?");
+            assert_eq!(seen["input"][2], "Ada\n");
+        }
+        assert_eq!(seen["interrupt"], self.interrupted);
+        assert_eq!(seen["after"], hello);
+    }
+
+    fn install(&self, world: &World, interpreter: &Path) {
+        let python = interpreter.to_string_lossy();
+        let bin = interpreter.parent().expect("it is in a folder");
+        let bin = bin.to_string_lossy();
+        let words = self.argv.iter();
+        let words = words.map(|word| word.replace("{python}", &python).replace("{bin}", &bin));
+        let argv: Vec<_> = words.chain(["{connection_file}".to_owned()]).collect();
+        let spec = json!({ "argv": argv, "display_name": self.name, "language": self.language });
+        let folder = home(world).join("jupyter/kernels").join(self.name);
+        std::fs::create_dir_all(&folder).expect("make the spec's folder");
+        std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write the spec");
+    }
+
+    /// A question of running code, asked and answered by two commands.
+    fn asks(&self, world: &World, notebook: &str, input: &str) {
+        let insert = ["insert", "-n", notebook, "--json", input];
+        let cell = nb(world, insert).ended(0).json();
+        let cell = cell["cells"][0]["id"].as_str().or(cell["id"].as_str());
+        let cell = cell.expect("it has an id").to_owned();
+        let asked = nb(world, ["exec", "-n", notebook, &cell, "--json"])
+            .ended(7)
+            .json();
+        let job = job(&asked);
+        nb(world, ["reply", &job, "Grace"]).ended(0);
+        let done: Said = nb(world, ["wait", &job]).ended(0);
+        done.with("Grace");
+    }
+
+    fn through_the_proxy(&self, world: &World, notebook: &str) -> Value {
+        let case = json!({
+            "hello": self.hello, "error": self.error, "endless": self.endless,
+            "complete": self.complete.0, "completion": self.complete.1, "input": self.input,
+        });
+        let file = world.project().join("case.json");
+        std::fs::write(&file, case.to_string()).expect("write the case");
+        let shared = match self.language {
+            "python" => "nb-shared".to_owned(),
+            other => format!("nb-shared-{other}"),
+        };
+        let mut script: Command = world.script("languages.py", &shared);
+        script.args(["--notebook", notebook, "--case"]).arg(&file);
+        let seen = succeed(&mut script);
+        let last = seen.lines().last().expect("it prints a line");
+        serde_json::from_str(last).expect("JSON")
+    }
+}
+
+fn job(said: &Value) -> String {
+    let job = said["job"].as_str().or(said["jobs"][0]["id"].as_str());
+    job.unwrap_or_else(|| panic!("no job in {said}")).to_owned()
+}
+
+/// The Python of the environment with bash_kernel, deno and xeus-python.
+fn languages() -> PathBuf {
+    python::with_languages().to_owned()
+}
+
+const PYTHON: Kernel = Kernel {
+    name: "ipykernel6",
+    argv: &["{python}", "-m", "ipykernel_launcher", "-f"],
+    language: "python",
+    hello: "print(6 * 7)",
+    error: "1 / 0",
+    endless: "import time\nprint('on')\nwhile True: time.sleep(0.1)",
+    interrupted: "error",
+    by: "signal",
+    complete: ("impor", "import"),
+    input: Some("print(input('name?'))"),
+};
+
+#[test]
+fn ipykernel_6() {
+    PYTHON.works(python::with_ipykernel6());
+}
+
+#[test]
+fn xeus_python() {
+    let kernel = Kernel {
+        name: "xpython",
+        argv: &["{python}", "-m", "xpython_launcher", "-f"],
+        // SIGINT ends it, which its spec does not say.
+        by: "message",
+        ..PYTHON
+    };
+    kernel.works(&languages());
+}
+
+#[test]
+fn bash() {
+    let kernel = Kernel {
+        name: "bash",
+        argv: &["{python}", "-m", "bash_kernel", "-f"],
+        language: "bash",
+        hello: "echo $((6*7))",
+        error: "false",
+        endless: "echo on; sleep 1000",
+        interrupted: "abort",
+        by: "signal",
+        complete: ("ech", "echo"),
+        input: None,
+    };
+    kernel.works(&languages());
+}
+
+#[test]
+fn deno() {
+    let kernel = Kernel {
+        name: "deno",
+        argv: &["{bin}/deno", "jupyter", "--kernel", "--conn"],
+        language: "typescript",
+        hello: "console.log(6 * 7)",
+        error: "throw new Error('no')",
+        endless: "console.log('on'); while (true) {}",
+        interrupted: "error",
+        by: "message",
+        complete: ("consol", "console"),
+        input: Some("console.log(prompt('name?'))"),
+    };
+    kernel.works(&languages());
+}

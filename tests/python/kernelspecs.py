@@ -1,0 +1,13 @@
+"""Prints the folders in which Jupyter looks for kernelspecs, and what it finds in them."""
+
+import json
+import os
+
+from jupyter_client.kernelspec import KernelSpecManager
+
+manager = KernelSpecManager()
+folders = list(dict.fromkeys(manager.kernel_dirs))
+found = manager.find_kernel_specs()
+# Jupyter lists a folder in the order in which the system tells of it.
+specs = sorted(found.items(), key=lambda it: (folders.index(os.path.dirname(it[1])), it[0]))
+print(json.dumps({"folders": folders, "specs": specs}))

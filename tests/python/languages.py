@@ -1,0 +1,72 @@
+"""What a kernel of some language does through the proxy, as a front end of jupyter_client sees it.
+
+Prints one JSON object; the caller knows what each kernel can do.
+"""
+
+import json
+import os
+import pathlib
+
+from launch import SECONDS, arguments, joined, launched
+
+
+def finish(client, request, answer=None, on_output=None):
+    """Waits for reply and idle; returns the reply's status, the outputs and what was asked."""
+    outputs, asked = [], []
+    while True:
+        try:
+            message = client.get_iopub_msg(timeout=0.05)
+        except Exception:  # nothing came
+            message = None
+        if answer is not None and not asked:
+            try:
+                asked.append(client.get_stdin_msg(timeout=0.05)["content"]["prompt"])
+                client.input(answer)
+            except Exception:
+                pass
+        if message is None or message["parent_header"].get("msg_id") != request:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            outputs.append(content["text"])
+        elif kind in ("display_data", "execute_result"):
+            outputs.append(str(content["data"].get("text/plain")))
+        elif kind == "error":
+            outputs.append(f"{content['ename']}: {content['evalue']}")
+        elif kind == "status" and content["execution_state"] == "idle":
+            break
+        if on_output and outputs:
+            on_output()
+            on_output = None
+    while True:
+        reply = client.get_shell_msg(timeout=SECONDS)
+        if reply["parent_header"]["msg_id"] == request:
+            return reply["content"].get("status"), "".join(outputs), asked
+
+
+def main():
+    options = arguments(notebook="", case="")
+    case = json.loads(pathlib.Path(options.case).read_text())
+    os.environ["JPY_SESSION_NAME"] = options.notebook
+    seen = {}
+    with launched(options.kernel) as manager, joined(manager.connection_file) as client:
+        status, text, _ = finish(client, client.execute(case["hello"]))
+        seen["hello"] = [status, text]
+        status, text, _ = finish(client, client.execute(case["error"]))
+        seen["error"] = status
+        code, cursor = case["complete"], len(case["complete"])
+        reply = client.complete(code, cursor, reply=True, timeout=SECONDS)["content"]
+        seen["completes"] = case["completion"] in reply.get("matches", [])
+        if case["input"]:
+            status, text, asked = finish(client, client.execute(case["input"], allow_stdin=True), "Ada")
+            seen["input"] = [status, asked, text]
+        if case["endless"]:
+            request = client.execute(case["endless"])
+            status, text, _ = finish(client, request, on_output=manager.interrupt_kernel)
+            seen["interrupt"] = status
+            status, text, _ = finish(client, client.execute(case["hello"]))
+            seen["after"] = [status, text]
+    print(json.dumps(seen))
+
+
+main()
