@@ -14,6 +14,7 @@ mod error;
 mod execution;
 mod link;
 mod others;
+mod overheard;
 mod request;
 pub mod run;
 
@@ -33,6 +34,7 @@ pub use execution::Execution;
 use link::{Arrived, Link};
 use others::Others;
 pub use others::{Foreign, Step};
+pub use overheard::{Heard, Overheard, What};
 pub use request::Execute;
 pub use run::{End, Event, Outcome};
 

@@ -18,10 +18,21 @@ use crate::project::Project;
 use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 
 /// List the jobs that run or wait, and those that ended last
+///
+/// With a job's id: that one. Where its outputs are not in the notebook (it could not be written, or
+/// the recorder was killed), --write puts them there: into their cells, by the cells' ids.
 #[derive(Args, Debug)]
+#[command(override_usage = "nb jobs [OPTIONS] [JOB] [NOTEBOOK]")]
 pub(super) struct Jobs {
-    /// The notebook; without it, all of the project
-    notebook: Option<PathBuf>,
+    /// The job, by the beginning of its id; the notebook, without it all of the project
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    /// Write the outputs that the job keeps into its notebook, or into the one that is named
+    #[arg(long)]
+    write: bool,
+    /// With --write: also where the cell was run again since, or an editor has unsaved changes
+    #[arg(long, requires = "write")]
+    force: bool,
     /// Those that have ended too, all of them
     #[arg(long)]
     all: bool,
@@ -36,8 +47,35 @@ const ENDED: usize = 5;
 impl Jobs {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
-        let project = context.project(self.notebook.as_deref())?;
-        let key = self.notebook.as_deref().map(|it| project.key(it));
+        let is_notebook = |word: &&String| word.ends_with(".ipynb");
+        let (notebooks, ids): (Vec<_>, Vec<_>) = self.words.iter().partition(is_notebook);
+        if ids.len() > 1 || notebooks.len() > 1 {
+            return Err(Fault::new(Kind::Usage, "one job at a time").hint("nb jobs --help"));
+        }
+        let notebook = notebooks.first().map(PathBuf::from);
+        if let Some(id) = ids.first() {
+            // A notebook may have been moved elsewhere: the job is here.
+            let project = context.project(None)?;
+            let folder = project.job(id)?;
+            if !self.write {
+                return context.show_job(&folder, self.json);
+            }
+            return context
+                .write_job(
+                    &project,
+                    &folder,
+                    notebook.as_deref(),
+                    self.force,
+                    self.json,
+                )
+                .await;
+        }
+        if self.write {
+            let text = "which job's outputs? --write needs its id";
+            return Err(Fault::new(Kind::Usage, text).hint("nb jobs --all lists them"));
+        }
+        let project = context.project(notebook.as_deref())?;
+        let key = notebook.as_deref().map(|it| project.key(it));
         let mut jobs = read_all(&project);
         jobs.retain(|(_, job)| key.as_ref().is_none_or(|key| *key == job.notebook));
         let (mut ended, mut shown): (Vec<_>, Vec<_>) = jobs
@@ -85,6 +123,11 @@ fn line(folder: &JobFolder, job: &Job) -> String {
     }
     if !is_recorded(folder, job) {
         line.push_str("  (its recorder was killed)");
+    }
+    if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
+        line.push_str("  (outputs are not in the notebook: nb jobs ");
+        line.push_str(&job.id);
+        line.push_str(" --write)");
     }
     line
 }

@@ -27,6 +27,7 @@ mod help;
 mod insert;
 mod interrupt;
 mod jobs;
+mod kept;
 mod kernels;
 mod log;
 mod metadata;
@@ -73,6 +74,7 @@ use serde_json::{Value, json};
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::ops::asker;
 use crate::ops::editing::history::{self, Overwritten};
+use crate::ops::executions::lost::{self, Lost};
 use crate::ops::kernels::death;
 use crate::ops::kernels::target::{self, Target};
 use crate::ops::since::{self, Doings};
@@ -203,6 +205,8 @@ struct Context {
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
     since: OnceCell<Vec<Doings>>,
+    /// Recorders that were killed, as far as this name was not told.
+    lost: OnceCell<Vec<Lost>>,
     /// Edits of this name that saves of others wiped out; told only once, too.
     overwritten: OnceCell<Vec<Overwritten>>,
     /// Whether the command itself has told how the kernel went.
@@ -249,8 +253,20 @@ impl Context {
         })
     }
 
+    /// Notices recorders that were killed in the project that the command means, and has others go on
+    /// with what they recorded.
+    async fn notice(&self) {
+        let from = self.notebook.as_deref().unwrap_or(&self.here);
+        if let Some(project) = Project::find(from) {
+            let _ = self.lost.set(lost::notice(&project, &self.by).await);
+        }
+    }
+
     /// Prints the command's answer as one JSON object, with what others did meanwhile.
     fn answer(&self, mut answer: Value) -> io::Result<()> {
+        if let Some(lost) = self.lost.get().filter(|lost| !lost.is_empty()) {
+            answer["lost"] = json!(lost);
+        }
         if let Some((project, key)) = self.concerns.get() {
             if answer.get("kernel_generation").is_none() {
                 let state = project.state().ok();
@@ -312,6 +328,9 @@ impl Context {
                 let next = went_well.then(|| format!(" next: {}", death.next));
                 print::note(&format!("{}{}", death.text, next.unwrap_or_default()));
             }
+            for lost in self.lost.get().into_iter().flatten() {
+                print::note(&lost.text);
+            }
             for line in history::words(self.overwritten()) {
                 print::note(&line);
             }
@@ -348,7 +367,12 @@ pub fn main() -> ExitCode {
         Ok(context) => context,
         Err(fault) => return fault.report(json),
     };
-    let done = runtime().and_then(|runtime| runtime.block_on(command.run(&context)));
+    let done = runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            context.notice().await;
+            command.run(&context).await
+        })
+    });
     context.end(done, json)
 }
 
@@ -502,6 +526,7 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
         named: OnceCell::new(),
         concerns: OnceCell::new(),
         since: OnceCell::new(),
+        lost: OnceCell::new(),
         overwritten: OnceCell::new(),
         told_death: Cell::new(false),
     })

@@ -118,6 +118,13 @@ impl Report<'_> {
                 print::note(&summary(job));
             }
         }
+        let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
+        if self.followed.left == Left::Over && job.cells.iter().any(is_missing) {
+            let id = &job.id;
+            print::note(&format!(
+                "they are kept: nb jobs {id} --write writes them, once that is mended"
+            ));
+        }
         job.notes.iter().for_each(|note| print::note(note));
         self.how_it_was_left();
         Ok(())
@@ -277,7 +284,7 @@ fn is_code(job: &Job) -> bool {
     matches!(job.cells.as_slice(), [JobCell { cell: None, .. }])
 }
 
-fn head(cell: &JobCell) -> String {
+pub(super) fn head(cell: &JobCell) -> String {
     let id = cell.cell.as_deref().unwrap_or("code");
     let count = cell
         .execution_count
@@ -313,6 +320,7 @@ fn summary(job: &Job) -> String {
         "no_kernel",
         "aborted",
         "no_reply",
+        "unheard",
     ];
     let bad = words.iter().filter_map(|word| match count(word) {
         0 => None,
@@ -349,6 +357,7 @@ fn told(job: &Job, cell: &JobCell) -> Option<String> {
                 .to_owned()
         }
         "no_reply" => "the kernel went idle without a reply".to_owned(),
+        "unheard" => "the kernel is through with it, and nobody heard how it ended".to_owned(),
         "interrupted" => "interrupted".to_owned(),
         "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,

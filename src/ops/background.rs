@@ -33,6 +33,12 @@ pub(super) enum Task {
         /// The job's id.
         id: String,
     },
+    /// Go on with a job whose cells the kernel has already.
+    Resume {
+        state_file: PathBuf,
+        /// The job's id.
+        id: String,
+    },
     /// Note how a kernel ended, as its keeper has written it down.
     Ended {
         state_file: PathBuf,

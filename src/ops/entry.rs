@@ -87,11 +87,18 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Task::Record { state_file, id } => {
+        Task::Record { .. } | Task::Resume { .. } => {
+            let goes_on = matches!(task, Task::Resume { .. });
+            let (Task::Record { state_file, id } | Task::Resume { state_file, id }) = task else {
+                return ExitCode::FAILURE;
+            };
             let done = runtime.block_on(async {
                 let project = Project::of_state_file(&state_file)?;
                 let folder = project.job(&id).map_err(std::io::Error::other)?;
-                recorder::perform(&project, &folder).await
+                match goes_on {
+                    true => recorder::resume::resume(&project, &folder).await,
+                    false => recorder::perform(&project, &folder).await,
+                }
             });
             match done {
                 Ok(()) => ExitCode::SUCCESS,

@@ -71,9 +71,28 @@ pub struct Job {
     /// What whoever asked should know besides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The front end whose cells these are, if they are: its proxy has sent them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front_end: Option<FrontEnd>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// A front end whose cells are kept, or were handed over to a recorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontEnd {
+    /// What kind it is: `VS Code`.
+    pub name: String,
+    /// When its proxy began to hand the cells over; none where it had no time for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_at: Option<Timestamp>,
+    /// Its proxy has kept all up to where the recorder hears for itself.
+    #[serde(default)]
+    pub whole: bool,
+    /// The proxy itself has gone: the same front end may come back with another.
+    #[serde(default)]
+    pub may_return: bool,
 }
 
 /// How far a job is.
@@ -169,6 +188,8 @@ pub enum Ask {
         /// Who asks.
         by: String,
     },
+    /// Write the outputs into the notebook now.
+    Write,
     /// The answer to its question.
     Reply {
         /// The text.
@@ -227,8 +248,20 @@ pub struct JobFolder {
 impl Project {
     /// Makes the folder of a new job, whose id is set.
     pub fn make_job(&self, job: &mut Job) -> io::Result<JobFolder> {
+        let folder = self.make_job_in(JOBS, job)?;
+        self.mark_open(&folder.id)?;
+        Ok(folder)
+    }
+
+    /// Makes the folder of a job that a front end's proxy keeps for itself: nobody sees it until it is
+    /// [`Project::adopt`]ed.
+    pub fn make_kept_job(&self, job: &mut Job) -> io::Result<JobFolder> {
+        self.make_job_in(KEPT, job)
+    }
+
+    fn make_job_in(&self, place: &str, job: &mut Job) -> io::Result<JobFolder> {
         job.id = fresh_id();
-        let name = format!("jobs/{}", job.id);
+        let name = format!("{place}/{}", job.id);
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;
         let folder = JobFolder {
@@ -237,6 +270,43 @@ impl Project {
         };
         folder.write(job)?;
         Ok(folder)
+    }
+
+    /// Makes a job of what a proxy has kept; fails where another process has.
+    pub fn adopt(&self, kept: &JobFolder) -> io::Result<JobFolder> {
+        let dir = self.make_folder(JOBS)?.join(&kept.id);
+        self.mark_open(&kept.id)?;
+        std::fs::rename(&kept.dir, &dir)?;
+        let id = kept.id.clone();
+        Ok(JobFolder { dir, id })
+    }
+
+    /// Returns what proxies keep.
+    pub fn kept_jobs(&self) -> Vec<JobFolder> {
+        self.folders(KEPT)
+    }
+
+    /// Returns the jobs that have not come to their end: those that run, and those whose recorder was
+    /// killed. Costs a listing of what is there.
+    pub fn open_jobs(&self) -> Vec<JobFolder> {
+        let entries = std::fs::read_dir(self.dir().join(OPEN));
+        let names = entries.into_iter().flatten().flatten();
+        let ids = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let folders = ids.map(|id| JobFolder {
+            dir: self.dir().join(JOBS).join(&id),
+            id,
+        });
+        folders.collect()
+    }
+
+    fn mark_open(&self, id: &str) -> io::Result<()> {
+        let mark = self.make_folder(OPEN)?.join(id);
+        std::fs::write(mark, "")
+    }
+
+    /// Notes that a job has come to its end.
+    pub fn close_job(&self, folder: &JobFolder) {
+        let _ = std::fs::remove_file(self.dir().join(OPEN).join(&folder.id));
     }
 
     /// Returns the folder of the job that is named, by a beginning of its id.
@@ -283,7 +353,11 @@ impl Project {
 
     /// Returns the folders of all jobs, in no order.
     pub fn jobs(&self) -> Vec<JobFolder> {
-        let entries = std::fs::read_dir(self.dir().join("jobs"));
+        self.folders(JOBS)
+    }
+
+    fn folders(&self, place: &str) -> Vec<JobFolder> {
+        let entries = std::fs::read_dir(self.dir().join(place));
         let folders = entries.into_iter().flatten().flatten();
         let folders = folders.filter(|entry| entry.path().join(RECORD).exists());
         let folders = folders.map(|entry| JobFolder {
@@ -293,6 +367,11 @@ impl Project {
         folders.collect()
     }
 }
+
+/// Where jobs are; what proxies keep of their front ends' cells; the names of jobs that are open.
+const JOBS: &str = "jobs";
+const KEPT: &str = "kept";
+const OPEN: &str = "open";
 
 const RECORD: &str = "job.json";
 
@@ -347,6 +426,34 @@ impl JobFolder {
     /// one holds it for a moment, which must not keep the first from beginning.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
         Lock::within(&self.dir.join("lock"), LOOKED_AT)
+    }
+
+    /// Takes the lock that a proxy holds for as long as it adds to the events of a job.
+    pub fn lock_feed(&self) -> io::Result<Option<Lock>> {
+        Lock::attempt(&self.dir.join("feed"))
+    }
+
+    /// Says that a recorder hears the kernel from this message on.
+    pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
+        save::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
+    }
+
+    /// Returns from which message on a recorder hears the kernel, once it does.
+    pub fn ready(&self) -> Option<String> {
+        std::fs::read_to_string(self.dir.join("ready")).ok()
+    }
+
+    /// Returns when something was last written down of the job.
+    pub fn last_sign(&self) -> Option<Timestamp> {
+        let files = [RECORD, "events.jsonl"].map(|name| self.dir.join(name));
+        let files = files.iter().filter_map(|path| path.metadata().ok());
+        let last = files.filter_map(|found| found.modified().ok()).max()?;
+        Timestamp::try_from(last).ok()
+    }
+
+    /// Removes the job's folder.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 
     /// Returns whether a recorder lives.
@@ -533,6 +640,7 @@ pub(super) mod tests {
             saves: true,
             max_output: None,
             notes: Vec::new(),
+            front_end: None,
             other: Map::new(),
         };
         let folder = project.make_job(&mut job).unwrap();

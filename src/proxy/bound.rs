@@ -8,6 +8,7 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::journal;
+use super::keep::Keep;
 use super::log;
 use super::presence::Presence;
 use super::shell::Shell;
@@ -22,6 +23,7 @@ use crate::route::{Ending, FrontEnd, Kernel, Policies};
 pub(super) struct Bound {
     pub(super) target: Target,
     pub(super) journal: journal::Log,
+    pub(super) keep: Keep,
     presence: Presence,
     /// What this proxy has set going for the kernel.
     pub(super) pending: Cell<Pending>,
@@ -239,6 +241,7 @@ impl Shell {
         presence.tell(self.bridge.borrow().joined().count());
         let bound = Bound {
             journal: journal::Log::open(&target.project, self.origin.by()),
+            keep: Keep::new(self.origin.by(), self.origin.name),
             presence,
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),

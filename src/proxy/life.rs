@@ -141,6 +141,9 @@ impl Shell {
     }
 
     fn change(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
+        if let Some(bound) = self.bound() {
+            bound.keep.forget();
+        }
         let unsent = take_unsent(before.map(Rc::as_ref));
         self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
     }
@@ -157,6 +160,9 @@ impl Shell {
             kernel.generation.max(last + 1)
         };
         self.number.set(number);
+        if is_another || number != last {
+            bound.keep.forget();
+        }
         let notebook = &bound.target.key;
         bound
             .journal

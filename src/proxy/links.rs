@@ -359,6 +359,7 @@ impl DialHandler for Iopub {
         if !shell.listens() {
             return;
         }
+        shell.keeps(&message);
         shell.route(|bridge, now| bridge.iopub_message(now, message));
     }
 

@@ -17,12 +17,14 @@
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
 //! | `log`, `journal`, `presence` | what is left for others to read |
+//! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
 mod args;
 mod bound;
 mod faults;
 mod front;
 mod journal;
+mod keep;
 mod life;
 mod links;
 mod log;

@@ -168,7 +168,7 @@ impl Shell {
                 Ok(Err(error)) => shell.leave_note(&error),
                 Err(_) => tracing::warn!("the restart has not begun after {BEGINNING:?}"),
             }
-            shell.leave("its front end restarts it");
+            shell.leave(super::shell::RESTARTS);
         });
     }
 

@@ -25,7 +25,7 @@ use crate::kernel::process::{Process, Signal};
 use crate::project::Config;
 use crate::route::{Action, Bridge, ClientId, Kernel, Note, Now, Settings};
 use crate::socket::{Dialer, Message, PeerId};
-use crate::wire::{Channel, ConnectionInfo};
+use crate::wire::{Channel, ConnectionInfo, Verified};
 
 /// Everything of one proxy, on one thread.
 pub(super) struct Shell {
@@ -78,6 +78,8 @@ struct Counters {
     published: Cell<u64>,
 }
 
+/// How long what is queued for the kernel has at the end, at least.
+const LEAST: Duration = Duration::from_millis(200);
 /// How many bytes of one client wait for a kernel before the client is not read any more.
 const HELD_BYTES: usize = 64 << 20;
 /// How many bytes wait for a client that is between two connections.
@@ -114,6 +116,8 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
 }
 
 const SIGTERM: &str = "SIGTERM";
+/// A front end has restarted its kernel.
+pub(super) const RESTARTS: &str = "its front end restarts it";
 const ORPHANED: &str = "its front end is gone";
 
 impl Shell {
@@ -230,6 +234,13 @@ impl Shell {
             Action::Resume(client) => front.set_paused(&client, false),
             Action::Journal(execution) => {
                 if let Some(bound) = self.bound() {
+                    if let Some(links) = &links {
+                        let kernel = links.kernel();
+                        bound
+                            .keep
+                            .take(&execution, (&kernel.owner, kernel.generation));
+                        self.rearm.notify_one();
+                    }
                     bound.journal.take(execution);
                     self.write.notify_one();
                 }
@@ -248,6 +259,11 @@ impl Shell {
                 _ => tracing::info!("{note}"),
             },
             Action::Heard { session } => self.heard(session),
+            Action::HandOver { sessions } => self.spawn(async move |shell| {
+                if let Some(bound) = shell.bound() {
+                    bound.keep.hand_over(&bound.target, Some(&sessions)).await;
+                }
+            }),
             Action::Bind { notebook } => self.bind_to(notebook),
             Action::Revive { .. } => self.revive(),
             Action::Leave { restart } => {
@@ -258,6 +274,13 @@ impl Shell {
                     self.leave("its front end has shut it down");
                 }
             }
+        }
+    }
+
+    /// Keeps what a cell of this front end says.
+    pub(super) fn keeps(&self, message: &Verified) {
+        if let Some(bound) = &*self.bound.borrow() {
+            bound.keep.heard(message);
         }
     }
 
@@ -368,8 +391,20 @@ impl Shell {
                     None => std::future::pending().await,
                 }
             };
+            let keep_due = self.bound().and_then(|bound| bound.keep.due());
+            let keeps = async {
+                match keep_due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = self.stop.notified() => return,
+                () = keeps => {
+                    if let Some(bound) = self.bound() {
+                        bound.keep.store(&bound.target);
+                    }
+                }
                 () = timer => self.route(|bridge, now| bridge.handle_timeout(now)),
                 () = self.rearm.notified() => {}
                 () = self.write.notified() => self.write_journal(),
@@ -407,9 +442,15 @@ impl Shell {
     async fn close(&self) {
         let deadline = Instant::now() + Duration::from_secs(1);
         let links = self.links.borrow().clone();
+        let bound = self.bound();
         let to_kernel = async {
+            // A kernel that is restarted runs nothing of it any more.
+            if let Some(bound) = bound.filter(|_| self.why.get() != Some(RESTARTS)) {
+                bound.keep.hand_over(&bound.target, None).await;
+                self.route(|bridge, now| bridge.end_prompts(now));
+            }
             if let Some(links) = links {
-                links.finish(deadline).await;
+                links.finish(deadline.max(Instant::now() + LEAST)).await;
             }
         };
         let to_clients = async {

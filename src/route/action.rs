@@ -52,6 +52,12 @@ pub enum Action {
         /// Restart the real kernel first: the front end's user asked for that.
         restart: bool,
     },
+    /// The clients with these sessions have gone and do not come back soon, while cells of theirs run:
+    /// somebody else must take what these say.
+    HandOver {
+        /// Their `header.session`s.
+        sessions: Vec<String>,
+    },
     /// The first message of any client names this session: a front end that comes back keeps it.
     Heard {
         /// Its `header.session`.

@@ -14,7 +14,7 @@ use super::connect;
 use super::kernel::{Ending, Kernel};
 use super::request::{Key, Requests};
 use super::settings::{Policies, Settings};
-use super::timer::{AWAITED, GONE, Now, PROBE, Timer, Timers};
+use super::timer::{AWAITED, GONE, Now, PROBE, RETURNS, Timer, Timers};
 use super::to_clients::Seen;
 use super::turns::Running;
 use super::voice::Voice;
@@ -235,6 +235,7 @@ impl Bridge {
         state.undelivered_bytes = 0;
         let undelivered = std::mem::take(&mut state.undelivered);
         self.timers.stop(&Timer::Gone(id.clone()));
+        self.timers.stop(&Timer::HandOver(id.clone()));
         if !known {
             self.log(Note::ClientJoined { client: id.clone() });
         }
@@ -264,6 +265,9 @@ impl Bridge {
             };
             self.timers
                 .start(now.instant + grace, Timer::Gone(id.clone()));
+            let returns = RETURNS.min(grace);
+            self.timers
+                .start(now.instant + returns, Timer::HandOver(id.clone()));
         }
     }
 
@@ -533,6 +537,7 @@ impl Bridge {
                     self.kernel = Kernel::Ended(ending);
                 }
                 Timer::Gone(id) => self.forget(now, &id),
+                Timer::HandOver(id) => self.hand_over(&id),
                 Timer::Interrupt(id) => self.carry_on(now, &id),
                 Timer::Stale(key) => self.answer_stale(now, &key),
                 Timer::StillBusy => self.tell_busy(now),

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::bridge::Bridge;
-use super::client::Link;
-use super::request::Key;
+use super::client::{Client, Link};
+use super::request::{Key, Role};
 use super::timer::{GONE, Now, PROBE_MAX, Timer};
 use super::turns::BUSY;
 use super::{Action, ClientId, Note};
@@ -71,18 +71,21 @@ impl Bridge {
         }
     }
 
-    /// Lets go of a client that has been away for long enough.
-    pub(super) fn forget(&mut self, now: Now, id: &ClientId) {
+    /// Answers what the kernel asks of any client: all of them go.
+    pub fn end_prompts(&mut self, now: Now) {
+        let ids: Vec<_> = self.clients.keys().cloned().collect();
+        ids.iter().for_each(|id| self.end_prompt(now, id));
+    }
+
+    /// Answers what the kernel asks of a client that has gone: one vanished window must not block it
+    /// for everybody. It is end of file, as Ctrl-D types it.
+    fn end_prompt(&mut self, now: Now, id: &ClientId) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.is_joined() {
-            return;
-        }
         if let Some(prompt) = client.prompt.take()
             && client.link(Channel::Stdin) == Link::Up
         {
-            // One vanished window must not block the kernel for everybody: end of file, as Ctrl-D types it.
             let reply = self.voice.say(
                 now,
                 "input_reply",
@@ -96,6 +99,38 @@ impl Bridge {
             });
             self.log(Note::PromptAnswered { client: id.clone() });
         }
+    }
+
+    /// A client has not come back to its cells: whoever can takes what they say.
+    pub(super) fn hand_over(&mut self, id: &ClientId) {
+        if self.clients.get(id).is_none_or(Client::is_joined) {
+            return;
+        }
+        let cells = self.requests.keys(|request| {
+            request.client == *id
+                && request.role == Role::Cell
+                && request.sent
+                && !request.is_answered()
+        });
+        let mut sessions: Vec<String> = cells
+            .iter()
+            .filter_map(|key| Some(self.requests.get_mut(key)?.session.clone()))
+            .collect();
+        sessions.dedup();
+        if !sessions.is_empty() {
+            self.actions.push_back(Action::HandOver { sessions });
+        }
+    }
+
+    /// Lets go of a client that has been away for long enough.
+    pub(super) fn forget(&mut self, now: Now, id: &ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.is_joined() {
+            return;
+        }
+        self.end_prompt(now, id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };

@@ -24,6 +24,8 @@ pub(super) enum Timer {
     Awaited,
     /// A client without connections is forgotten.
     Gone(ClientId),
+    /// A client without connections has cells that run: somebody else takes what they say.
+    HandOver(ClientId),
     /// No shutdown has followed an interrupt.
     Interrupt(ClientId),
     /// The kernel has not answered what a connecting client waits for.
@@ -42,6 +44,8 @@ pub(super) enum Timer {
 pub(super) const AWAITED: Duration = Duration::from_secs(60);
 /// How long a client without connections is remembered: a reconnect is no departure.
 pub(super) const GONE: Duration = Duration::from_secs(30);
+/// How long a client without connections may take to come back to a cell of its own.
+pub(super) const RETURNS: Duration = Duration::from_secs(10);
 /// The first wait for a sign on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// VS Code, too, asks again every 500 ms.

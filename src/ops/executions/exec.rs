@@ -96,6 +96,7 @@ pub async fn begin(
         saves: wanted.saves,
         max_output: wanted.max_output,
         notes: Vec::new(),
+        front_end: None,
         other: serde_json::Map::new(),
     };
     let failed = |source| ExecError::Job {

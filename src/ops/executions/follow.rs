@@ -113,6 +113,13 @@ fn is_old(job: &Job) -> bool {
     age.unsigned_abs() > BEGINS || job.generation.is_some()
 }
 
+/// Waits until the recorder of a job has done what was asked of it, or is gone.
+pub(super) async fn heard(folder: &JobFolder) {
+    while folder.has_asks() && folder.has_recorder() {
+        tokio::time::sleep(FIRST).await;
+    }
+}
+
 /// How long a recorder may take to hear what is asked of it.
 const HEARS: Duration = Duration::from_secs(2);
 

@@ -9,6 +9,7 @@ use crate::notebook::{Cell, CellType, Document, EditError, Execution, Json, Widg
 use crate::ops::causes::with_causes;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::transaction;
+use crate::ops::editing::unsaved::{self, Unsaved};
 
 /// What an execution left of a cell.
 #[derive(Clone, Debug)]
@@ -41,12 +42,24 @@ pub(super) struct Put {
     pub(super) bytes: usize,
 }
 
-/// Puts what executions left into a notebook. Blocks while others write it.
+/// Puts what executions left into a notebook. Blocks while others write it. What a front end ran is
+/// not written beside unsaved changes of its own, except with `force`.
 ///
 /// # Errors
 /// Why nothing could be written, in words.
-pub(super) fn put(path: &Path, all: &[Leaving], widgets: &Widgets) -> Result<Put, String> {
+pub(super) fn put(
+    path: &Path,
+    all: &[Leaving],
+    widgets: &Widgets,
+    force: bool,
+) -> Result<Put, String> {
     let page = Page::of(path).map_err(|error| with_causes(&error))?;
+    if !force
+        && all.iter().any(|it| it.by_text)
+        && let Unsaved::Found(_) = unsaved::look(&page)
+    {
+        return Err("VS Code has unsaved changes of this notebook".to_owned());
+    }
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
     let mut put = Put::default();
     // What somebody saves in the middle may be another text of the very cell.
@@ -57,7 +70,7 @@ pub(super) fn put(path: &Path, all: &[Leaving], widgets: &Widgets) -> Result<Put
                 round = Put::default();
                 let mut after = document.clone();
                 for leaving in all {
-                    match leaving.put(&mut after)? {
+                    match leaving.put(&mut after, force)? {
                         Went::In => {}
                         Went::Stale => round.stale.push(leaving.at),
                         Went::Not(why) => round.missed.push((leaving.at, why)),
@@ -87,7 +100,7 @@ enum Went {
 }
 
 impl Leaving {
-    fn put(&self, document: &mut Document) -> Result<Went, EditError> {
+    fn put(&self, document: &mut Document, force: bool) -> Result<Went, EditError> {
         let index = match self.place(document) {
             Ok(index) => index,
             Err(why) => return Ok(Went::Not(why.to_owned())),
@@ -101,7 +114,7 @@ impl Leaving {
         let is_later = self
             .begun
             .is_some_and(|begun| cell.ran_from().is_some_and(|other| other > begun));
-        if is_later || self.ran_since {
+        if !force && (is_later || self.ran_since) {
             return Ok(Went::Not("the cell was run again since".to_owned()));
         }
         if cell.source() == self.code {
@@ -187,7 +200,7 @@ mod tests {
     }
 
     fn went(document: &mut Document, leaving: &Leaving) -> String {
-        match leaving.put(document).unwrap() {
+        match leaving.put(document, false).unwrap() {
             Went::In => "in".to_owned(),
             Went::Stale => "stale".to_owned(),
             Went::Not(why) => why,

@@ -6,9 +6,12 @@ pub mod fold;
 pub mod follow;
 mod heard;
 mod into_notebook;
+pub mod lost;
 pub(super) mod meant;
 mod observed;
 pub(super) mod recorder;
 pub mod replay;
 pub mod run;
 pub mod vars;
+
+pub use recorder::salvage;

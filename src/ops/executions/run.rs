@@ -50,6 +50,9 @@ pub trait Audience {
     /// Sees what happens, as it happens.
     fn sees(&self, event: &Event);
 
+    /// Is told which request of the kernel the code is, once that was sent.
+    fn sent(&self, _msg_id: &str) {}
+
     /// Answers the code's question; none is the end of the input. May be dropped halfway.
     fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
@@ -263,6 +266,11 @@ impl Runner {
         self.client.tell_comm(&content);
     }
 
+    /// Returns the kernel's process, where it can be seen.
+    pub(super) fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
     /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
     pub async fn leave(self) {
         self.client.close().await;
@@ -377,6 +385,7 @@ impl Running<'_> {
         let mut execution = client.start(&request).await?;
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
+        audience.sent(&msg_id);
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;

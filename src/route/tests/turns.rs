@@ -275,3 +275,35 @@ fn what_others_run_in_silence_is_nobodys_work() {
     let told = journal(desk.told());
     assert_eq!(told[1], "journal Over { raised: true } None");
 }
+
+#[test]
+fn cells_of_a_client_that_does_not_come_back_are_handed_over() {
+    let leaves = |desk: &mut Desk| {
+        let id = ClientId::new("c".into());
+        for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+            desk.bridge.client_left(desk.now, channel, &id);
+        }
+    };
+    let hand_over = "hand over c".to_owned();
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    desk.cell("c", "1");
+    desk.state("c", "1", "busy");
+    leaves(&mut desk);
+    desk.wait(Duration::from_secs(9));
+    // It was away for a moment.
+    desk.joins("c");
+    desk.wait(Duration::from_secs(9));
+    assert!(!desk.told().contains(&hand_over));
+    leaves(&mut desk);
+    desk.wait(Duration::from_secs(11));
+    assert!(desk.told().contains(&hand_over));
+    // One that has ended is nobody's to take.
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    desk.cell("c", "1");
+    desk.state("c", "1", "busy");
+    desk.reply("c", "1", "execute_request");
+    desk.state("c", "1", "idle");
+    leaves(&mut desk);
+    desk.wait(Duration::from_secs(11));
+    assert!(!desk.told().contains(&hand_over));
+}

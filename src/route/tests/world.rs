@@ -559,6 +559,7 @@ impl World {
                 | Action::Resume(_)
                 | Action::Journal(_)
                 | Action::Heard { .. }
+                | Action::HandOver { .. }
                 | Action::Widgets { .. }
                 | Action::Bind { .. }
                 | Action::Revive { .. }

@@ -224,35 +224,6 @@ fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
 }
 
 #[test]
-fn a_recorder_that_is_killed_is_noticed() {
-    let world = notebook(&[GATE]);
-    let id = begin(&world, &["0"]);
-    is(&world, &id, "running");
-    let recorder = until("the recorder", || {
-        std::fs::read_dir("/proc")
-            .ok()?
-            .flatten()
-            .find_map(|entry| {
-                let pid: u32 = entry.file_name().to_string_lossy().parse().ok()?;
-                let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-                String::from_utf8_lossy(&line)
-                    .contains(&format!("\"id\":\"{id}\""))
-                    .then_some(pid)
-            })
-    });
-    kill(recorder);
-    nb(&world, ["wait", &id])
-        .ended(1)
-        .with("was killed")
-        .with("before");
-    nb(&world, ["jobs"])
-        .ended(0)
-        .with("its recorder was killed");
-    std::fs::write(world.project().join("go"), "").expect("open the gate");
-    nb(&world, ["exec", "a.ipynb", "0"]).ended(0).with("after");
-}
-
-#[test]
 fn what_is_written_is_run_in_the_same_call() {
     let world = notebook(&["x = 1"]);
     nb(&world, ["insert", "a.ipynb", "-x", "x = 20\nx + 1"])

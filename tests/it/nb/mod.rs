@@ -7,6 +7,7 @@ mod deaths;
 mod doctor;
 mod edits;
 mod exec;
+mod handover;
 mod history;
 mod kernels;
 mod killed;

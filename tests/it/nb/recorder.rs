@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::exec::{GATE, begin, cell, file, is, notebook, text};
-use super::{nb, until};
+use super::{kill, nb, until};
 use crate::world::World;
 
 /// What is known of a job, once something holds of it.
@@ -44,4 +44,204 @@ fn a_notebook_that_could_not_be_written_for_a_while_has_it_all_at_the_end() {
     nb(&world, ["wait", &id]).ended(0).with("after");
     assert_eq!(text(&world, 0), "before\nafter\n");
     is(&world, &id, "done");
+}
+
+/// The process that records a job.
+fn recorder(job: &str) -> u32 {
+    until("the recorder", || {
+        let found = std::fs::read_dir("/proc").ok()?.flatten();
+        let mut pids = found.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
+        pids.find(|pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&format!("\"id\":\"{job}\""))
+        })
+    })
+}
+
+/// Kills the recorder of a job that runs and has printed, with no chance to write anything.
+fn kill_recorder(world: &World, job: &str) {
+    said(world, job, "before");
+    let pid = recorder(job);
+    kill(pid);
+    until("its end", || {
+        (!PathBuf::from(format!("/proc/{pid}/exe")).exists()).then_some(())
+    });
+}
+
+/// Waits until a job keeps this text.
+fn said(world: &World, job: &str, text: &str) {
+    let file = world
+        .project()
+        .join(".nb/jobs")
+        .join(job)
+        .join("events.jsonl");
+    until(text, || {
+        let said = std::fs::read_to_string(&file).ok()?;
+        said.contains(text).then_some(())
+    });
+}
+
+/// All text of a cell's outputs in the file.
+fn all_text(world: &World, index: usize) -> String {
+    let outputs = cell(world, index)["outputs"].clone();
+    let outputs = outputs.as_array().expect("outputs").clone();
+    let lines = outputs
+        .iter()
+        .filter_map(|output| output["text"].as_array());
+    let lines = lines.flatten().filter_map(Value::as_str);
+    lines.collect()
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on() {
+    let world = notebook(&[GATE, "'after it'"]);
+    let id = begin(&world, &["0..2"]);
+    kill_recorder(&world, &id);
+    // Whichever command it is, and each name once.
+    nb(&world, ["cells", "a.ipynb", "--as", "ada"])
+        .ended(0)
+        .with(&format!("the recorder of job {id} was killed"))
+        .with("1 cell after it is not run")
+        .with(&format!("nb wait {id}"));
+    let again = nb(&world, ["cells", "a.ipynb", "--as", "ada"]).ended(0);
+    assert!(!again.err.contains("killed"), "{again:?}");
+    let told = nb(&world, ["cells", "a.ipynb", "--as", "bob", "--json"]).ended(0);
+    assert_eq!(told.json()["lost"][0]["job"], json!(id));
+    // The cell runs, and nothing says otherwise.
+    nb(&world, ["wait", &id, "--timeout", "0.1"])
+        .ended(4)
+        .with("before");
+    open_the_gate(&world);
+    let ended = nb(&world, ["wait", &id, "--json"]).json();
+    assert_eq!(ended["cells"][0]["status"], "ok", "{ended}");
+    assert_eq!(ended["cells"][1]["status"], "not_run");
+    let text = all_text(&world, 0);
+    assert!(text.starts_with("before\n"), "{text}");
+    assert!(text.contains("may be missing here"), "{text}");
+    assert!(text.ends_with("after\n"), "{text}");
+    assert_eq!(cell(&world, 1)["outputs"], json!([]));
+    // Nobody waits for a cell that has ended.
+    nb(&world, ["exec", "a.ipynb", "1"])
+        .ended(0)
+        .with("after it");
+}
+
+#[test]
+fn a_cell_whose_end_nobody_heard_is_not_called_finished() {
+    let gate = format!("{GATE}\nopen('over', 'w').close()");
+    let world = notebook(&[&gate]);
+    let id = begin(&world, &["0"]);
+    kill_recorder(&world, &id);
+    open_the_gate(&world);
+    let over = world.project().join("over");
+    until("the cell's end", || over.exists().then_some(()));
+    let said = nb(&world, ["wait", &id])
+        .ended(1)
+        .with("was killed")
+        .with("before");
+    assert!(!said.out.contains("after"), "{said:?}");
+    nb(&world, ["jobs"]).ended(0).with("unheard");
+    assert!(all_text(&world, 0).starts_with("before\n"));
+}
+
+#[test]
+fn outputs_that_could_not_be_written_stay_in_the_job_and_are_written_when_asked() {
+    let world = notebook(&[GATE]);
+    set_mode(&file(&world), 0o444);
+    let id = begin(&world, &["0"]);
+    said(&world, &id, "before");
+    open_the_gate(&world);
+    let command = format!("nb jobs {id} --write");
+    nb(&world, ["wait", &id])
+        .ended(0)
+        .with("read-only")
+        .with(&command);
+    nb(&world, ["jobs"]).ended(0).with(&command);
+    nb(&world, ["jobs", &id, "--write"])
+        .ended(1)
+        .with("read-only")
+        .with(&command);
+    assert_eq!(cell(&world, 0)["outputs"], json!([]));
+    set_mode(&file(&world), 0o644);
+    nb(&world, ["jobs", &id, "--write"]).ended(0);
+    assert_eq!(text(&world, 0), "before\nafter\n");
+    assert_eq!(cell(&world, 0)["execution_count"], 1);
+    let shown = nb(&world, ["jobs", &id]).ended(0);
+    assert!(!shown.out.contains("not in the notebook"), "{shown:?}");
+    // What ran later stays.
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    nb(&world, ["jobs", &id, "--write"])
+        .ended(5)
+        .with("run again since");
+    assert_eq!(cell(&world, 0)["execution_count"], 2);
+    nb(&world, ["edit", "a.ipynb", "0", "-s", "'new'"]).ended(0);
+    nb(&world, ["jobs", &id, "--write", "--force"])
+        .ended(0)
+        .with("says something else by now");
+    nb(&world, ["jobs", "--write"])
+        .ended(2)
+        .with("needs its id");
+}
+
+#[test]
+fn a_notebook_that_goes_elsewhere_in_mid_run_gets_its_outputs_there() {
+    let world = notebook(&[GATE]);
+    let id = begin(&world, &["0"]);
+    said(&world, &id, "before");
+    let moved = world.project().join("b.ipynb");
+    std::fs::rename(file(&world), &moved).expect("move the notebook");
+    open_the_gate(&world);
+    nb(&world, ["wait", &id])
+        .ended(0)
+        .with("there is no notebook")
+        .with("nb jobs");
+    nb(&world, ["jobs", &id, "b.ipynb", "--write"])
+        .ended(0)
+        .with("b.ipynb");
+    std::fs::rename(&moved, file(&world)).expect("move it back");
+    assert_eq!(text(&world, 0), "before\nafter\n");
+}
+
+#[test]
+fn a_kernel_that_never_answers_keeps_nobody() {
+    // No thread of the kernel can run meanwhile.
+    let holds = "import ctypes\nctypes.PyDLL(None).usleep(300_000_000)";
+    let world = notebook(&[holds, "'never'"]);
+    let first = begin(&world, &["0"]);
+    is(&world, &first, "running");
+    let second = begin(&world, &["1"]);
+    nb(&world, ["wait", &second, "--timeout", "0.5"])
+        .ended(4)
+        .with("still waiting");
+    nb(&world, ["interrupt", &second]).ended(0);
+    let told = nb(&world, ["wait", &second, "--json"]).ended(130).json();
+    assert_eq!(told["cells"][0]["status"], "withdrawn");
+    nb(&world, ["interrupt", &first]).ended(0);
+    nb(&world, ["wait", &first]).ended(130);
+}
+
+#[test]
+fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
+    let world = notebook(&[GATE]);
+    let id = begin(&world, &["0"]);
+    said(&world, &id, "before");
+    nb(&world, ["restart", "a.ipynb", "--as", "bob"]).ended(5);
+    nb(&world, ["restart", "a.ipynb", "--as", "bob", "--force"]).ended(0);
+    nb(&world, ["wait", &id]).ended(6).with("restarted by bob");
+    assert!(all_text(&world, 0).starts_with("before\n"));
+}
+
+#[test]
+fn a_save_of_the_running_cell_in_between_does_not_take_its_outputs_away() {
+    let world = notebook(&[GATE]);
+    let old = std::fs::read(file(&world)).expect("read the notebook");
+    let id = begin(&world, &["0"]);
+    until("outputs in the file", || {
+        (cell(&world, 0)["outputs"] != json!([])).then_some(())
+    });
+    // An editor that has not seen them.
+    std::fs::write(file(&world), old).expect("save");
+    open_the_gate(&world);
+    nb(&world, ["wait", &id]).ended(0);
+    assert_eq!(text(&world, 0), "before\nafter\n");
 }

@@ -38,6 +38,9 @@ impl Recorder<'_> {
                         self.asked.interrupted.set(true);
                         self.asked.interrupts.notify_one();
                     }
+                    Ask::Write => {
+                        self.write_all().await;
+                    }
                     Ask::Reply { text } => {
                         self.answered();
                         self.asked.replies.borrow_mut().push_back(text);
@@ -77,6 +80,13 @@ impl Recorder<'_> {
 }
 
 impl Audience for Recorder<'_> {
+    fn sent(&self, msg_id: &str) {
+        // Written down when the kernel begins with it, which is at once.
+        if let Some(cell) = self.job.borrow_mut().cells.get_mut(self.at.get()) {
+            cell.msg_id = Some(msg_id.to_owned());
+        }
+    }
+
     fn sees(&self, event: &Event) {
         let at = self.at.get();
         let now = Timestamp::now();
@@ -97,7 +107,10 @@ impl Audience for Recorder<'_> {
             }
             Event::Counted(count) => {
                 recorded.input = Some(now);
-                self.job(|job| job.cells[at].execution_count = Some(*count));
+                self.job(|job| {
+                    job.cells[at].input_at = Some(now);
+                    job.cells[at].execution_count = Some(*count);
+                });
             }
             Event::Prompt(prompt) => self.job(|job| {
                 job.state = JobState::WaitingInput;
@@ -113,6 +126,7 @@ impl Audience for Recorder<'_> {
             }) => {
                 self.recall_widget(msg_type, content);
                 let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
+                recorded.raised |= msg_type == "error";
                 let fold = if is_widgets {
                     Fold::Changed
                 } else {
@@ -122,7 +136,12 @@ impl Audience for Recorder<'_> {
                     return;
                 }
                 if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
-                    tracing::warn!(%error, "what the kernel said could not be kept");
+                    let note = format!("not all that the kernel said is in the job: {error}");
+                    self.job(|job| {
+                        if !job.notes.contains(&note) {
+                            job.notes.push(note);
+                        }
+                    });
                 }
                 let mut unwritten = self.unwritten.borrow_mut();
                 unwritten.insert(at);

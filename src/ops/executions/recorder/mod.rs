@@ -7,6 +7,9 @@
 
 mod gaps;
 mod hearing;
+mod kept;
+pub(in crate::ops) mod resume;
+pub mod salvage;
 mod writing;
 
 use std::cell::{Cell, RefCell};
@@ -31,6 +34,19 @@ use crate::project::jobs::{Events, Job, JobFolder, JobState};
 /// # Errors
 /// The job's folder cannot be read or written.
 pub(in crate::ops) async fn perform(project: &Project, folder: &JobFolder) -> io::Result<()> {
+    perform_with(project, folder, async |recorder| {
+        recorder.run_all().await;
+        recorder.finish().await;
+    })
+    .await
+}
+
+/// Does something with a job as its only recorder, and hears meanwhile what others ask of it.
+async fn perform_with(
+    project: &Project,
+    folder: &JobFolder,
+    does: impl AsyncFnOnce(&Recorder<'_>),
+) -> io::Result<()> {
     let Some(_lock) = folder.lock()? else {
         return Ok(());
     };
@@ -39,12 +55,8 @@ pub(in crate::ops) async fn perform(project: &Project, folder: &JobFolder) -> io
         return Ok(());
     }
     let recorder = Recorder::new(project, folder, job)?;
-    let all = async {
-        recorder.run_all().await;
-        recorder.finish().await;
-    };
     tokio::select! {
-        () = all => {}
+        () = does(&recorder) => {}
         never = recorder.listen() => match never {},
         never = recorder.write_now_and_then() => match never {},
         never = recorder.write_when_told() => match never {},
@@ -172,8 +184,10 @@ impl<'a> Recorder<'a> {
             self.unwritten.borrow_mut().insert(at);
             self.changed.notify_one();
         }
+        let idle = recorded.idle;
         self.job(|job| {
             let cell = &mut job.cells[at];
+            cell.idle_at = idle;
             cell.execution_count = ran.execution_count;
             cell.took_ms = u64::try_from(ran.took.as_millis()).ok();
         });
@@ -194,17 +208,22 @@ impl<'a> Recorder<'a> {
     }
 
     async fn finish(&self) {
-        self.write_all().await;
+        if self.may_write_at_last().await {
+            self.write_all().await;
+        }
         self.job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
             job.behind = None;
             job.behind_since = None;
             job.prompt = None;
-            if !self.keeps_code() {
+            // What could not be written goes where its text is, later.
+            let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());
+            if in_notebook && !self.keeps_code() {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
         });
+        self.project.close_job(self.folder);
         self.project.sweep_jobs();
     }
 

@@ -16,6 +16,8 @@ use crate::project::jobs::Job;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) folded: Folded,
+    /// An error was among what it said.
+    pub(super) raised: bool,
     pub(super) busy: Option<Timestamp>,
     pub(super) input: Option<Timestamp>,
     pub(super) idle: Option<Timestamp>,
@@ -43,6 +45,9 @@ impl Recorder<'_> {
         loop {
             self.changed.notified().await;
             tokio::time::sleep(gaps.next()).await;
+            if let Some(left) = self.may_return() {
+                tokio::time::sleep(left).await;
+            }
             let mut wrote = self.write().await;
             let session = self.job.borrow().session.clone();
             wrote.is_watched = !joined_to(self.project, &session).is_empty();
@@ -57,7 +62,9 @@ impl Recorder<'_> {
         };
         loop {
             told.recv().await;
-            self.write().await;
+            if self.may_return().is_none() {
+                self.write().await;
+            }
         }
     }
 
@@ -74,8 +81,9 @@ impl Recorder<'_> {
         let path = self.job.borrow().path.clone();
         let begun = Instant::now();
         // What the kernel says meanwhile is taken.
-        let put =
-            tokio::task::spawn_blocking(move || into_notebook::put(&path, &leaving, &widgets));
+        let put = tokio::task::spawn_blocking(move || {
+            into_notebook::put(&path, &leaving, &widgets, false)
+        });
         let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
         let wrote = Wrote {
             took: begun.elapsed(),
@@ -116,25 +124,36 @@ impl Recorder<'_> {
 
     /// Returns what a cell's execution has left so far.
     fn leaving(&self, at: usize) -> Option<Leaving> {
-        let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
-        let (ran, recorded) = (job.cells.get(at)?, outputs.get(at)?);
-        Some(Leaving {
-            at,
-            cell: Some(ran.cell.clone()?),
-            code: ran.code.clone(),
-            execution: Execution {
-                outputs: recorded.folded.outputs(),
-                execution_count: ran.execution_count,
-                times: recorded.times(),
-            },
-            begun: recorded.busy,
-            by_text: false,
-            ran_since: false,
-        })
+        self.outputs
+            .borrow()
+            .get(at)?
+            .leaving(&self.job.borrow(), at)
     }
 }
 
 impl Recorded {
+    /// Returns what is to be put into the notebook of one of a job's cells.
+    pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<Leaving> {
+        let ran = job.cells.get(at)?;
+        let by_text = job.front_end.is_some();
+        Some(Leaving {
+            at,
+            cell: match by_text {
+                true => ran.cell.clone(),
+                false => Some(ran.cell.clone()?),
+            },
+            code: ran.code.clone(),
+            execution: Execution {
+                outputs: self.folded.outputs(),
+                execution_count: ran.execution_count,
+                times: self.times(),
+            },
+            begun: self.busy,
+            by_text,
+            ran_since: false,
+        })
+    }
+
     /// Returns the times as JupyterLab and nbclient write them into `metadata.execution`.
     fn times(&self) -> Option<Json> {
         let times = [

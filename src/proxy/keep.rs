@@ -1,0 +1,476 @@
+//! What the cells of this front end have said so far, kept for the case that it goes before they end.
+//!
+//! Cells that end soon cost a little memory. What runs for longer, or says much, goes into a folder of
+//! its own (`.nb/kept/`), so that memory stays bounded and a proxy that is killed leaves it behind. A
+//! proxy that ends, or whose client has gone, makes a job of it and has a recorder go on: it hears the
+//! kernel itself until the recorder has told which message is the first that it hears.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::target::Target;
+use crate::ops::executions::lost;
+use crate::project::Lock;
+use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobState};
+use crate::route::{Execution, Phase};
+use crate::wire::Verified;
+
+/// How long a cell runs before what it says goes into a file.
+const LONG: Duration = Duration::from_secs(2);
+
+/// How often that is written.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How many bytes wait in memory at most.
+const WAITING: usize = 256 << 10;
+
+/// Where they cannot be written: how many then. Above that they are let go.
+const UNWRITTEN: usize = 32 << 20;
+
+/// How long a recorder may take until it hears the kernel. A Jupyter server kills what has not ended
+/// 2.5 s after it was asked to.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How often is looked meanwhile.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The cells of one front end that the kernel has and that have not ended, with what they said.
+pub(super) struct Keep {
+    by: String,
+    front_end: String,
+    all: RefCell<Vec<Series>>,
+    number: std::cell::Cell<u64>,
+}
+
+/// The cells of one client from the first to the last that it sent while one was under way.
+struct Series {
+    number: u64,
+    /// The client's, in its messages.
+    session: String,
+    /// The session whose kernel it is, and which of its kernels.
+    owner: String,
+    generation: u64,
+    begun: Instant,
+    cells: Vec<Kept>,
+    /// What is not in the file yet.
+    waiting: Vec<Line>,
+    bytes: usize,
+    /// Something changed that the file does not tell.
+    changed: bool,
+    lost: bool,
+    stored: Option<Stored>,
+    /// While it is handed over: the messages that came since.
+    heard: Option<HashSet<String>>,
+}
+
+/// A cell.
+struct Kept {
+    cell: JobCell,
+    raised: bool,
+    idle: bool,
+    done: Option<String>,
+}
+
+struct Line {
+    cell: usize,
+    msg_type: String,
+    id: Option<String>,
+    content: Bytes,
+}
+
+struct Stored {
+    folder: JobFolder,
+    job: Job,
+    events: Events,
+    /// Held while it is nobody else's.
+    lock: Option<Lock>,
+    /// Held while this proxy adds to the events.
+    _feed: Option<Lock>,
+    at: Instant,
+}
+
+impl Keep {
+    pub(super) fn new(by: String, front_end: &str) -> Self {
+        Self {
+            by,
+            front_end: front_end.to_owned(),
+            all: RefCell::default(),
+            number: std::cell::Cell::new(0),
+        }
+    }
+
+    /// Takes a step of an execution; `kernel` is the session whose kernel it is, and its generation.
+    pub(super) fn take(&self, execution: &Execution, kernel: (&str, u64)) {
+        match &execution.phase {
+            Phase::Asked if execution.store_history => self.asked(execution, kernel),
+            Phase::Done(status) => self.done(&execution.msg_id, status),
+            _ => {}
+        }
+    }
+
+    fn asked(&self, execution: &Execution, (owner, generation): (&str, u64)) {
+        let mut all = self.all.borrow_mut();
+        let at = all.iter().position(|series| {
+            series.session == execution.session
+                && series.heard.is_none()
+                && (&*series.owner, series.generation) == (owner, generation)
+        });
+        let at = at.unwrap_or_else(|| {
+            self.number.set(self.number.get() + 1);
+            all.push(Series {
+                number: self.number.get(),
+                session: execution.session.clone(),
+                owner: owner.to_owned(),
+                generation,
+                begun: Instant::now(),
+                cells: Vec::new(),
+                waiting: Vec::new(),
+                bytes: 0,
+                changed: false,
+                lost: false,
+                stored: None,
+                heard: None,
+            });
+            all.len() - 1
+        });
+        let code = execution.code.clone().unwrap_or_default();
+        let mut cell = JobCell::new(execution.cell.clone(), code);
+        cell.msg_id = Some(execution.msg_id.clone());
+        if let Some(series) = all.get_mut(at) {
+            series.cells.push(Kept {
+                cell,
+                raised: false,
+                idle: false,
+                done: None,
+            });
+            series.changed = true;
+        }
+    }
+
+    fn done(&self, msg_id: &str, status: &str) {
+        let mut all = self.all.borrow_mut();
+        for series in all.iter_mut() {
+            if let Some((_, kept)) = series.cell(msg_id) {
+                kept.done = Some(status.to_owned());
+                series.changed = true;
+            }
+        }
+        sweep(&mut all);
+    }
+
+    /// Takes what the kernel said on iopub.
+    pub(super) fn heard(&self, message: &Verified) {
+        let mut all = self.all.borrow_mut();
+        if all.is_empty() {
+            return;
+        }
+        let (Ok(header), Ok(parent)) = (message.header(), message.parent()) else {
+            return;
+        };
+        for series in all.iter_mut() {
+            if let Some(heard) = &mut series.heard {
+                heard.insert(header.msg_id.clone().into_owned());
+            }
+            let Some((at, kept)) = series.cell(&parent.msg_id) else {
+                continue;
+            };
+            let now = Timestamp::now();
+            match &*header.msg_type {
+                "status" => match state(message.content()).as_deref() {
+                    Some("busy") => kept.cell.begun_at = kept.cell.begun_at.or(Some(now)),
+                    Some("idle") => {
+                        kept.idle = true;
+                        kept.cell.idle_at = Some(now);
+                    }
+                    _ => {}
+                },
+                "execute_input" => {
+                    kept.cell.input_at = Some(now);
+                    kept.cell.execution_count = count(message.content());
+                }
+                msg_type => {
+                    kept.raised |= msg_type == "error";
+                    let line = Line {
+                        cell: at,
+                        msg_type: msg_type.to_owned(),
+                        id: Some(header.msg_id.clone().into_owned()),
+                        content: message.content().clone(),
+                    };
+                    series.bytes += line.content.len();
+                    series.waiting.push(line);
+                }
+            }
+            series.changed = true;
+        }
+        sweep(&mut all);
+    }
+
+    /// Forgets all: the kernel has ended, and the front end has been told.
+    pub(super) fn forget(&self) {
+        let all = self.all.take();
+        all.into_iter().for_each(Series::remove);
+    }
+
+    /// Returns when [`Keep::store`] wants to be called.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let all = self.all.borrow();
+        all.iter().filter_map(Series::due).min()
+    }
+
+    /// Writes what is due.
+    pub(super) fn store(&self, target: &Target) {
+        let now = Instant::now();
+        for series in self.all.borrow_mut().iter_mut() {
+            if series.due().is_some_and(|due| due <= now) {
+                self.store_one(series, target);
+            }
+        }
+    }
+
+    fn store_one(&self, series: &mut Series, target: &Target) {
+        let stored = match series.stored.as_mut() {
+            Some(stored) => Ok(stored),
+            None => self
+                .folder(series, target)
+                .map(|stored| series.stored.insert(stored)),
+        };
+        let written = stored.and_then(|stored| {
+            stored.at = Instant::now();
+            for line in &series.waiting {
+                let id = line.id.as_deref();
+                stored
+                    .events
+                    .append_said(line.cell, &line.msg_type, id, &line.content)?;
+            }
+            stored.job.cells = series.cells.iter().map(Kept::job_cell).collect();
+            stored.folder.write(&stored.job)
+        });
+        match written {
+            Ok(()) => {
+                series.waiting.clear();
+                series.bytes = 0;
+                series.changed = false;
+            }
+            Err(error) => {
+                tracing::warn!("what a cell says cannot be kept: {error}");
+                if series.bytes > UNWRITTEN {
+                    series.waiting.clear();
+                    series.bytes = 0;
+                    series.lost = true;
+                }
+            }
+        }
+    }
+
+    fn folder(&self, series: &Series, target: &Target) -> std::io::Result<Stored> {
+        let mut job = Job {
+            id: String::new(),
+            by: self.by.clone(),
+            notebook: target.key.clone(),
+            path: target.notebook(),
+            session: series.owner.clone(),
+            state: JobState::Running,
+            asked_at: Timestamp::now(),
+            ended_at: None,
+            generation: Some(series.generation),
+            cells: Vec::new(),
+            behind: None,
+            behind_since: None,
+            prompt: None,
+            allow_errors: false,
+            max_time: None,
+            max_output: Some(crate::ops::executions::exec::MAX_OUTPUT),
+            saves: true,
+            notes: Vec::new(),
+            front_end: Some(FrontEnd {
+                name: self.front_end.clone(),
+                handed_at: None,
+                whole: false,
+                may_return: false,
+            }),
+            other: serde_json::Map::new(),
+        };
+        let folder = target.project.make_kept_job(&mut job)?;
+        Ok(Stored {
+            lock: folder.lock()?,
+            _feed: folder.lock_feed()?,
+            events: folder.events()?,
+            folder,
+            job,
+            at: Instant::now(),
+        })
+    }
+
+    /// Hands over what has not ended to a recorder each: of the clients with these sessions, or of all
+    /// since this proxy ends. Returns when nothing more depends on this process.
+    pub(super) async fn hand_over(&self, target: &Target, sessions: Option<&[String]>) {
+        let meant: Vec<u64> = {
+            let mut all = self.all.borrow_mut();
+            let meant = all.iter_mut().filter(|series| {
+                series.heard.is_none()
+                    && series.cells.iter().any(|kept| !kept.idle)
+                    && sessions.is_none_or(|sessions| sessions.contains(&series.session))
+            });
+            meant
+                .map(|series| {
+                    series.heard = Some(HashSet::new());
+                    series.number
+                })
+                .collect()
+        };
+        for number in meant {
+            if let Err(error) = self.hand_one_over(target, number, sessions.is_none()).await {
+                tracing::warn!("a cell that runs could not be handed over: {error:#}");
+            }
+            let mut all = self.all.borrow_mut();
+            all.retain(|series| series.number != number);
+        }
+    }
+
+    async fn hand_one_over(
+        &self,
+        target: &Target,
+        number: u64,
+        leaves: bool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let adopted = self.with(number, |series| {
+            self.store_one(series, target);
+            let Some(stored) = &mut series.stored else {
+                anyhow::bail!("it cannot be written down");
+            };
+            stored.job.front_end = Some(FrontEnd {
+                name: self.front_end.clone(),
+                handed_at: Some(Timestamp::now()),
+                whole: false,
+                may_return: leaves,
+            });
+            stored.folder.write(&stored.job)?;
+            stored.folder = target.project.adopt(&stored.folder)?;
+            stored.lock = None;
+            Ok(stored.folder.clone())
+        });
+        let Some(folder) = adopted.transpose()? else {
+            return Ok(());
+        };
+        lost::resume(&target.project, folder.id()).await?;
+        let mut ready = None;
+        let is_heard = loop {
+            ready = ready.or_else(|| folder.ready());
+            let heard = ready.as_ref().is_some_and(|id| {
+                let heard = |series: &mut Series| {
+                    let heard = series.heard.as_ref();
+                    heard.is_some_and(|heard| heard.contains(id))
+                };
+                self.with(number, heard).unwrap_or(true)
+            });
+            if heard || Instant::now() > deadline {
+                break heard;
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        tracing::info!(
+            job = folder.id(),
+            "a recorder goes on with the cells of {}{}",
+            self.front_end,
+            if is_heard {
+                ""
+            } else {
+                ", and may have missed something"
+            }
+        );
+        self.with(number, |series| {
+            let whole = is_heard && !series.lost;
+            if let Some(stored) = &mut series.stored
+                && let Some(front_end) = &mut stored.job.front_end
+            {
+                front_end.whole = whole;
+            }
+            self.store_one(series, target);
+        });
+        Ok(())
+    }
+
+    fn with<T>(&self, number: u64, does: impl FnOnce(&mut Series) -> T) -> Option<T> {
+        let mut all = self.all.borrow_mut();
+        let series = all.iter_mut().find(|series| series.number == number)?;
+        Some(does(series))
+    }
+}
+
+/// Removes what has ended; what is handed over is removed by whoever does that.
+fn sweep(all: &mut Vec<Series>) {
+    let over = |series: &mut Series| {
+        let ended = |kept: &Kept| kept.idle && kept.done.is_some();
+        series.heard.is_none() && series.cells.iter().all(ended)
+    };
+    for series in all.extract_if(.., over) {
+        series.remove();
+    }
+}
+
+impl Series {
+    fn cell(&mut self, msg_id: &str) -> Option<(usize, &mut Kept)> {
+        let mut cells = self.cells.iter_mut().enumerate();
+        cells.find(|(_, kept)| kept.cell.msg_id.as_deref() == Some(msg_id))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        // Whoever hands it over writes it.
+        if !self.changed || self.heard.is_some() {
+            return None;
+        }
+        Some(match &self.stored {
+            _ if self.bytes > WAITING => self.begun,
+            Some(stored) => stored.at + EVERY,
+            None => self.begun + LONG,
+        })
+    }
+
+    fn remove(self) {
+        if let Some(stored) = self.stored {
+            stored.folder.remove();
+        }
+    }
+}
+
+impl Kept {
+    /// Returns the cell as the job has it. One that is idle has ended, although its reply may be on
+    /// the way.
+    fn job_cell(&self) -> JobCell {
+        let mut cell = self.cell.clone();
+        if self.idle {
+            let word = if self.raised { "error" } else { "ok" };
+            let done = self.done.clone();
+            cell.status = Some(done.unwrap_or_else(|| word.to_owned()));
+            if let (Some(begun), Some(idle)) = (cell.begun_at, cell.idle_at) {
+                cell.took_ms = u64::try_from(idle.duration_since(begun).as_millis()).ok();
+            }
+        }
+        cell
+    }
+}
+
+fn state(content: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Status {
+        execution_state: String,
+    }
+    let status = serde_json::from_slice::<Status>(content).ok()?;
+    Some(status.execution_state)
+}
+
+fn count(content: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Input {
+        execution_count: Option<u64>,
+    }
+    serde_json::from_slice::<Input>(content)
+        .ok()?
+        .execution_count
+}

@@ -1,0 +1,163 @@
+//! A front end that goes in mid-cell: its proxy hands the cell over, and nothing of it is lost.
+
+use serde_json::{Value, json};
+
+use super::{nb, open, until};
+use crate::world::{World, succeed};
+
+/// A world with an open notebook whose cells `c0`, `c1`… say this.
+fn desk(cells: &[&str]) -> World {
+    let world = World::new();
+    let cell = |(at, source): (usize, &&str)| {
+        json!({
+            "cell_type": "code", "id": format!("c{at}"), "source": source, "metadata": {},
+            "outputs": [], "execution_count": null,
+        })
+    };
+    let cells: Vec<_> = cells.iter().enumerate().map(cell).collect();
+    let notebook = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    let file = world.project().join("t.ipynb");
+    std::fs::write(file, notebook.to_string()).expect("write the notebook");
+    open(&world, "t.ipynb");
+    succeed(world.nb().arg("serve"));
+    world
+}
+
+/// Has a front end run the cells, and go.
+fn goes(world: &World, how: &str, seed: u64, cells: &[&str]) {
+    let code: Vec<_> = cells.iter().map(|it| it.replace('\n', "\\n")).collect();
+    let mut script = world.script("handover.py", "nb-shared");
+    script.args(["--how", how, "--code", &code.join("|||")]);
+    script.args(["--seed", &seed.to_string()]);
+    succeed(&mut script);
+}
+
+/// The job that the cells have become.
+fn job(world: &World) -> String {
+    let jobs = world.project().join(".nb/jobs");
+    until("a job", || {
+        let entry = std::fs::read_dir(&jobs).ok()?.flatten().next()?;
+        Some(entry.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// Everything that a cell of the file shows as text.
+fn text(world: &World, index: usize) -> String {
+    let text = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
+    let notebook: Value = serde_json::from_slice(&text).expect("JSON");
+    let outputs = notebook["cells"][index]["outputs"].clone();
+    let outputs = outputs.as_array().expect("outputs").clone();
+    // This file has no lists of lines.
+    let texts = outputs.iter().filter_map(|output| output["text"].as_str());
+    texts.collect()
+}
+
+const COUNTS: &str =
+    "import time\nfor n in range(300):\n    print(n, flush=True)\n    time.sleep(0.01)";
+
+fn counted() -> String {
+    (0..300).map(|n| format!("{n}\n")).collect()
+}
+
+#[test]
+fn a_proxy_that_is_ended_in_mid_cell_hands_it_over_and_no_line_is_lost() {
+    let rounds = std::env::var("NB_ROUNDS").ok();
+    let rounds: u64 = rounds.and_then(|it| it.parse().ok()).unwrap_or(1);
+    for seed in 0..rounds {
+        let world = desk(&[COUNTS]);
+        goes(&world, "ends", seed, &[COUNTS]);
+        let id = job(&world);
+        nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+        assert_eq!(text(&world, 0), counted(), "round {seed}");
+        let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+        assert_eq!(told["cells"][0]["status"], "ok", "{told}");
+        assert_eq!(told["front_end"]["whole"], true, "{told}");
+        // Its end is in the journal: nobody waits for it.
+        let log = nb(&world, ["log", "--json"]).ended(0);
+        assert!(log.out.contains("\"status\":\"ok\""), "{log:?}");
+    }
+}
+
+#[test]
+fn cells_in_the_kernels_queue_are_handed_over_too() {
+    let cells = [COUNTS, "print('second')", "1 / 0", "print('fourth')"];
+    let world = desk(&cells);
+    goes(&world, "queue", 1, &cells);
+    let id = job(&world);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(3);
+    let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+    let statuses: Vec<_> = (0..4)
+        .map(|at| told["cells"][at]["status"].clone())
+        .collect();
+    assert_eq!(statuses, ["ok", "ok", "error", "ok"], "{told}");
+    assert_eq!(text(&world, 0), counted());
+    assert_eq!(text(&world, 1), "second\n");
+    assert_eq!(text(&world, 3), "fourth\n");
+}
+
+#[test]
+fn a_client_that_does_not_come_back_to_its_cell_leaves_it_to_a_recorder() {
+    let code =
+        format!("{COUNTS}\nwhile not __import__('os').path.exists('go'): pass\nprint('end')");
+    let world = desk(&[&code]);
+    goes(&world, "leaves", 2, &[&code]);
+    let id = job(&world);
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), format!("{}end\n", counted()));
+}
+
+#[test]
+fn what_a_proxy_that_was_killed_has_kept_is_found_by_the_next_command() {
+    let code =
+        format!("{COUNTS}\nwhile not __import__('os').path.exists('go'): pass\nprint('end')");
+    let world = desk(&[&code]);
+    goes(&world, "killed", 5, &[&code]);
+    nb(&world, ["cells", "t.ipynb"])
+        .ended(0)
+        .with("the nb-proxy of")
+        .with("was killed");
+    let id = job(&world);
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    let text = text(&world, 0);
+    assert!(text.starts_with("0\n1\n2\n"), "{text}");
+    assert!(text.contains("may be missing here"), "{text}");
+    assert!(text.ends_with("end\n"), "{text}");
+}
+
+#[test]
+fn a_question_that_nobody_can_answer_any_more_keeps_the_kernel_from_nobody() {
+    let code = "print('before', flush=True)\ninput('name? ')";
+    let world = desk(&[code]);
+    goes(&world, "asks", 3, &[code]);
+    let id = job(&world);
+    nb(&world, ["run", "-n", "t.ipynb", "6 * 7"])
+        .ended(0)
+        .with("42");
+    nb(&world, ["wait", &id, "--timeout", "60"])
+        .ended(3)
+        .with("EOFError");
+    assert_eq!(text(&world, 0), "before\n");
+}
+
+#[test]
+fn outputs_of_a_text_that_two_cells_have_stay_in_the_job() {
+    let world = desk(&[COUNTS, COUNTS]);
+    let notebook = world.project().join("t.ipynb");
+    // As VS Code names cells: by an address.
+    let text_of = std::fs::read_to_string(&notebook)
+        .expect("read")
+        .replace("\"c0\"", "\"d0\"");
+    std::fs::write(&notebook, text_of).expect("write");
+    goes(&world, "ends", 4, &[COUNTS]);
+    let id = job(&world);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), "");
+    nb(&world, ["jobs", &id])
+        .ended(0)
+        .with("more than one cell");
+    nb(&world, ["edit", "t.ipynb", "1", "-s", "2", "--force"]).ended(0);
+    nb(&world, ["jobs", &id, "--write"]).ended(0);
+    assert_eq!(text(&world, 0), counted());
+}

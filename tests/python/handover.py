@@ -1,0 +1,67 @@
+"""A front end goes in mid-cell: what its cells print from then on is somebody else's to keep.
+
+`--how` says how it goes: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
+close, the process stays), `queue` (SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while
+a cell waits for input). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
+to find in it.
+"""
+
+import pathlib
+import random
+import signal
+import time
+
+from launch import SECONDS, arguments, say
+from raw import Client, connection_file, process
+
+options = arguments(how="ends", seed=0, code="", lines=50)
+chance = random.Random(options.seed)
+
+
+def runs(client, cell, code):
+    return client.execute(code, metadata={"cellId": cell})
+
+
+def printed(client, request):
+    return sum(
+        m.content["text"].count("\n")
+        for m in client.received["iopub"]
+        if m.type == "stream" and m.parent.get("msg_id") == request
+    )
+
+
+def main():
+    path = connection_file()
+    cells = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
+    with process(options.kernel, path) as child:
+        client = Client(path)
+        client.get_ready()
+        requests = [runs(client, f"c{at}", code) for at, code in enumerate(cells)]
+        if options.how == "asks":
+            client.wait("a question", lambda channel, _: channel == "stdin")
+        else:
+            many = chance.randint(1, options.lines)
+            client.wait(
+                f"{many} lines", lambda *_: printed(client, requests[0]) >= many, 2 * SECONDS
+            )
+        if options.how == "killed":
+            # What runs for long is kept in a file.
+            kept = pathlib.Path(".nb/kept")
+            client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
+        began = time.monotonic()
+        if options.how == "leaves":
+            for s in client.sockets.values():
+                s.close()
+            # The kernelspec's process stays; the caller waits for the job.
+            end = time.monotonic() + 2 * SECONDS
+            while not list(pathlib.Path(".nb/jobs").glob("*/ready")):
+                assert time.monotonic() < end, "nobody took the cell over"
+                time.sleep(0.05)
+            say(f"handed over after {time.monotonic() - began:.1f} s")
+            return
+        child.send_signal(signal.SIGKILL if options.how == "killed" else signal.SIGTERM)
+        child.wait(SECONDS)
+        say(f"gone after {(time.monotonic() - began) * 1000:.0f} ms, {child.returncode}")
+
+
+main()
