@@ -270,6 +270,18 @@ impl Client {
     /// # Errors
     /// The kernel is gone.
     pub async fn start(&mut self, request: &Execute) -> Result<Execution<'_>, ClientError> {
+        self.start_in(None, request).await
+    }
+
+    /// Sends an execute request to a subshell of the kernel, or to none, as [`Client::start`] does.
+    ///
+    /// # Errors
+    /// The kernel is gone.
+    pub async fn start_in(
+        &mut self,
+        subshell: Option<&str>,
+        request: &Execute,
+    ) -> Result<Execution<'_>, ClientError> {
         self.prove_iopub().await?;
         let Self {
             link, iopub, life, ..
@@ -290,7 +302,8 @@ impl Client {
             }
         }
         let empty = Bytes::from_static(b"{}");
-        let msg_id = self.send(Channel::Shell, "execute_request", empty, request);
+        let channel = Channel::Shell;
+        let msg_id = self.send_in(subshell, channel, "execute_request", empty, request);
         Ok(Execution::new(self, msg_id))
     }
 

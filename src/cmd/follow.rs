@@ -2,18 +2,21 @@
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind};
 use super::news::{Manner, News};
+use super::outputs::Cut;
 use super::report::{Report, what};
 use super::terminal::{CtrlC, Lines, can_ask};
 use super::until::Until;
 use super::{Context, print};
+use crate::notebook::LeftOut;
 use crate::ops::executions::follow::{FollowError, Followed, Left, follow, taken};
+use crate::ops::executions::reply::reply;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Ask, JobFolder, JobState, NoJob};
 
@@ -29,6 +32,31 @@ pub(super) struct Patience {
     /// Print at most this many characters of output, head and tail; 0 is no limit
     #[arg(long, value_name = "CHARACTERS", default_value_t = LIMIT)]
     limit: usize,
+}
+
+impl Patience {
+    /// Returns how long is to be waited; none is for ever. Off a terminal it is not long, unless that is
+    /// said.
+    pub(super) fn wait(&self, context: &Context) -> Result<Option<Duration>, Fault> {
+        Ok(match context.wait(self.timeout)? {
+            Some(wait) => wait,
+            None if std::io::stdout().is_terminal() => None,
+            None => Some(super::PATIENCE),
+        })
+    }
+
+    /// Returns how output is cut; `more` tells what shows the rest.
+    pub(super) fn cut(&self, more: &str) -> Cut {
+        Cut {
+            limit: self.limit(),
+            left_out: LeftOut::default(),
+            more: more.to_owned(),
+        }
+    }
+
+    fn limit(&self) -> Option<usize> {
+        (self.limit > 0).then_some(self.limit)
+    }
 }
 
 /// How what a job says is printed: once at its end, unless it is said otherwise.
@@ -119,12 +147,8 @@ impl<'a> Following<'a> {
     /// Follows the job to its end, to the time limit, to the line that is waited for, or to a question
     /// that nobody is here to answer, and prints what came of it.
     pub(super) async fn follow(mut self) -> Result<ExitCode, Fault> {
-        let wait = match self.context.wait(self.patience.timeout)? {
-            Some(wait) => wait,
-            None if std::io::stdout().is_terminal() => None,
-            None => Some(super::PATIENCE),
-        };
-        let limit = (self.patience.limit > 0).then_some(self.patience.limit);
+        let wait = self.patience.wait(self.context)?;
+        let limit = self.patience.limit();
         let manner = match (self.form.events, self.form.stream) {
             (true, _) => Manner::Events,
             (_, true) => Manner::Streamed,
@@ -181,7 +205,7 @@ impl<'a> Following<'a> {
         &self,
         news: &mut News,
         at: &mut u64,
-        wait: Option<std::time::Duration>,
+        wait: Option<Duration>,
         limit: Option<usize>,
     ) -> Result<Followed, Fault> {
         let ctrl_c = CtrlC::listen().map_err(|error| Fault::failed("handle Ctrl-C", &error))?;
@@ -223,11 +247,10 @@ impl<'a> Following<'a> {
                 }
             };
             let text = answer.unwrap_or_else(|| "\u{4}".to_owned());
-            folder
-                .ask(&Ask::Reply { text })
-                .map_err(|error| Fault::failed("hand the answer on", &error))?;
             // Until it is taken the question is still there.
-            taken(folder).await;
+            reply(folder, &prompt, text)
+                .await
+                .map_err(|error| Fault::failed("hand the answer on", &error))?;
         }
     }
 

@@ -13,9 +13,9 @@ use super::follow::{Following, Form, Patience};
 use super::report::{behind, what};
 use super::until::Until;
 use super::{Context, print};
-use crate::ops::executions::follow::taken;
+use crate::ops::executions::reply::reply;
 use crate::project::Project;
-use crate::project::jobs::{Ask, Job, JobFolder, JobState};
+use crate::project::jobs::{Job, JobFolder, JobState};
 
 /// List the jobs that run or wait, and those that ended last
 ///
@@ -231,9 +231,18 @@ impl Reply {
             read.map_err(|error| Fault::failed("read the answer from stdin", &error))?;
             text.truncate(text.trim_end_matches(['\n', '\r']).len());
         }
-        let asked = folder.ask(&Ask::Reply { text });
-        asked.map_err(|error| Fault::failed("hand the answer on", &error))?;
-        taken(&folder).await;
+        if !folder.has_recorder() {
+            let text = format!(
+                "nobody records job {} any more: its recorder was killed",
+                job.id
+            );
+            return Err(
+                Fault::new(Kind::Failed, text).hint("nb interrupt interrupts what the kernel runs")
+            );
+        }
+        reply(&folder, prompt, text)
+            .await
+            .map_err(|error| Fault::failed("hand the answer on", &error))?;
         let _ = if self.json {
             context.answer(json!({ "job": job.id, "answered": true }))
         } else {

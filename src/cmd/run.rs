@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use super::Context;
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Form, Patience};
+use super::{Context, outputs, print};
 use crate::ops::executions::exec::{self, MAX_OUTPUT, Wanted};
+use crate::ops::executions::fold;
+use crate::ops::executions::peek::{PeekError, peek};
 use crate::project::jobs::JobCell;
 
 /// Run code on the notebook's kernel, outside the notebook
@@ -23,6 +26,12 @@ pub(super) struct Run {
     /// The code, or `-` to read it from stdin; a notebook may stand before it
     #[arg(required = true, num_args = 1..=2, value_name = "CODE")]
     words: Vec<String>,
+    /// Run it beside the cell that runs, without history: a look at once, or the word that it cannot be
+    ///
+    /// A kernel that runs a cell is asked on a subshell, which needs ipykernel 7; elsewhere this ends with
+    /// 4 and says whose cell runs. On an idle kernel the code just runs. It is no job.
+    #[arg(long, conflicts_with_all = ["detach", "max_time", "stream", "events"])]
+    peek: bool,
     /// Interrupt the code when it runs longer than this, 0 is never
     #[arg(long, value_name = "SECONDS")]
     max_time: Option<f64>,
@@ -40,12 +49,16 @@ Examples:
   nb run 'df.describe()'
   nb run train.ipynb - < script.py
   nb run --stream --timeout 0 'train()'
+  nb run --peek 'losses[-3:]'         while a cell runs
   nb run -d 'train()'; nb wait --until 'epoch 10'";
 
 impl Run {
     /// Runs the command.
     pub(super) async fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let (notebook, code) = self.meant()?;
+        if self.peek {
+            return self.peek(context, notebook, &code).await;
+        }
         let wanted = Wanted {
             cells: vec![JobCell::new(None, code)],
             max_time: super::exec::limit(self.max_time)?,
@@ -61,6 +74,33 @@ impl Run {
             return following.leave();
         }
         following.follow().await
+    }
+
+    async fn peek(
+        &self,
+        context: &Context,
+        notebook: Option<PathBuf>,
+        code: &str,
+    ) -> Result<ExitCode, Fault> {
+        let target = context.target(notebook, "nb run --peek CODE").await?;
+        let (project, key, session) = (&target.project, &target.key, &target.session);
+        let wait = self.patience.wait(context)?;
+        let peeked = peek(project, key, session, &context.by, code, wait).await?;
+        let code = if peeked.raised() { 3 } else { 0 };
+        let cut = self.patience.cut("--limit 0 shows all");
+        let _ = if self.form.json {
+            let mut outputs = peeked.outputs;
+            outputs::for_json(&mut outputs, cut.limit, &cut.more);
+            context.answer(json!({
+                "notebook": target.notebook_key,
+                "status": if code == 0 { "ok" } else { "error" },
+                "outputs": fold::to_json(&outputs),
+                "beside": peeked.beside,
+            }))
+        } else {
+            print::both(&outputs::text(&peeked.outputs, &cut))
+        };
+        Ok(ExitCode::from(code))
     }
 
     fn meant(&self) -> Result<(Option<PathBuf>, String), Fault> {
@@ -80,5 +120,15 @@ impl Run {
             .read_to_string(&mut code)
             .map_err(|error| Fault::failed("read the code from stdin", &error))?;
         Ok((notebook, code))
+    }
+}
+
+impl From<PeekError> for Fault {
+    fn from(error: PeekError) -> Self {
+        match error {
+            PeekError::Look(error) => error.into(),
+            PeekError::Refused(_) => Self::new(Kind::Failed, super::fault::causes(&error))
+                .hint("nb run runs it once the kernel is idle"),
+        }
     }
 }

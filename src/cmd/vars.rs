@@ -13,6 +13,7 @@ use super::{Context, columns, print};
 use crate::kernel::python::quote;
 use crate::notebook::size;
 use crate::ops::company::whose;
+use crate::ops::executions::look::LookError;
 use crate::ops::executions::vars::{self, Found, Variable, VarsError, Wanted};
 use crate::project::Status;
 
@@ -186,10 +187,38 @@ fn clock(since: Timestamp) -> String {
     }
 }
 
+impl From<LookError> for Fault {
+    fn from(error: LookError) -> Self {
+        let text = match &error {
+            LookError::Run(_) => String::new(),
+            LookError::Busy { behind: Some(cell) } => {
+                format!("busy: {} for {}", whose(cell), clock(cell.since))
+            }
+            LookError::Busy { behind: None } => {
+                "busy: the kernel does not answer, whatever it runs".to_owned()
+            }
+            LookError::Late { .. } => causes(&error),
+        };
+        let fault = Self::new(Kind::StillRunning, text);
+        match error {
+            LookError::Run(error) => error.into(),
+            LookError::Busy { .. } => {
+                fault.hint("it answers once that is over; with ipykernel 7 also meanwhile")
+            }
+            LookError::Late { beside: true, .. } => fault.hint(
+                "the code goes on beside the cell, where nothing interrupts it; nb restart ends it",
+            ),
+            LookError::Late { beside: false, .. } => {
+                fault.hint("the code goes on; nb interrupt ends it")
+            }
+        }
+    }
+}
+
 impl From<VarsError> for Fault {
     fn from(error: VarsError) -> Self {
         match error {
-            VarsError::Run(error) => error.into(),
+            VarsError::Look(error) => error.into(),
             VarsError::Language { ref language } => {
                 let words = match language.to_ascii_lowercase().as_str() {
                     "r" => "'ls.str()'",
@@ -199,14 +228,6 @@ impl From<VarsError> for Fault {
                 Self::new(Kind::Failed, causes(&error)).hint(format!(
                     "names, types and sizes as it tells them: nb run {words}"
                 ))
-            }
-            VarsError::Busy { behind } => {
-                let text = match behind {
-                    Some(cell) => format!("busy: {} for {}", whose(&cell), clock(cell.since)),
-                    None => "busy: the kernel does not answer, whatever it runs".to_owned(),
-                };
-                Self::new(Kind::StillRunning, text)
-                    .hint("nb vars answers once it is over; with ipykernel 7 also meanwhile")
             }
             VarsError::Refused(_) => Self::new(Kind::Failed, causes(&error)),
             VarsError::Unknown { ref near, .. } => {

@@ -195,6 +195,11 @@ pub enum Ask {
         /// The text.
         text: String,
     },
+    /// The answer to its question, which is to be in no file.
+    Secret {
+        /// Where it is fetched.
+        socket: PathBuf,
+    },
 }
 
 /// A message of the kernel about one of a job's cells, as `events.jsonl` keeps it.

@@ -6,11 +6,14 @@ pub mod fold;
 pub mod follow;
 mod heard;
 mod into_notebook;
+pub mod look;
 pub mod lost;
 pub(super) mod meant;
 mod observed;
+pub mod peek;
 pub(super) mod recorder;
 pub mod replay;
+pub mod reply;
 pub mod run;
 pub mod vars;
 

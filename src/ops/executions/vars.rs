@@ -1,34 +1,19 @@
 //! The user's variables: one look into the kernel that leaves nothing behind.
 //!
 //! A silent request whose answer is the value of an expression: no output, no count, no history, no
-//! name in the user's namespace, and no line in the journal, since nobody's code ran. A kernel that
-//! runs a cell is asked on a subshell, where it has them; elsewhere it is busy.
+//! name in the user's namespace, and no line in the journal, since nobody's code ran.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::run::{RunError, Runner};
-use crate::client::{Client, ClientError, Execute};
-use crate::project::past::Cell;
+use super::look::{self, Look, LookError, language};
+use crate::client::Execute;
 use crate::project::{Project, Session};
-use crate::wire::Channel;
-
-/// What looks, inside a Python kernel.
-const LOOK: &str = include_str!("vars.py");
-
-/// How long an idle kernel may take to say so.
-const IDLE_ANSWER: Duration = Duration::from_millis(300);
-
-/// How long a kernel may take to make or end a subshell.
-const SUBSHELL: Duration = Duration::from_secs(2);
 
 /// How long the look may take. Code that holds Python's global lock can delay it on a subshell.
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// How long a start or restart that others began is awaited.
-const SETTLES: Duration = Duration::from_secs(20);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -96,20 +81,14 @@ pub struct Column {
 /// Why nothing was seen.
 #[derive(Debug, thiserror::Error)]
 pub enum VarsError {
-    /// The kernel cannot be asked.
+    /// The kernel cannot be looked into.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Look(#[from] LookError),
     /// It is no Python kernel.
     #[error("only the variables of Python kernels can be listed; this one runs {language}")]
     Language {
         /// Its language.
         language: String,
-    },
-    /// It runs a cell and cannot look meanwhile.
-    #[error("the kernel is busy")]
-    Busy {
-        /// Whose, where that is known.
-        behind: Option<Cell>,
     },
     /// The kernel answered with something else.
     #[error("the kernel does not tell its variables: {0}")]
@@ -135,32 +114,20 @@ pub async fn look(
     by: &str,
     wanted: &Wanted,
 ) -> Result<Found, VarsError> {
-    let mut runner = Runner::join(project, key, session, by, Some(SETTLES)).await?;
-    let (client, session) = runner.parts();
-    let language = language(session);
+    let mut look = Look::join(project, key, session, by).await?;
+    let language = language(look.session());
     if !language.eq_ignore_ascii_case("python") {
+        look.leave().await;
         return Err(VarsError::Language { language });
     }
-    let reply = match client.kernel_info(Channel::Shell, IDLE_ANSWER).await {
-        Ok(_) => {
-            let request = request(wanted, false);
-            ask(client, None, &request).await
-        }
-        Err(ClientError::NoAnswer { .. }) if has_subshells(session) => {
-            meanwhile(client, wanted).await
-        }
-        Err(error) => Err(error),
-    };
-    let reply = match reply {
-        Ok(reply) => reply,
-        Err(ClientError::NoAnswer { .. }) => {
-            let behind = project.present(key, session.generation).running;
-            return Err(VarsError::Busy { behind });
-        }
-        Err(error) => return Err(RunError::from(error).into()),
-    };
-    runner.leave().await;
-    let found = read(&reply).map_err(VarsError::Refused)?;
+    let request = request(wanted, look.is_beside());
+    let answer = look.ask(&request, Some(ANSWER)).await;
+    look.leave().await;
+    let answer = answer?;
+    if let Some(why) = answer.failed {
+        return Err(VarsError::Refused(why));
+    }
+    let found = read(&answer.reply).map_err(VarsError::Refused)?;
     match &wanted.name {
         Some(name) if found.variables.is_empty() => Err(VarsError::Unknown {
             name: name.clone(),
@@ -170,125 +137,26 @@ pub async fn look(
     }
 }
 
-/// Asks on a subshell of its own, while the kernel runs a cell.
-async fn meanwhile(client: &mut Client, wanted: &Wanted) -> Result<Vec<u8>, ClientError> {
-    let create = "create_subshell_request";
-    let made = client
-        .request(Channel::Control, create, &json!({}), SUBSHELL)
-        .await?;
-    let made: Value = serde_json::from_slice(made.content()).unwrap_or_default();
-    let Some(id) = made["subshell_id"].as_str() else {
-        return Err(ClientError::NoAnswer {
-            request: create.to_owned(),
-            channel: Channel::Control,
-            after: SUBSHELL,
-        });
-    };
-    let reply = ask(client, Some(id), &request(wanted, true)).await;
-    let end = json!({ "subshell_id": id });
-    let ended = client
-        .request(Channel::Control, "delete_subshell_request", &end, SUBSHELL)
-        .await;
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a subshell was not seen to end");
-    }
-    reply
-}
-
-async fn ask(
-    client: &mut Client,
-    subshell: Option<&str>,
-    request: &Execute,
-) -> Result<Vec<u8>, ClientError> {
-    let reply = client
-        .request_in(subshell, Channel::Shell, "execute_request", request, ANSWER)
-        .await?;
-    Ok(reply.content().to_vec())
-}
-
-/// Makes the request. While a cell runs, `running`, IPython's own doings round it are held off.
-fn request(wanted: &Wanted, running: bool) -> Execute {
+/// Makes the request.
+fn request(wanted: &Wanted, beside: bool) -> Execute {
     let asked = json!({
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
-        "running": running,
+        "running": beside,
     });
-    let code = if running {
-        calling("guard()")
-    } else {
-        String::new()
-    };
-    let mut request = Execute::new(code);
-    request.silent = true;
-    request.store_history = false;
-    // It is the whole kernel's flag until the next request: the running cell may ask.
-    request.allow_stdin = running;
-    let look = calling(&format!("look({})", literal(&asked.to_string())));
-    request
-        .user_expressions
-        .insert("nb".to_owned(), look.into());
-    request
-}
-
-/// Returns an expression that calls a function of the look, in a namespace that goes with it.
-fn calling(call: &str) -> String {
-    let (look, call) = (literal(LOOK), literal(call));
-    // The user may have a variable of the name of any builtin.
-    format!(
-        "(lambda b, g: (b.exec({look}, g), b.eval({call}, g))[1])\
-         (__import__(\"builtins\"), {{\"__name__\": \"nb\"}})"
-    )
-}
-
-/// Writes a text as Python's literal: JSON's strings in ASCII mean the same there.
-fn literal(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 16);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            ' '..='~' => quoted.push(c),
-            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-        }
-    }
-    quoted.push('"');
-    quoted
+    let call = format!("look({})", look::literal(&asked.to_string()));
+    look::request(&call, beside)
 }
 
 /// Reads the content of the reply.
 fn read(content: &[u8]) -> Result<Found, String> {
-    let reply: Value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
-    let value = &reply["user_expressions"]["nb"];
-    let said = [value, &reply]
-        .into_iter()
-        .find_map(|it| Some((it["ename"].as_str()?, it["evalue"].as_str().unwrap_or(""))));
-    if let Some((ename, evalue)) = said {
-        return Err(format!("{ename}: {evalue}"));
-    }
-    let text = value["data"]["text/plain"].as_str();
-    let text = text.ok_or_else(|| "it evaluates no expressions".to_owned())?;
-    serde_json::from_str(text).map_err(|error| format!("its answer is unreadable: {error}"))
-}
-
-fn language(session: &Session) -> String {
-    let info = session.kernel_info.as_ref();
-    let said = info.and_then(|info| info["language_info"]["name"].as_str());
-    let spec = session.kernelspec.as_ref();
-    match (said, spec) {
-        (Some(name), _) => name.to_owned(),
-        (None, Some(spec)) if !spec.language.is_empty() => spec.language.clone(),
-        // An attached kernel of which nothing is known: it will say.
-        (None, _) => "python".to_owned(),
-    }
-}
-
-fn has_subshells(session: &Session) -> bool {
-    let info = session.kernel_info.as_ref();
-    let features = info.and_then(|info| info["supported_features"].as_array());
-    features.is_some_and(|them| them.iter().any(|it| it == "kernel subshells"))
+    let text = look::value(content)?;
+    serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn answer(value: &Value) -> Vec<u8> {
@@ -330,30 +198,5 @@ mod tests {
         assert!(read(b"[").is_err());
         let other = json!({ "data": { "text/plain": "'other'" } });
         assert!(read(&answer(&other)).is_err());
-    }
-
-    #[test]
-    fn text_becomes_a_literal_of_python() {
-        assert_eq!(
-            literal("a \"b\"\\\n…"),
-            r#""a \"b\"\\\U0000000a\U00002026""#
-        );
-    }
-
-    #[test]
-    fn what_is_sent_is_silent() {
-        let wanted = Wanted {
-            name: None,
-            all: false,
-            most: 10,
-            limit: 80,
-        };
-        for running in [false, true] {
-            let sent = serde_json::to_value(request(&wanted, running)).expect("it is JSON");
-            assert_eq!(sent["silent"], true);
-            assert_eq!(sent["store_history"], false);
-            assert_eq!(sent["stop_on_error"], false);
-            assert_eq!(sent["code"] == "", !running);
-        }
     }
 }

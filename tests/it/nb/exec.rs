@@ -146,15 +146,18 @@ fn a_question_is_answered_from_another_command() {
     nb(&world, ["reply", &id, "secret"])
         .ended(2)
         .with("list of processes");
-    let mut reply = super::shell(&world, &format!("echo secret | \"$NB\" reply {id} -"));
+    let mut reply = super::shell(&world, &format!("echo hunter2 | \"$NB\" reply {id} -"));
     reply.env("NB", world.nb().get_program());
     super::say(&mut reply).ended(0);
     nb(&world, ["wait", &id]).ended(0);
     assert_eq!(text(&world, 0), "hi Ada\n");
     assert_eq!(
         cell(&world, 1)["outputs"][0]["data"]["text/plain"],
-        json!(["6"])
+        json!(["7"])
     );
+    // Nothing of the project holds it.
+    let mut search = super::shell(&world, "grep -rl hunter2 . && exit 1 || exit 0");
+    super::say(&mut search).ended(0);
     nb(&world, ["reply", &id, "again"])
         .ended(5)
         .with("asks nothing");

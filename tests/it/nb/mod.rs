@@ -14,6 +14,7 @@ mod killed;
 mod languages;
 mod life;
 mod like_nbclient;
+mod peek;
 mod places;
 mod reads;
 mod recorder;

@@ -11,6 +11,7 @@ use super::{Never, Recorder};
 use crate::client::Told;
 use crate::notebook::{Document, Fold};
 use crate::ops::company::whose;
+use crate::ops::executions::reply;
 use crate::ops::executions::run::{Audience, Event, Prompt};
 use crate::project::jobs::{Ask, JobPrompt, JobState};
 use crate::project::past;
@@ -41,16 +42,22 @@ impl Recorder<'_> {
                     Ask::Write => {
                         self.write_all().await;
                     }
-                    Ask::Reply { text } => {
-                        self.answered();
-                        self.asked.replies.borrow_mut().push_back(text);
-                        self.asked.replied.notify_one();
-                    }
+                    Ask::Reply { text } => self.replied(text),
+                    Ask::Secret { socket } => match reply::fetch(&socket).await {
+                        Ok(text) => self.replied(text),
+                        Err(error) => tracing::warn!(%error, "a password could not be fetched"),
+                    },
                 }
                 self.folder.forget(&file);
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    fn replied(&self, text: String) {
+        self.answered();
+        self.asked.replies.borrow_mut().push_back(text);
+        self.asked.replied.notify_one();
     }
 
     /// Takes a question for answered, if there is one.

@@ -1,10 +1,13 @@
-# Looks at a kernel's variables. Runs inside the kernel, in a namespace of its own: it prints
-# nothing, imports nothing that is not there already, and calls no code of the user's: no repr, no
-# property, no len of a class that is not known to be harmless.
+# Looks into a kernel. Runs inside it, in a namespace of its own, and imports nothing that is not there
+# already. Looking at variables prints nothing and calls no code of the user's: no repr, no property,
+# no len of a class that is not known to be harmless.
+import ast
+import base64
 import json
 import sys
 import threading
 import time
+import traceback
 import types
 
 
@@ -302,6 +305,41 @@ def beginning(frame):
         wide = max(map(len, texts))
         columns.append([text.rjust(wide) for text in texts])
     return "\n".join("  ".join(line) for line in zip(*columns))
+
+
+def peek(asked):
+    """Runs code of the user's, and gives its last expression's value in all its forms."""
+    asked = json.loads(asked)
+    if asked["running"]:
+        give_back_stdin()
+    shell, name = shell_of(), "<nb run --peek>"
+    space = shell.user_ns if shell else vars(sys.modules["__main__"])
+    try:
+        tree = ast.parse(shell.transform_cell(asked["code"]) if shell else asked["code"], name)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, name, "exec"), space)
+        value = eval(compile(ast.Expression(last.value), name, "eval"), space) if last else None
+        if value is None:
+            return Text("{}")
+        if shell is None:
+            return Text(json.dumps({"data": {"text/plain": repr(value)}}))
+        data, metadata = shell.display_formatter.format(value)
+        if not data:
+            return Text("{}")
+        return Text(json.dumps({"data": told(data), "metadata": metadata}, default=repr))
+    except BaseException as error:
+        kind, trace = type(error), error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != name:
+            trace = trace.tb_next
+        lines = traceback.format_exception(kind, error, trace)
+        raised = {"ename": kind.__name__, "evalue": str(error), "traceback": "".join(lines).splitlines()}
+        return Text(json.dumps({"error": raised}))
+
+
+def told(data):
+    """Images are bytes for IPython, and base64 in messages."""
+    code = lambda it: base64.b64encode(it).decode("ascii") if isinstance(it, bytes) else it
+    return {kind: code(it) for kind, it in data.items()}
 
 
 def look(asked):

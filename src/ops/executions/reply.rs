@@ -1,0 +1,120 @@
+//! Answering what a job's code asks.
+//!
+//! An answer is a file in the job's folder, which its recorder takes. A password is none: it goes
+//! through a socket in a folder that only this user may enter, and is never in a file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::follow::taken;
+use crate::kernel::connection::socket_folder;
+use crate::kernel::paths::ProcessVariables;
+use crate::project::jobs::{Ask, JobFolder, JobPrompt};
+
+/// How long a recorder may take to fetch a password.
+const FETCHES: Duration = Duration::from_secs(5);
+
+/// No password is longer.
+const LONGEST: u64 = 1 << 20;
+
+/// Answers a job's question, and waits until its recorder has the answer.
+///
+/// # Errors
+/// The answer could not be handed over.
+pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::Result<()> {
+    if !prompt.password {
+        folder.ask(&Ask::Reply { text })?;
+        taken(folder).await;
+        return Ok(());
+    }
+    let place = socket_folder(&ProcessVariables)
+        .map_err(|_| io::Error::other("there is no private folder for a socket"))?;
+    let socket = place.join(format!("reply-{}", folder.id()));
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket)?;
+    let _removed = Removed(&socket);
+    folder.ask(&Ask::Secret {
+        socket: socket.clone(),
+    })?;
+    let handed_over = async {
+        let (mut stream, _) = listener.accept().await?;
+        stream.write_all(text.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    let handed_over = tokio::time::timeout(FETCHES, handed_over).await;
+    handed_over.map_err(|_| io::Error::other("its recorder does not fetch it"))??;
+    taken(folder).await;
+    Ok(())
+}
+
+/// Fetches a password.
+///
+/// # Errors
+/// Whoever offered it has gone.
+pub(super) async fn fetch(socket: &Path) -> io::Result<String> {
+    let fetched = async {
+        let stream = UnixStream::connect(socket).await?;
+        let mut text = String::new();
+        stream.take(LONGEST).read_to_string(&mut text).await?;
+        Ok::<_, io::Error>(text)
+    };
+    let fetched = tokio::time::timeout(FETCHES, fetched).await;
+    fetched.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// A socket that goes when this does.
+struct Removed<'a>(&'a PathBuf);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::Project;
+    use crate::project::jobs::{Job, JobState};
+
+    #[tokio::test]
+    async fn a_password_is_in_no_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut job: Job = serde_json::from_value(serde_json::json!({
+            "id": "", "by": "ada", "notebook": "a.ipynb", "path": "a.ipynb", "session": "a.ipynb",
+            "state": JobState::WaitingInput, "asked_at": jiff::Timestamp::now(), "cells": [],
+        }))
+        .unwrap();
+        let folder = project.make_job(&mut job).unwrap();
+        let prompt = JobPrompt {
+            prompt: String::new(),
+            password: true,
+        };
+        let takes = async {
+            loop {
+                if let Some((file, ask)) = folder.asks().pop() {
+                    let Ask::Secret { socket } = ask else {
+                        panic!("{ask:?}");
+                    };
+                    let text = std::fs::read_to_string(&file).unwrap();
+                    assert!(!text.contains("hunter2"), "{text}");
+                    let fetched = fetch(&socket).await.unwrap();
+                    folder.forget(&file);
+                    return (fetched, socket);
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let (replied, (fetched, socket)) =
+            tokio::join!(reply(&folder, &prompt, "hunter2".to_owned()), takes);
+        replied.unwrap();
+        assert_eq!(fetched, "hunter2");
+        assert!(!socket.exists());
+        assert!(fetch(&socket).await.is_err());
+    }
+}
