@@ -116,7 +116,7 @@ pub(super) fn weight(data: &[u8]) -> usize {
 impl LeftOut {
     pub(super) fn text(&mut self, text: &str) {
         self.bytes += text.len() as u64;
-        self.lines += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
     }
 
     pub(super) fn display(&mut self, data: &[u8]) {

@@ -121,7 +121,8 @@ impl Screen {
 
     fn take(&mut self, bytes: usize) -> String {
         self.line_start = self.line_start.saturating_sub(bytes);
-        self.text.drain(..bytes).collect()
+        let rest = self.text.split_off(bytes);
+        std::mem::replace(&mut self.text, rest)
     }
 
     /// Returns the text as it is now.
