@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::background::{self, Task};
 use crate::ops::kernels::open_error::OpenError;
-use crate::ops::since::clock;
 use crate::project::jobs::{Job, JobFolder, JobState};
 use crate::project::{Project, save};
 
@@ -101,7 +100,7 @@ pub async fn resume(project: &Project, id: &str) -> Result<(), OpenError> {
 
 fn lost(job: &Job, at: Timestamp) -> Lost {
     let id = &job.id;
-    let since = clock(at, &TimeZone::system());
+    let since = to_the_second(at);
     let runs = job
         .cells
         .iter()
@@ -139,6 +138,13 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
         ),
         told: Vec::new(),
     }
+}
+
+/// Returns a moment of today, for whoever looks for what was printed then.
+pub(super) fn to_the_second(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S")
+        .to_string()
 }
 
 fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {

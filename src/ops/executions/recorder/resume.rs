@@ -9,15 +9,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::kept::Kept;
 use super::{Recorder, perform_with};
 use crate::client::{Event, Heard, Overheard, Told, What};
 use crate::kernel::process::Signal;
 use crate::ops::causes::with_causes;
+use crate::ops::executions::lost::to_the_second;
 use crate::ops::executions::run::{Audience, Runner};
-use crate::ops::since::clock;
 use crate::project::jobs::JobFolder;
 use crate::project::journal::Entry;
 use crate::project::{InterruptMode, Project};
@@ -214,7 +213,6 @@ impl Recorder<'_> {
     }
 
     fn tell_gap(&self, at: usize) {
-        let zone = TimeZone::system();
         let now = Timestamp::now();
         let from = self.folder.last_sign().unwrap_or(now);
         let who = match &self.job.borrow().front_end {
@@ -223,8 +221,8 @@ impl Recorder<'_> {
         };
         let text = format!(
             "[nb] {who} was killed: what the cell printed between {} and {} may be missing here\n",
-            clock(from, &zone),
-            clock(now, &zone),
+            to_the_second(from),
+            to_the_second(now),
         );
         let content = serde_json::json!({ "name": "stderr", "text": text }).to_string();
         self.at.set(at);
