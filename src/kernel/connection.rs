@@ -273,6 +273,11 @@ impl KernelFiles {
     }
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
+        if let Some(folder) = self.connection_file.parent() {
+            // Somebody may have removed it with what was in it.
+            let mut made = std::fs::DirBuilder::new();
+            made.recursive(true).mode(0o700).create(folder)?;
+        }
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -466,21 +471,35 @@ fn links_to_nothing(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the sockets in the user's folders for them on which nobody listens.
+/// Returns the sockets in the user's folders for them on which nobody listens. Those of a sandboxed
+/// kernel are in a folder of their own there.
 pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
     let folders = socket_folders(variables).into_iter();
     let own = folders.filter(|folder| folder.is_dir() && private_folder(folder).is_ok());
-    let entries = own.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-    let sockets = entries.filter(|entry| {
-        let found = entry.metadata();
+    let entries = own.flat_map(|folder| walkdir::WalkDir::new(folder).max_depth(2));
+    let sockets = entries.flatten().filter(|entry| {
+        let modified = entry
+            .metadata()
+            .ok()
+            .and_then(|found| found.modified().ok());
+        let age = modified.and_then(|at| at.elapsed().ok());
         // One that is just being made is bound before somebody listens.
-        let made = found.and_then(|found| Ok((found.file_type().is_socket(), found.modified()?)));
-        made.is_ok_and(|(is_socket, at)| is_socket && at.elapsed().is_ok_and(|age| age > JUST_MADE))
+        entry.file_type().is_socket() && age.is_some_and(|age| age > JUST_MADE)
     });
     sockets
-        .map(|entry| entry.path())
+        .map(walkdir::DirEntry::into_path)
         .filter(|path| nobody_listens(path))
         .collect()
+}
+
+/// Removes the folders of sandboxed kernels' sockets that are empty.
+pub fn remove_empty_folders(sockets: &[PathBuf], variables: &dyn Variables) {
+    let kept = socket_folders(variables);
+    let folders = sockets.iter().filter_map(|socket| socket.parent());
+    for folder in folders.filter(|folder| !kept.iter().any(|kept| kept == folder)) {
+        // One that is not empty stays.
+        let _ = std::fs::remove_dir(folder);
+    }
 }
 
 /// How long a kernel may take between making a socket and listening on it.

@@ -213,7 +213,13 @@ mod imp {
 
     /// Returns a path that starts this very program again, even when its file was replaced.
     pub(in super::super) fn reopened_executable() -> io::Result<PathBuf> {
-        Ok(PathBuf::from("/proc/self/exe"))
+        let own = PathBuf::from("/proc/self/exe");
+        if own.is_symlink() {
+            Ok(own)
+        } else {
+            let what = "there is no /proc here, by which processes are told apart: mount it";
+            Err(io::Error::other(what))
+        }
     }
 }
 

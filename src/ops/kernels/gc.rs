@@ -20,6 +20,7 @@ use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
 use crate::ops::background;
+use crate::ops::causes::with_causes;
 use crate::project::{Project, Relation, Session, Status, registry};
 
 /// What is cleared up.
@@ -84,7 +85,9 @@ pub async fn clear(options: &Options) -> Cleared {
     for project in &options.projects {
         if let Err(error) = clear_project(project, options.dry_run, &mut cleared).await {
             let name = project.root().display();
-            cleared.notes.push(format!("{name}: {error}"));
+            cleared
+                .notes
+                .push(format!("{name}: {}", with_causes(&error)));
         }
     }
     for left in everywhere::everywhere().await.left {
@@ -114,6 +117,9 @@ pub async fn clear(options: &Options) -> Cleared {
         "of kernels that have ended",
         "socket",
     );
+    if !options.dry_run {
+        connection::remove_empty_folders(&sockets, &ProcessVariables);
+    }
     let links = connection::stale_links(&ProcessVariables);
     cleared.remove(
         options.dry_run,
@@ -130,7 +136,7 @@ fn mend_spec(dry_run: bool, cleared: &mut Cleared) {
         return;
     };
     if !dry_run && let Err(error) = serve::serve(&Level::User, "python", &ProcessVariables) {
-        cleared.notes.push(error.to_string());
+        cleared.notes.push(with_causes(&error));
         return;
     }
     cleared.found.push(Found {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
-use super::sandbox::create_files;
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;
@@ -115,7 +114,7 @@ pub(in crate::ops) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            create_files(&files, session.sandbox.is_some(), session.transport, &spec)?;
+            held.create(&files, session.sandbox.is_some(), session.transport, &spec)?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;

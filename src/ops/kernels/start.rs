@@ -159,8 +159,22 @@ impl<'a> Held<'a> {
             }
             state.sessions.insert(self.key.to_owned(), session);
         })?;
-        create_files(&files, sandbox.is_some(), transport, &spec)?;
+        self.create(&files, sandbox.is_some(), transport, &spec)?;
         self.run(&files, &spec, transport, patience).await
+    }
+
+    /// Makes the connection file of a kernel that is about to be started.
+    pub(super) fn create(
+        &self,
+        files: &KernelFiles,
+        sandboxed: bool,
+        transport: Transport,
+        spec: &RealSpec,
+    ) -> Result<(), OpenError> {
+        create_files(files, sandboxed, transport, spec).or_else(|error| {
+            self.failed(files, &with_causes(&error))?;
+            Err(error)
+        })
     }
 
     /// Starts the kernel on the connection file that is there and waits until it is ready.

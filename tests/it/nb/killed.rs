@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{descendants, home, kill, nb, open, opening, path, pid, shell, sockets};
+use super::{descendants, home, kill, nb, open, opening, path, pid, shell, sockets, until};
 use crate::world::World;
 
 const ROUNDS: usize = 8;
@@ -56,13 +56,59 @@ fn restarts_and_shutdowns_that_are_killed_are_put_right() {
         kill(child.id());
         child.wait().expect("it was killed");
         if !ended {
-            // The process that does the restart, which whoever asked for it need not outlive.
-            let jobs = world.processes().into_iter();
-            let jobs = jobs.filter(|(_, words)| words.contains("nb:task"));
-            jobs.for_each(|(pid, _)| kill(pid.unsigned_abs()));
+            // The process that does the restart, which whoever asked for it need not outlive; it may
+            // only be about to become that.
+            until("nobody restarts it any more", || {
+                let tasks = ["nb:detach", "nb:become", "nb:task"];
+                let mut jobs = world.processes();
+                jobs.retain(|(_, words)| tasks.iter().any(|task| words.contains(task)));
+                jobs.iter().for_each(|(pid, _)| kill(pid.unsigned_abs()));
+                jobs.is_empty().then_some(())
+            });
         }
         assert_put_right(&world);
     }
+}
+
+#[test]
+fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
+    let mut random = Random::seeded();
+    let world = World::new();
+    let began = Instant::now();
+    open(&world, "t.ipynb");
+    let whole = began.elapsed();
+    let mut sockets_then = Vec::new();
+    for round in 0..ROUNDS {
+        let part = 1.1 * random.part();
+        let (mut command, after) = match round % 2 {
+            0 => (opening(&world, "t.ipynb"), whole.mul_f64(part)),
+            _ => {
+                let mut command = world.nb();
+                command.args(["shutdown", "--force"]);
+                (command, Duration::from_secs_f64(0.4 * part))
+            }
+        };
+        eprintln!("round {round}: killed after {after:?}");
+        let mut child = spawn(&mut command);
+        ends_within(&mut child, after);
+        kill(child.id());
+        child.wait().expect("it was killed");
+        sockets_then.extend(all_sockets(&world));
+    }
+    let status = nb(&world, ["status", "--json"]).ended(0).json();
+    let state = status["sessions"][0]["state"].as_str().expect("a word");
+    if matches!(state, "idle" | "busy" | "live") {
+        // It is ready: only its user may end it.
+        nb(&world, ["shutdown"]).ended(0);
+    }
+    until("all is cleared up", || {
+        let said = nb(&world, ["gc", "--json"]).ended(0).json();
+        let folders = [".nb/connections", "../home/runtime"];
+        let files = folders.map(|folder| files_in(&world.project().join(folder)));
+        let sockets = sockets_then.iter().any(|socket| socket.exists());
+        let clean = said["found"] == serde_json::json!([]) && files.concat().is_empty();
+        (clean && !sockets && world.processes().is_empty()).then_some(())
+    });
 }
 
 /// Opens, uses and shuts down; then nothing is left.

@@ -222,9 +222,10 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
         .with("mute.ipynb, which was never ready");
     told.with("left.ipynb, whose project is gone")
         .with("would free");
-    assert!(stale.iter().all(|socket| socket.exists()), "it only tells");
+    let file = super::path(&killed["connection_file"]);
+    assert!(file.exists(), "it only tells");
     nb(&world, ["gc"]).ended(0).with("ended the kernel of");
-    assert!(stale.iter().all(|socket| !socket.exists()));
+    assert!(!file.exists() && stale.iter().all(|socket| !socket.exists()));
     until("only one kernel is left", || {
         let kernels = world.processes().into_iter();
         let kernels: Vec<_> = kernels
