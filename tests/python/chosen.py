@@ -47,6 +47,15 @@ def pid(client):
     return int(client.run("import os\nprint(os.getpid())"))
 
 
+def next_pid(client):
+    try:
+        return pid(client)
+    except AssertionError as error:
+        # The cell was on its way before anybody knew of the end; the next one starts another.
+        assert "KernelDied" in str(error), error
+        return pid(client)
+
+
 def cleaned(kernel, folder):
     folder.mkdir()
     build = folder / "nb"
@@ -60,7 +69,7 @@ def cleaned(kernel, folder):
         assert pid(client) == opened["kernel_pid"]
         # What it starts is this program too, whose first file is gone.
         dies(opened["kernel_pid"])
-        assert pid(client) != opened["kernel_pid"]
+        assert next_pid(client) != opened["kernel_pid"]
     say("cargo clean: the chosen kernel works")
 
 
@@ -89,7 +98,7 @@ def upgraded(kernel, work):
             assert other.run("print(mine)") == "42\n" and pid(other) == old
         # The old proxy's own program is not there any more.
         dies(old)
-        assert pid(client) != old
+        assert next_pid(client) != old
     said = run(newer, "status", "--json")
     assert said["spec"]["state"] == "good", said
     say("an upgrade: running and new front ends work")

@@ -25,7 +25,7 @@ use crate::wire::{self, Channel, ConnectionFileError, ConnectionInfo};
 const CONTROL: Duration = Duration::from_secs(2);
 
 /// How long after its file was made a kernel may not listen yet.
-const STARTING: Duration = Duration::from_secs(3);
+const STARTING: Duration = Duration::from_secs(8);
 
 /// A kernel that runs and has answered.
 #[derive(Clone, Debug)]
