@@ -372,7 +372,7 @@ fn the_command_says_by_its_exit_code_how_it_went() {
     let (code, [_, err]) = line.nb(&["run", "import os; os.kill(os.getpid(), 9)"], "");
     assert_eq!(code, Some(6), "{err}");
     assert!(
-        err.contains("the kernel died") && err.contains("nb status"),
+        err.contains("was killed") && err.contains("SIGKILL") && err.contains("nb open"),
         "{err}"
     );
     let (code, [_, err]) = line.nb(&["run", "1"], "");

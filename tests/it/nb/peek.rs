@@ -54,7 +54,9 @@ fn a_running_cell_is_not_disturbed() {
         "nothing of the look's own: {raised:?}"
     );
     peek(&world, "print(").ended(3).with("SyntaxError");
-    peek(&world, "input('? ')").ended(3).with("EOFError");
+    peek(&world, "input('? ')")
+        .ended(3)
+        .with("StdinNotImplementedError");
     peek(
         &world,
         "from IPython.display import HTML, display; display('shown'); HTML('<b>')",
@@ -97,9 +99,7 @@ fn an_idle_kernel_just_runs_it() {
         .ended(0)
         .with("from a shell");
     peek(&world, "x = None; x").ended(0);
-    peek(&world, "input()")
-        .ended(3)
-        .with("StdinNotImplementedError");
+    peek(&world, "input()").ended(3).with("EOFError");
     let said = nb(&world, ["run", trace]).ended(0);
     assert_eq!(said.out, format!("('mine', 3, '{trace}')\n"));
     nb(&world, ["run", "--peek", "-d", "1"]).ended(2);
