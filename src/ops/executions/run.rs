@@ -1,12 +1,16 @@
 //! Code on the shared kernel, in its turn and to its end.
 //!
 //! The request goes out when the kernel is idle, so that giving up while others' cells run leaves
-//! nothing behind, and an interrupt can only mean this code. Nothing is kept here of what the code
-//! says: the audience sees it.
+//! nothing behind, and an interrupt can only mean this code. Where a cell follows a cell of ours, the
+//! kernel is idle already; what another client asks for at that very moment is before it in the
+//! queue, and an interrupt waits for its own turn. Nothing is kept here of what the code says: the
+//! audience sees it.
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -29,6 +33,9 @@ use crate::wire::{Channel, ConnectionInfo};
 
 /// How often code is sent that another client's failing cell threw out of the queue.
 const SENDS: u32 = 3;
+
+/// A wait for others' cells of which nothing need be said.
+const SOON: Duration = Duration::from_millis(300);
 
 /// How long a start or restart that others began is awaited.
 const SETTLES: Duration = Duration::from_secs(60);
@@ -166,6 +173,10 @@ pub struct Runner {
     origin: Origin,
     process: Option<Process>,
     client: Client,
+    /// How many steps of other clients' cells were heard.
+    others: Arc<AtomicU64>,
+    /// How many it were when a cell of ours ended and left the kernel idle.
+    left_idle: Option<u64>,
 }
 
 /// What the journal tells of an execution besides.
@@ -191,7 +202,15 @@ impl Runner {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
         let mut client = Client::connect(&info, by).await?;
-        client.observe(observed::journal(project, key, session.generation));
+        let others = Arc::new(AtomicU64::new(0));
+        let (count, mut journal) = (
+            Arc::clone(&others),
+            observed::journal(project, key, session.generation),
+        );
+        client.observe(move |foreign| {
+            count.fetch_add(1, Ordering::Relaxed);
+            journal(foreign);
+        });
         if let Some(process) = process.clone() {
             client.watch(async move {
                 process.death().await;
@@ -206,6 +225,8 @@ impl Runner {
             origin: Origin::default(),
             process,
             client,
+            others,
+            left_idle: None,
         })
     }
 
@@ -242,16 +263,28 @@ impl Runner {
             heard: Heard::default(),
             notes: Vec::new(),
             execution_count: None,
+            is_idle_missing: false,
         };
         let mut status = Status::Aborted;
+        // Straight after a cell of ours there is nobody to wait for, and asking the kernel takes as long
+        // as a small cell. Who came in between is before us in the kernel's queue.
+        let others = self.others.load(Ordering::Relaxed);
+        let mut is_idle = self.left_idle.take() == Some(others);
         for _ in 0..SENDS {
-            status = match running.idle(client, audience).await? {
+            let ended = match std::mem::take(&mut is_idle) {
+                true => None,
+                false => running.idle(client, audience).await?,
+            };
+            status = match ended {
                 Some(status) => status,
                 None => running.once(client, audience).await?,
             };
             if status != Status::Aborted {
                 break;
             }
+        }
+        if matches!(status, Status::Ok | Status::Error) && !running.is_idle_missing {
+            self.left_idle = Some(self.others.load(Ordering::Relaxed));
         }
         Ok(running.into_ran(status))
     }
@@ -344,6 +377,8 @@ struct Running<'a> {
     heard: Heard,
     notes: Vec<String>,
     execution_count: Option<u64>,
+    /// Whether the kernel never said that it was idle after it.
+    is_idle_missing: bool,
 }
 
 impl Running<'_> {
@@ -355,16 +390,13 @@ impl Running<'_> {
     ) -> Result<Option<Status>, RunError> {
         /// Longer than any cell; the caller's time limit is the one that counts.
         const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-        /// A wait of which nothing need be said.
-        const SOON: Duration = Duration::from_millis(300);
         let answered = async {
             client.prove_iopub().await?;
             client.kernel_info(Channel::Shell, FOREVER).await
         };
         let told = async {
             tokio::time::sleep(SOON).await;
-            let present = self.project.present(self.key, self.session.generation);
-            audience.waits(present.running.as_ref());
+            self.tell_wait(audience);
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
@@ -372,6 +404,12 @@ impl Running<'_> {
             never = told => match never {},
             () = audience.interrupts() => Ok(Some(Status::Interrupted)),
         }
+    }
+
+    /// Says that another's cell is waited for.
+    fn tell_wait(&self, audience: &impl Audience) {
+        let present = self.project.present(self.key, self.session.generation);
+        audience.waits(present.running.as_ref());
     }
 
     /// Sends the code and follows it to its end.
@@ -389,6 +427,9 @@ impl Running<'_> {
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
+        let mut told = false;
+        let waits = tokio::time::sleep(SOON);
+        tokio::pin!(waits);
         let mut asked: Option<Asked<'_>> = None;
         loop {
             let answered = async {
@@ -402,8 +443,13 @@ impl Running<'_> {
                     let Some(event) = event else {
                         break;
                     };
-                    begun |= event == Event::Begun;
                     audience.sees(&event);
+                    if event == Event::Begun {
+                        begun = true;
+                        if interrupted {
+                            self.interrupt(&mut execution);
+                        }
+                    }
                     if let Event::Prompt(prompt) = &event {
                         asked = Some(Asked {
                             prompt: prompt.clone(),
@@ -421,6 +467,10 @@ impl Running<'_> {
                         None => execution.answer_eof(&prompt),
                     }
                 }
+                () = &mut waits, if !begun && !told => {
+                    told = true;
+                    self.tell_wait(audience);
+                }
                 () = audience.interrupts() => {
                     asked = None;
                     interrupted = true;
@@ -433,6 +483,7 @@ impl Running<'_> {
         }
         let dropped = execution.dropped();
         let outcome = execution.outcome();
+        self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
         let status = match outcome.map(|outcome| &outcome.end) {
             Some(End::Ok) => Status::Ok,

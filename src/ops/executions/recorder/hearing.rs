@@ -105,6 +105,7 @@ impl Audience for Recorder<'_> {
             Event::Begun => {
                 self.widgets.borrow_mut().begin();
                 recorded.busy = Some(now);
+                // At once: whoever goes on for a recorder that was killed needs the request's id.
                 self.job(|job| {
                     job.state = JobState::Running;
                     job.behind = None;
@@ -114,7 +115,7 @@ impl Audience for Recorder<'_> {
             }
             Event::Counted(count) => {
                 recorded.input = Some(now);
-                self.job(|job| {
+                self.job_soon(|job| {
                     job.cells[at].input_at = Some(now);
                     job.cells[at].execution_count = Some(*count);
                 });

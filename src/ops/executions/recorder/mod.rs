@@ -15,6 +15,7 @@ mod writing;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -58,6 +59,7 @@ async fn perform_with(
     tokio::select! {
         () = does(&recorder) => {}
         never = recorder.listen() => match never {},
+        never = recorder.write_job_soon() => match never {},
         never = recorder.write_now_and_then() => match never {},
         never = recorder.write_when_told() => match never {},
     }
@@ -66,6 +68,10 @@ async fn perform_with(
 
 /// What never comes.
 enum Never {}
+
+/// How long what is known of a job may be only here: the record of a job with many small cells is
+/// longer than what they say.
+const MOMENT: Duration = Duration::from_millis(20);
 
 struct Recorder<'a> {
     project: &'a Project,
@@ -81,6 +87,8 @@ struct Recorder<'a> {
     /// The cells whose outputs are not in the notebook yet.
     unwritten: RefCell<BTreeSet<usize>>,
     changed: Notify,
+    /// What is known of the job has changed, and is not on disk yet.
+    job_changed: Notify,
     /// One write at a time.
     writing: tokio::sync::Mutex<()>,
     asked: Asked,
@@ -97,6 +105,7 @@ impl<'a> Recorder<'a> {
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
+            job_changed: Notify::new(),
             writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),
             asked: Asked::default(),
@@ -128,7 +137,7 @@ impl<'a> Recorder<'a> {
             if !goes_on {
                 ended = Some("not_run");
             }
-            self.job(|job| {
+            self.job_soon(|job| {
                 job.cells[at].status = Some(status);
                 job.notes.extend(notes);
             });
@@ -185,7 +194,7 @@ impl<'a> Recorder<'a> {
             self.changed.notify_one();
         }
         let idle = recorded.idle;
-        self.job(|job| {
+        self.job_soon(|job| {
             let cell = &mut job.cells[at];
             cell.idle_at = idle;
             cell.execution_count = ran.execution_count;
@@ -200,9 +209,27 @@ impl<'a> Recorder<'a> {
 
     /// Changes what is known of the job.
     fn job(&self, change: impl FnOnce(&mut Job)) {
-        let mut job = self.job.borrow_mut();
-        change(&mut job);
-        if let Err(error) = self.folder.write(&job) {
+        change(&mut self.job.borrow_mut());
+        self.write_job();
+    }
+
+    /// Changes what is known of the job; within a moment, in which more may change, that is written.
+    fn job_soon(&self, change: impl FnOnce(&mut Job)) {
+        change(&mut self.job.borrow_mut());
+        self.job_changed.notify_one();
+    }
+
+    /// Writes what [`Self::job_soon`] has changed.
+    async fn write_job_soon(&self) -> Never {
+        loop {
+            self.job_changed.notified().await;
+            tokio::time::sleep(MOMENT).await;
+            self.write_job();
+        }
+    }
+
+    fn write_job(&self) {
+        if let Err(error) = self.folder.write(&self.job.borrow()) {
             tracing::warn!(%error, "the job's record could not be written");
         }
     }
