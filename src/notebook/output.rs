@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::cell::{Cell, joined};
-use super::json::{Json, Object, decode, lossy};
+use super::json::{Json, Object, Scanner, decode, lossy};
 use super::mime::is_binary;
 
 /// One output of a cell.
@@ -63,6 +63,7 @@ impl Output {
         Self::of_fields(raw, &Object::read(raw).unwrap_or_default())
     }
 
+    /// Reads the one whose fields are at these places of a text.
     fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
         let word = |name| field(name).map_or_else(String::new, text_of);
@@ -95,7 +96,7 @@ impl Output {
                 let (text, data) = match field("data") {
                     Some(data) => bundle(data, str::to_owned),
                     // Format 3 had the forms beside the other fields, under short names.
-                    None => bundle(raw, |key| old_mime(key).to_owned()),
+                    None => bundle(fields.span.of(raw), |key| old_mime(key).to_owned()),
                 };
                 (kind, text, data)
             }
@@ -183,18 +184,25 @@ impl Cell {
 
     /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
     pub fn glance(&self, limit: usize) -> Glance {
-        let outputs = self.raw_outputs();
-        let count = outputs.len();
-        let (mut shown, mut failed) = (None, false);
-        for raw in outputs {
-            let fields = Object::read(raw).unwrap_or_default();
-            failed = is_error(raw, &fields);
-            shown = Some((raw, fields));
-            if failed {
-                break;
+        let raw = self.raw("outputs").unwrap_or_default();
+        let (mut count, mut shown, mut failed) = (0, None, false);
+        // What is no list has no outputs: its fault is nobody's.
+        let _ = Scanner::new(raw, 0).array(|scanner| {
+            count += 1;
+            let fields = match scanner.next() {
+                Some(b'{') if !failed => Object::scan(scanner)?,
+                _ => {
+                    scanner.value()?;
+                    Object::default()
+                }
+            };
+            if !failed {
+                failed = is_error(raw, &fields);
+                shown = Some(fields);
             }
-        }
-        let text = match shown.map(|(raw, fields)| Output::of_fields(raw, &fields)) {
+            Ok(())
+        });
+        let text = match shown.map(|fields| Output::of_fields(raw, &fields)) {
             None => String::new(),
             Some(shown) if count == 1 => shown.in_short(limit),
             Some(shown) => {

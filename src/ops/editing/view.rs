@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::history::Recording;
+use super::history::{self, Recording};
 use super::page::{Page, PageError};
 use super::seen::Seen;
 use crate::notebook::{Cell, Document, Revision};
@@ -32,12 +32,12 @@ pub fn open<'a>(page: &'a Page, by: &'a str) -> Result<View<'a>, PageError> {
 
 fn read(page: &Page, by: &str) -> Result<Document, PageError> {
     let document = page.read()?;
-    let mut recording = Recording::look(page, by);
-    if recording.knows(&document) {
+    if history::is_known(page, &document) {
         return Ok(document);
     }
     // A large one need not be in memory twice.
     drop(document);
+    let mut recording = Recording::look(page, by);
     // It may be a command's own write that was not in the ledger yet: now it is.
     let document = page.read()?;
     recording.touch(&document);

@@ -11,6 +11,9 @@ use crate::project::jobs::{Job, JobFolder, JobState, NoJob, Said};
 /// The first pause between two looks; it grows, so that a short cell's end is seen at once.
 const FIRST: Duration = Duration::from_millis(2);
 
+/// The pause once something was said.
+const BRISK: Duration = Duration::from_millis(6);
+
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(50);
 
@@ -78,6 +81,7 @@ pub async fn follow(
         // Whether somebody records it, first: what it did before it ended is there then.
         let is_recorded = folder.has_recorder();
         let job = folder.read()?;
+        let before = *at;
         loop {
             let (said, next) = folder.said(*at)?;
             for said in said {
@@ -101,6 +105,10 @@ pub async fn follow(
         };
         if let Some(left) = left {
             return Ok(Followed { job, left });
+        }
+        if *at != before {
+            // Where one cell after the other says something, the next may end at once.
+            pause = pause.min(BRISK);
         }
         tokio::time::sleep(pause).await;
         pause = LONGEST.min(pause + pause / 8);

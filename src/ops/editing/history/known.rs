@@ -1,6 +1,7 @@
 //! What the ledger holds: what `nb` knew last of a notebook.
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::Deed;
@@ -32,6 +33,14 @@ pub(super) struct Known {
     /// killed: the ledger is locked while it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
+}
+
+/// What of a ledger tells whether anything has happened: the cells are passed over.
+#[derive(Debug, Deserialize)]
+pub(super) struct Head {
+    pub revision: Revision,
+    #[serde(default)]
+    pub intent: Option<IgnoredAny>,
 }
 
 /// One change of one cell by a command of `nb`.

@@ -44,7 +44,7 @@ mod tests;
 
 pub use keep::{kept, version, version_source};
 pub use past::manifest_at;
-pub use record::Recording;
+pub use record::{Recording, is_known};
 pub use recorded::{Deed, Overwritten, Recorded};
 pub use restore::{RestoreError, Restored, restore};
 pub use steps::{Manifest, Step};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::keep::Versions;
-use super::known::{Intent, Known};
+use super::known::{Head, Intent, Known};
 use super::recorded::{Deed, Overwritten, Recorded};
 use super::steps::{self, Manifest, Step};
 use super::{GLANCE, TURN, overwritten, untold};
@@ -63,7 +63,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Whether nothing has happened to the cells since the ledger was written.
-    pub fn knows(&self, document: &Document) -> bool {
+    fn knows(&self, document: &Document) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.intent.is_none() && is_same(&known.cells, document))
     }
@@ -396,6 +396,14 @@ impl<'a> Recording<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether nothing has happened to a notebook's cells since its ledger was written: most looks end
+/// here, without the list of the cells. Where somebody else has the ledger it is not said.
+pub fn is_known(page: &Page, document: &Document) -> bool {
+    let ledger = page.project.ledger(&page.key, Duration::ZERO).ok();
+    let head = ledger.and_then(|ledger| ledger.read::<Head>());
+    head.is_some_and(|head| head.intent.is_none() && head.revision == document.revision())
 }
 
 fn is_same(known: &Manifest, document: &Document) -> bool {
