@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ pub fn run(project: &str, notebook: &str) {
     let info = process::read(&project.join(".nb").join(file.expect("the kernel is open")));
     let notebook = read(&project.join(notebook));
     crate::runtime().block_on(async {
-        let mut client = Client::connect(&info).await;
+        let mut client = Client::connect_within(&info, Duration::from_millis(2)).await;
         for cell in notebook["cells"].as_array().expect("cells") {
             client.execute(&source(cell)).await;
         }

@@ -39,6 +39,9 @@ const SLOW: usize = 9;
 /// How many cells the notebook on the warm kernel has.
 const CELLS: usize = 100;
 
+/// Where the user's kernelspecs are, in the bench's own home.
+const DATA: &str = "home/.local/share/jupyter";
+
 /// The programs that others run notebooks with.
 const OTHERS: &str = "ipykernel==7.4.0\nnbclient==0.11.0\npapermill==2.7.0\n";
 
@@ -151,7 +154,8 @@ impl World {
         let root = tempfile::tempdir().expect("make a folder");
         let project = root.path().join("project");
         let python = environment.join("bin/python").display().to_string();
-        let spec = root.path().join("home/jupyter/kernels/python3");
+        // Where nb-cli looks too, which does not know JUPYTER_DATA_DIR.
+        let spec = root.path().join(DATA).join("kernels/python3");
         for folder in [&project, &spec] {
             std::fs::create_dir_all(folder).expect("make a folder");
         }
@@ -199,7 +203,7 @@ impl World {
         command
             .current_dir(&self.project)
             .env("HOME", &home)
-            .env("JUPYTER_DATA_DIR", home.join("jupyter"))
+            .env("JUPYTER_DATA_DIR", self.root.path().join(DATA))
             .env("JUPYTER_RUNTIME_DIR", home.join("runtime"))
             .env("IPYTHONDIR", home.join("ipython"))
             .env("NB_AS", "bench");

@@ -15,8 +15,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and waits until iopub arrives.
+    /// Connects, and waits until iopub arrives and is quiet.
     pub async fn connect(info: &ConnectionInfo) -> Self {
+        let mut client = Self::connect_within(info, Duration::from_millis(100)).await;
+        client.drain().await;
+        client
+    }
+
+    /// Connects, and returns as soon as iopub arrives; `patience` is how long it may take after a reply.
+    pub async fn connect_within(info: &ConnectionInfo, patience: Duration) -> Self {
         let mut shell = DealerSocket::new();
         shell
             .connect(&info.endpoint(Channel::Shell).to_string())
@@ -39,15 +46,13 @@ impl Client {
         loop {
             client.send("kernel_info_request", "", 0).await;
             client.reply().await;
-            if tokio::time::timeout(Duration::from_millis(100), client.iopub.recv())
+            if tokio::time::timeout(patience, client.iopub.recv())
                 .await
                 .is_ok()
             {
-                break;
+                return client;
             }
         }
-        client.drain().await;
-        client
     }
 
     /// Connects shell alone and returns once kernel_info is answered.
