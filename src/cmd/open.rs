@@ -64,8 +64,6 @@ pub(super) struct Open {
     /// address space of each of its processes is bounded.
     #[arg(long, value_name = "SIZE", value_parser = memory, conflicts_with_all = ["kernel_of", "attach"])]
     memory: Option<Limits>,
-    #[command(flatten)]
-    sandbox: Sandboxing,
     /// End the kernel when nobody has used it for this long: 30m, 12h, 3d; never takes that back
     ///
     /// The time that the machine sleeps does not count, and a kernel that a front end has joined is
@@ -90,6 +88,9 @@ pub(super) struct Open {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    // Last: its heading stands over all that follows.
+    #[command(flatten)]
+    sandbox: Sandboxing,
 }
 
 /// Reads an age, or that there is none.

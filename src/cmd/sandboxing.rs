@@ -151,7 +151,10 @@ pub(super) fn text(sandbox: &Sandbox, root: &Path) -> String {
         let all: Vec<_> = paths.iter().map(|path| shown(path)).collect();
         parts.push(format!("{words} {}", all.join(", ")));
     }
-    parts.extend(sandbox.cpus.map(|count| format!("{count} processors")));
+    parts.extend(sandbox.cpus.map(|count| match count {
+        1 => "1 processor".to_owned(),
+        _ => format!("{count} processors"),
+    }));
     let time = sandbox.max_time_s;
     parts.extend(time.map(|seconds| format!("{seconds} s a cell")));
     parts.push(format!("scratch {}", shown(&sandbox.scratch)));

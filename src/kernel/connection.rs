@@ -211,6 +211,7 @@ impl KernelFiles {
             self.connection_file.clone(),
             self.pid_file(),
             self.end_file(),
+            sandbox::outcome_file(self),
         ];
         if let Ok(info) = read(&self.connection_file) {
             all.extend(

@@ -115,9 +115,9 @@ def link_and_write(m):
     open(linked, "a").close()
 
 
-def unchanged(m):
+def unchanged(marks):
     # A mode may be said to be changed where it is not: what counts is what is seen.
-    if os.stat(m["victim"]).st_mode & 0o777 != 0o777:
+    if os.stat(marks["victim"]).st_mode & 0o777 != 0o777:
         raise OSError("the mode is as it was")
 
 
@@ -242,13 +242,6 @@ def chroot(m):
 
 def device(m):
     os.mknod(os.path.join(os.environ["TMPDIR"], "device"), stat.S_IFBLK | 0o600, os.makedev(8, 0))
-
-
-def terminals(m):
-    if m["terminal"] and os.path.exists(m["terminal"]):
-        os.open(m["terminal"], os.O_RDWR | os.O_NOCTTY)
-        return
-    raise OSError("there is none")
 
 
 def become_another_user(m):

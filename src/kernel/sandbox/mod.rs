@@ -17,8 +17,10 @@ mod limits;
 mod probe;
 mod promise;
 mod room;
+pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
 mod tree;
 
 use std::ffi::OsString;
@@ -136,11 +138,14 @@ pub struct Chosen {
 
 /// Chooses the mechanism. Starts `bwrap` once to see whether it works here; takes some milliseconds.
 pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
+    let chosen = |mechanism, instead| Chosen { mechanism, instead };
+    if cfg!(target_os = "macos") {
+        return Ok(chosen(Mechanism::Seatbelt, None));
+    }
     let unusable = match sandbox.only {
         Some(Mechanism::Landlock) => None,
         _ => bubblewrap::unusable(),
     };
-    let chosen = |mechanism, instead| Chosen { mechanism, instead };
     match (sandbox.only, unusable) {
         (Some(Mechanism::Landlock), _) => Ok(chosen(Mechanism::Landlock, None)),
         (Some(mechanism @ Mechanism::Bubblewrap), Some(why)) => {
@@ -219,21 +224,81 @@ pub fn wrap(
             .create(folder)?;
     }
     clear(files);
-    let outcome_file = outcome_file(files);
-    let _ = std::fs::remove_file(&outcome_file);
+    let _ = std::fs::remove_file(outcome_file(files));
+    let best_effort = sandbox.demand == Demand::BestEffort;
+    entering(argv, set, (chosen, room, best_effort), files)
+}
+
+/// Returns the command that confines itself, has everything tried and becomes the kernel.
+#[cfg(target_os = "linux")]
+fn entering(
+    argv: Vec<OsString>,
+    set: Vec<(OsString, OsString)>,
+    (chosen, room, best_effort): (&Chosen, &Room, bool),
+    files: &KernelFiles,
+) -> Result<Vec<OsString>, SandboxError> {
     let orders = enter::Orders {
         chosen: chosen.clone(),
-        best_effort: sandbox.demand == Demand::BestEffort,
+        best_effort,
         outside: room.sockets.with_extension("out"),
         room: room.clone(),
         argv,
         set,
         pid_file: files.pid_file(),
-        outcome_file,
+        outcome_file: outcome_file(files),
     };
     let mut argv = vec![own_program()?];
     argv.extend(orders.arguments()?);
     Ok(argv)
+}
+
+/// Returns the command that starts the kernel under `sandbox-exec`.
+///
+/// Nothing is tried from inside there, so that nothing is promised: it starts only where the user
+/// takes that on himself.
+#[cfg(not(target_os = "linux"))]
+fn entering(
+    argv: Vec<OsString>,
+    set: Vec<(OsString, OsString)>,
+    (chosen, room, best_effort): (&Chosen, &Room, bool),
+    files: &KernelFiles,
+) -> Result<Vec<OsString>, SandboxError> {
+    let untried = |promise: Promise| Missing {
+        promise: promise.words().to_owned(),
+        why: "it is not tried from inside on this system".to_owned(),
+    };
+    let missing: Vec<_> = Promise::of(room).into_iter().map(untried).collect();
+    if !best_effort {
+        let chosen = chosen.clone();
+        return Err(SandboxError::Refused { chosen, missing });
+    }
+    let reached = Reached {
+        mechanism: chosen.mechanism,
+        kept: Vec::new(),
+        missing,
+    };
+    let entered = Outcome::Entered {
+        reached,
+        init: None,
+    };
+    entered.write(&mut std::fs::File::create(outcome_file(files))?)?;
+    let variables = room::variables(std::env::vars_os(), &set, room, &room.temporary());
+    let mut command: Vec<OsString> = vec!["/usr/bin/env".into(), "-i".into()];
+    command.extend(variables.into_iter().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        name
+    }));
+    command.extend(["/usr/bin/sandbox-exec".into(), "-p".into()]);
+    command.push(seatbelt::profile(room).into());
+    command.extend(argv);
+    Ok(command)
+}
+
+/// Does this process's part, if that is what it was started for: there is none here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn entry() -> Option<std::process::ExitCode> {
+    None
 }
 
 /// Waits until the kernel begins in its sandbox; returns its process, which may be another than
@@ -287,6 +352,7 @@ pub fn outcome_file(files: &KernelFiles) -> PathBuf {
 }
 
 /// Returns a file that holds this program, for it to be mounted.
+#[cfg(target_os = "linux")]
 fn program_file(room: &Room) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {

@@ -76,7 +76,7 @@ pub async fn begin(
     by: &str,
     wanted: Wanted,
 ) -> Result<JobFolder, ExecError> {
-    let (state, _) = living(project, notebook).await?;
+    let (state, session) = living(project, notebook).await?;
     let mut job = Job {
         id: String::new(),
         by: by.to_owned(),
@@ -92,7 +92,7 @@ pub async fn begin(
         behind_since: None,
         prompt: None,
         allow_errors: wanted.allow_errors,
-        max_time: wanted.max_time,
+        max_time: bounded(wanted.max_time, &session),
         saves: wanted.saves,
         max_output: wanted.max_output,
         notes: Vec::new(),
@@ -139,6 +139,15 @@ pub(super) async fn living(
         }
     }
     Ok((state, session))
+}
+
+/// Returns how long a cell may run: the bound of a sandbox holds whatever is asked for.
+fn bounded(wanted: Option<f64>, session: &Session) -> Option<f64> {
+    let bound = session.sandbox.as_ref().and_then(|it| it.max_time_s);
+    match (wanted, bound) {
+        (Some(wanted), Some(bound)) => Some(wanted.min(bound)),
+        (wanted, bound) => wanted.or(bound),
+    }
 }
 
 /// Which cells of a notebook are run.

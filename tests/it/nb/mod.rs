@@ -20,6 +20,7 @@ mod reads;
 mod recorder;
 mod replay;
 mod run;
+mod sandbox;
 mod saved_meanwhile;
 mod seen;
 mod share;
