@@ -11,6 +11,7 @@ use crate::kernel::python::quote;
 use crate::notebook::LeftOut;
 use crate::ops::executions::fold;
 use crate::ops::executions::follow::{Followed, Left};
+use crate::ops::kernels::death;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
 
@@ -345,7 +346,8 @@ fn told(job: &Job, cell: &JobCell) -> Option<String> {
     Some(match cell.status.as_deref()? {
         "kernel_died" => {
             format!(
-                "the variables are gone\nnext: nb open {notebook} | nb log --kernel -n {notebook}"
+                "the variables are gone\nnext: {} | nb log --kernel -n {notebook}",
+                death::mend(&job.path)
             )
         }
         "no_kernel" => {

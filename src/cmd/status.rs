@@ -228,7 +228,8 @@ fn text(status: &SessionStatus) -> String {
         match state(status).0 {
             "died" => {
                 let told = death::words(&status.key, ended);
-                lines.push(format!("  {told} next: nb open {next}"));
+                let mend = death::mend(&session.notebook);
+                lines.push(format!("  {told} next: {mend}"));
                 lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
             }
             "stopped" => {

@@ -188,7 +188,7 @@ pub fn words(notebook: &str, ended: &Ended) -> String {
 
 /// Returns the command that brings a notebook's kernel back.
 pub fn mend(notebook: &Path) -> String {
-    format!("nb open {}", quote(notebook))
+    format!("nb open {0} && nb exec {0} --replay", quote(notebook))
 }
 
 fn told(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
