@@ -227,8 +227,9 @@ fn exec(plan: &Plan) -> io::Error {
         pid_namespace: pid_namespace(),
         keeper: plan.keeper.clone(),
     };
+    // Not synced: after a power cut no process is what it names.
     let recorded = serde_json::to_vec(&recorded).map_err(io::Error::other);
-    if let Err(error) = recorded.and_then(|text| save::replace(&plan.pid_file, &text)) {
+    if let Err(error) = recorded.and_then(|text| save::replace_unsynced(&plan.pid_file, &text)) {
         return error;
     }
     // Recorded first, looked second, as the one who calls it off removes first and looks for a
