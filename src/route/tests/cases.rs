@@ -233,10 +233,10 @@ fn a_client_that_goes_during_input_does_not_block_the_kernel() {
         instant: now.instant + Duration::from_secs(29),
         ..now
     });
-    assert_eq!(
-        actions(&mut bridge),
-        Vec::<String>::new(),
-        "it may come back within 30 s"
+    let told = actions(&mut bridge);
+    assert!(
+        !told.iter().any(|it| it.contains("input_reply")),
+        "it may come back within 30 s: {told:?}"
     );
     bridge.handle_timeout(Now {
         instant: now.instant + Duration::from_secs(30),
