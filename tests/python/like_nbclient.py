@@ -139,7 +139,8 @@ WITH_LIBRARIES = {
 }
 TAGS = {"errors": {0: ["raises-exception"], 18: ["skip-execution"]}}
 
-# What cells drawn by lot are made of: what is hard to fold, in every order.
+# What cells drawn by lot are made of: what is hard to fold, in every order. What is paged is not among
+# it: nbclient drops it, nb keeps it as an output, as JupyterLab does.
 DISPLAYS = ["'d'", "HTML('<b>h</b>')", "{'text/plain': 'p', 'image/png': 'iVBORw0KGgo='}, raw=True, metadata={'image/png': {'width': 9}}"]
 STATEMENTS = [
     "print('line')",
@@ -160,8 +161,6 @@ STATEMENTS = [
     "update_display(HTML('<i>{id}</i>'), display_id='{id}')",
     "get_ipython().set_next_input('x = 7')",
     "get_ipython().set_next_input('instead', replace=True)",
-    "from IPython.core import page; page.page('paged {id}')",
-    "page.page({{'text/plain': 'paged', 'text/html': '<p>paged</p>'}})",
     "display(*[n for n in range(3)])",
     "_ = [print(n, flush=True) for n in range(30)]",
     "raise ValueError('{id}')",
@@ -176,7 +175,7 @@ def lots(seed, cells=25):
     def draw(templates):
         return lot.choice(templates).format(display=lot.choice(DISPLAYS), id=lot.choice("abcd"))
 
-    sources = ["import sys\nfrom IPython.core import page\nfrom IPython.display import *"]
+    sources = ["import sys\nfrom IPython.display import *"]
     for _ in range(cells):
         lines = [draw(STATEMENTS) for _ in range(lot.randint(1, 7))]
         sources.append("\n".join([*lines, draw(LAST)]))
