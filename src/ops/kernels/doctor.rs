@@ -84,6 +84,7 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.extend(notebooks::kernel(notebook, variables));
     checks.extend(installed::spec(variables));
     checks.extend(machine::logout());
+    checks.push(machine::sandbox());
     checks.extend(notebooks::tracked(notebook));
     checks
 }

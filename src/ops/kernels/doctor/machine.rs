@@ -10,9 +10,10 @@ use crate::kernel::connection::socket_folder;
 use crate::kernel::paths::{JupyterPaths, Variables, own_data_dir};
 use crate::kernel::process::Process;
 use crate::kernel::python::quote;
+use crate::kernel::sandbox;
 use crate::ops::causes::with_causes;
 use crate::ops::kernels::start::refuse_in_a_sandbox;
-use crate::project::Project;
+use crate::project::{Project, Sandbox};
 
 /// Looks whether this shell is one in which a kernel can be started.
 pub(super) fn shell() -> Check {
@@ -132,6 +133,25 @@ fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
     match tempfile::tempfile_in(there) {
         Ok(_) => None,
         Err(error) => refused(error),
+    }
+}
+
+/// Tells by what a kernel would be confined that is opened with `--sandbox`.
+pub(super) fn sandbox() -> Check {
+    const ABOUT: &str = "sandbox";
+    match sandbox::choose(&Sandbox::default()) {
+        Ok(chosen) => {
+            let by = format!("nb open --sandbox would use {}", chosen.mechanism.as_str());
+            match chosen.instead {
+                None => Check::good(ABOUT, by),
+                Some(why) => Check::note(
+                    ABOUT,
+                    format!("{by}, since {why}"),
+                    "apt-get install bubblewrap, where it is only that; nb status tells what a kernel's sandbox keeps",
+                ),
+            }
+        }
+        Err(error) => Check::note(ABOUT, with_causes(&error), "open without --sandbox"),
     }
 }
 
