@@ -12,9 +12,10 @@ pub fn transport(spec: &RealSpec) -> Option<Transport> {
 }
 
 /// Says whether SIGINT, by which Jupyter interrupts a kernel whose spec does not say how, would
-/// end the kernel: deno (2.9) and xeus-python (0.19), which both heed the message.
+/// end the kernel: deno (2.9), which heeds the message, and xeus-python (0.19), which only answers
+/// it: its cell runs on, and its variables are kept.
 pub(super) fn dies_of_interrupts(argv: &[&str]) -> bool {
-    is_deno(argv) || argv.iter().any(|word| *word == "xpython_launcher")
+    is_deno(argv) || argv.contains(&"xpython_launcher")
 }
 
 fn is_deno(argv: &[impl AsRef<str>]) -> bool {
