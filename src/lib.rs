@@ -11,7 +11,7 @@
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal, versions of cells, jobs, who is joined, the user's settings | – |
 //! | [`route`] | who gets what: clients, outstanding requests, turns, synthetic replies. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
-//! | [`kernel`] | kernelspecs, environments, launch, process identity, signals | wire, project |
+//! | [`kernel`] | kernelspecs, environments, launch, the keeper, process identity, signals, the sandbox | wire, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
 //! | [`ops`] | the use cases, each once: open, share, serve, status, restart, who may end what; read, edit, undo a notebook; run, record, follow | wire, notebook, project, kernel, client |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, ops |
