@@ -70,7 +70,7 @@ fn the_help_is_one_screen() {
       undo      Take an edit back: your last one, or the one that OP names
       exec      Run cells in the notebook's kernel, their outputs in the notebook
       run       Run code on the notebook's kernel, outside the notebook
-      wait      Follow a job to its end
+      wait      Follow a job to its end, and print what it says
       help      Show the help of a command; `nb help all` lists all of them
 
     Options:
