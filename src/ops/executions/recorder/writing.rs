@@ -96,6 +96,16 @@ impl Recorder<'_> {
             self.changed.notify_one();
         }
         self.job(|job| {
+            let stale = put.as_ref().map(|put| put.stale.as_slice());
+            for cell in stale.unwrap_or_default().iter().map(|at| &job.cells[*at]) {
+                let id = cell.cell.as_deref().unwrap_or_default();
+                let note = format!(
+                    "{id} was edited while it ran: its outputs are in the notebook, marked as those of its earlier text"
+                );
+                if !job.notes.contains(&note) {
+                    job.notes.push(note);
+                }
+            }
             for at in cells {
                 job.cells[at].unwritten = match &put {
                     Err(why) => Some(why.clone()),
