@@ -14,6 +14,7 @@ Both sides are normalised alike, and nothing else may differ:
 """
 
 import json
+import os
 import random
 import re
 import sys
@@ -250,6 +251,8 @@ def cannot(path):
 
 
 def run(folder):
+    # nb starts an environment's kernel with the environment activated: programs are found there first.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for path in sorted(folder.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         resources = {"metadata": {"path": str(folder)}}
