@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::run::{Event, Outcome, Run};
-use super::{Client, ClientError, Prompt};
+use super::{Client, ClientError, Prompt, reached};
 use crate::wire::Channel;
 
 /// One execute request under way; [`Execution::next`] says what happens to it.
@@ -42,12 +42,7 @@ impl<'a> Execution<'a> {
                 return None;
             }
             let due = self.run.poll_timeout();
-            let overdue = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let overdue = reached(due.map(Into::into));
             tokio::select! {
                 biased;
                 received = self.client.receive() => match received {

@@ -421,12 +421,7 @@ impl Client {
                     None => std::future::pending().await,
                 }
             };
-            let drained = async {
-                match draining {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let drained = reached(draining);
             tokio::select! {
                 biased;
                 arrived = self.link.receive() => match arrived {
@@ -466,6 +461,14 @@ impl Client {
             .and_then(|message| self.key.verify(message).ok());
         self.refused += u64::from(verified.is_none());
         verified
+    }
+}
+
+/// Waits for a moment; for ever where there is none.
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::run::{Event, Run};
-use super::{Client, ClientError, answers};
+use super::{Client, ClientError, answers, reached};
 use crate::wire::{Channel, Verified};
 
 /// Follows requests of others; [`Overheard::next`] says what happens to them.
@@ -118,12 +118,7 @@ impl Overheard<'_> {
                 (None, _) => Some(self.sign_at),
                 (Some(_), passed) => passed.map(|at| at + BEHIND),
             };
-            let overdue = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let overdue = reached(due.map(Into::into));
             tokio::select! {
                 biased;
                 received = self.client.receive() => match received {

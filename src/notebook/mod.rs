@@ -42,7 +42,7 @@ mod laws;
 #[cfg(test)]
 mod merge_laws;
 #[cfg(test)]
-mod words;
+pub(crate) mod words;
 
 pub use align::moved;
 pub use bound::LeftOut;

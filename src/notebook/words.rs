@@ -3,7 +3,7 @@
 use super::Document;
 
 /// Returns a notebook of code cells that were not run.
-pub(super) fn cells(words: &str) -> Document {
+pub(crate) fn cells(words: &str) -> Document {
     let cell = |word: &str| {
         let (id, source) = word.split_once(':').unwrap();
         let source = source.replace('|', "\\n");

@@ -92,7 +92,7 @@ impl Session {
     /// Returns the session that only a notebook, a connection file and a pid tell of.
     ///
     /// Whether that kernel is ours is unknown, so it is never signalled.
-    pub(super) fn bare(notebook: PathBuf, connection_file: PathBuf, pid: Option<u32>) -> Self {
+    pub fn bare(notebook: PathBuf, connection_file: PathBuf, pid: Option<u32>) -> Self {
         Self {
             notebook,
             connection_file,

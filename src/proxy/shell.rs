@@ -385,19 +385,9 @@ impl Shell {
         loop {
             let due = self.bridge.borrow().poll_timeout();
             self.armed.set(due);
-            let timer = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let timer = reached(due);
             let keep_due = self.bound().and_then(|bound| bound.keep.due());
-            let keeps = async {
-                match keep_due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let keeps = reached(keep_due);
             tokio::select! {
                 () = self.stop.notified() => return,
                 () = keeps => {
@@ -488,4 +478,12 @@ fn parent() -> Option<Process> {
 
 fn add(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
+}
+
+/// Waits for a moment; for ever where there is none.
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
 use crate::kernel::python::quote;
+use crate::ops::kernels::death::clock;
 use crate::project::Ended;
 use crate::route::Ending;
 
@@ -198,19 +198,10 @@ fn death(ended: &Ended, zone: &TimeZone) -> String {
     )
 }
 
-fn clock(at: Timestamp, zone: &TimeZone) -> String {
-    let at = at.to_zoned(zone.clone());
-    let now = Timestamp::now().to_zoned(zone.clone());
-    let form = if at.date() == now.date() {
-        "%H:%M"
-    } else {
-        "%H:%M on %Y-%m-%d"
-    };
-    at.strftime(form).to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn ended(reason: &str, by: Option<&str>) -> Ended {

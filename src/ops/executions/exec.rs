@@ -267,6 +267,7 @@ fn bears(cell: &Cell, tags: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notebook::words;
 
     #[test]
     fn only_code_is_run_in_the_notebooks_order() {
@@ -333,17 +334,7 @@ mod tests {
             entry("asked", "4", Some("vscode-notebook-cell:/a.ipynb#W0"), "4"),
         ];
         let ran = AlreadyRun::from(told.into_iter().rev(), 2);
-        let cell = |(id, source)| {
-            format!(
-                r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[]}}"#
-            )
-        };
-        let all = [("aaaa", "1"), ("bbbb", "2"), ("cccc", "3"), ("dddd", "4")].map(cell);
-        let text = format!(
-            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
-            all.join(",")
-        );
-        let document = Document::parse(text).unwrap();
+        let document = words::cells("aaaa:1 bbbb:2 cccc:3 dddd:4");
         let which = Which {
             not_run: Some(ran),
             ..Which::default()

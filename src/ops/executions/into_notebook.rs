@@ -42,6 +42,14 @@ pub(super) struct Put {
     pub(super) bytes: usize,
 }
 
+impl Put {
+    /// Returns why a cell's outputs did not go in, if they did not.
+    pub(super) fn missed(&self, at: usize) -> Option<String> {
+        let missed = self.missed.iter().find(|(missed, _)| *missed == at);
+        missed.map(|(_, why)| why.clone())
+    }
+}
+
 /// Puts what executions left into a notebook. Blocks while others write it. What a front end ran is
 /// not written beside unsaved changes of its own, except with `force`.
 ///
@@ -167,20 +175,7 @@ fn stale() -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn notebook(cells: &[(&str, &str)]) -> Document {
-        let cell = |(id, source): &(&str, &str)| {
-            format!(
-                r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[],"execution_count":null}}"#
-            )
-        };
-        let cells: Vec<_> = cells.iter().map(cell).collect();
-        let text = format!(
-            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
-            cells.join(",")
-        );
-        Document::parse(text).unwrap()
-    }
+    use crate::notebook::words::cells;
 
     fn leaving(cell: Option<&str>, code: &str, by_text: bool) -> Leaving {
         let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
@@ -209,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_front_ends_cell_is_found_by_its_text_where_just_one_has_it() {
-        let mut document = notebook(&[("a", "x"), ("b", "y"), ("c", "y")]);
+        let mut document = cells("a:x b:y c:y");
         let address = Some("vscode-notebook-cell:/a.ipynb#W0");
         assert_eq!(went(&mut document, &leaving(address, "x", true)), "in");
         assert_eq!(document.cells()[0].execution_count(), Some(3));
@@ -229,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_later_execution_stays() {
-        let mut document = notebook(&[("a", "x")]);
+        let mut document = cells("a:x");
         let at = |time: &str| Some(time.parse().unwrap());
         let mut mine = leaving(Some("a"), "x", false);
         mine.begun = at("2026-01-01T10:00:00Z");

@@ -244,6 +244,7 @@ fn ended_by(entry: &Entry) -> (u64, Ended) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notebook::words::cells;
 
     /// One line an entry: `1 asked 7 aaaa code`, `1 done 7 ok`.
     fn past(lines: &[&str]) -> Vec<Entry> {
@@ -268,23 +269,16 @@ mod tests {
     }
 
     fn replay(generation: u64, lines: &[&str]) -> Option<Replay> {
-        let cell = |(id, source)| {
-            format!(
-                r#"{{"cell_type":"code","id":"{id}","source":"{source}","metadata":{{}},"outputs":[]}}"#
-            )
-        };
-        let all = [("aaaa", "1"), ("bbbb", "2"), ("cccc", "3"), ("dddd", "4")].map(cell);
-        let text = format!(
-            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
-            all.join(",")
-        );
         let of = Of {
             notebook: "a.ipynb",
             owner: "a.ipynb",
             generation,
         };
         let past = past(lines);
-        let replay = of.replay(past.into_iter().rev(), &Document::parse(text).unwrap());
+        let replay = of.replay(
+            past.into_iter().rev(),
+            &cells("aaaa:1 bbbb:2 cccc:3 dddd:4"),
+        );
         let without_end = |replay| Replay {
             ended: None,
             ..replay

@@ -232,7 +232,8 @@ fn is_crash(signal: i32) -> bool {
     crashes.map(Signal::as_raw).contains(&signal)
 }
 
-fn clock(at: Timestamp, zone: &TimeZone) -> String {
+/// Returns a moment as people read it: the time, and the day where that is not today.
+pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let (at, now) = (
         at.to_zoned(zone.clone()),
         Timestamp::now().to_zoned(zone.clone()),

@@ -411,25 +411,10 @@ const KEEPER_GRACE: Duration = Duration::from_secs(3);
 
 pub(in crate::ops) fn empty_session(notebook: &Path) -> Session {
     Session {
-        notebook: notebook.to_owned(),
-        connection_file: PathBuf::new(),
-        pid: None,
-        start_time: None,
-        kernelspec: None,
         transport: Transport::Ipc,
-        place: Place::here(),
-        generation: 1,
-        started_at: None,
         owned: true,
         status: Status::Starting,
-        ended: None,
-        kernel_info: None,
-        kernel_of: None,
-        limits: Limits::default(),
-        sandbox: None,
-        idle_timeout: None,
-        log_at: None,
-        other: serde_json::Map::new(),
+        ..Session::bare(notebook.to_owned(), PathBuf::new(), None)
     }
 }
 

@@ -239,18 +239,11 @@ mod tests {
         (lost.join(" "), stay.join(" "))
     }
 
-    #[test]
-    fn a_text_from_before_the_edit_takes_it_back() {
-        for (edits, before, after, lost, stay) in [
-            ("a:x = 1>x = 2", "a:x = 2", "a:x = 1", "0", ""),
-            ("a:x = 1>x = 2", "a:x = 2", "a:x = 2,h:new", "", "0"),
-            // Two edits of one cell: the last one, or both.
-            ("a:one>two,a:two>three", "a:three", "a:two", "1", "0"),
-            ("a:one>two,a:two>three", "a:three", "a:one", "0 1", ""),
-            // Somebody has edited it further, and then an old text came.
-            ("a:one>one two", "a:one two three", "a:one", "0", ""),
-        ] {
-            let want = (lost.to_owned(), stay.to_owned());
+    /// Of each case: the edits, the notebook before and after a save, the edits that are lost, and
+    /// those that stay.
+    fn assert_judged(cases: &[(&str, &str, &str, &str, &str)]) {
+        for (edits, before, after, lost, stay) in cases {
+            let want = ((*lost).to_owned(), (*stay).to_owned());
             assert_eq!(
                 judged(edits, before, after),
                 want,
@@ -260,8 +253,21 @@ mod tests {
     }
 
     #[test]
+    fn a_text_from_before_the_edit_takes_it_back() {
+        assert_judged(&[
+            ("a:x = 1>x = 2", "a:x = 2", "a:x = 1", "0", ""),
+            ("a:x = 1>x = 2", "a:x = 2", "a:x = 2,h:new", "", "0"),
+            // Two edits of one cell: the last one, or both.
+            ("a:one>two,a:two>three", "a:three", "a:two", "1", "0"),
+            ("a:one>two,a:two>three", "a:three", "a:one", "0 1", ""),
+            // Somebody has edited it further, and then an old text came.
+            ("a:one>one two", "a:one two three", "a:one", "0", ""),
+        ]);
+    }
+
+    #[test]
     fn a_new_text_without_what_the_edit_brought_wipes_it_out() {
-        for (edits, before, after, lost, stay) in [
+        assert_judged(&[
             // Made of the text before the edit, which the save does not know.
             ("a:print>print one", "a:print one", "a:print human", "0", ""),
             (
@@ -291,33 +297,19 @@ mod tests {
             ("a:p p q>p q", "a:p q", "a:p q h", "", "0"),
             // The next edit has taken the first one's words away.
             ("a:p>p one,a:p one>p two", "a:p two", "a:p h", "1", ""),
-        ] {
-            let want = (lost.to_owned(), stay.to_owned());
-            assert_eq!(
-                judged(edits, before, after),
-                want,
-                "{edits}: {before} / {after}"
-            );
-        }
+        ]);
     }
 
     #[test]
     fn cells_come_and_go() {
-        for (edits, before, after, lost, stay) in [
+        assert_judged(&[
             ("n:>new", "a:1,n:new", "a:1", "0", ""),
             ("n:>new", "a:1,n:new", "a:1,n:human", "", "0"),
             ("n:>new", "a:1", "a:2", "", ""),
             ("a:1>", "b:2", "b:2,a:1", "0", ""),
             ("a:1>", "b:2", "b:3", "", "0"),
             ("a:1>2", "a:2,b:2", "b:2", "0", ""),
-        ] {
-            let want = (lost.to_owned(), stay.to_owned());
-            assert_eq!(
-                judged(edits, before, after),
-                want,
-                "{edits}: {before} / {after}"
-            );
-        }
+        ]);
     }
 
     #[test]

@@ -116,13 +116,10 @@ pub async fn write(
     let (begun, put) = put.map_err(|why| SalvageError::Unwritable { id, why })?;
     let salvaged: Vec<_> = begun
         .into_iter()
-        .map(|at| {
-            let missed = put.missed.iter().find(|(missed, _)| *missed == at);
-            Salvaged {
-                at,
-                stale: put.stale.contains(&at),
-                missed: missed.map(|(_, why)| why.clone()),
-            }
+        .map(|at| Salvaged {
+            at,
+            stale: put.stale.contains(&at),
+            missed: put.missed(at),
         })
         .collect();
     note(folder, &salvaged);

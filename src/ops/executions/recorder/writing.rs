@@ -109,10 +109,7 @@ impl Recorder<'_> {
             for at in cells {
                 job.cells[at].unwritten = match &put {
                     Err(why) => Some(why.clone()),
-                    Ok(put) => {
-                        let missed = put.missed.iter().find(|(missed, _)| *missed == at);
-                        missed.map(|(_, why)| why.clone())
-                    }
+                    Ok(put) => put.missed(at),
                 };
             }
         });
