@@ -3,7 +3,9 @@
 //! How a process ended, the system tells its parent alone. So every kernel has a parent of its own
 //! that sleeps until then, writes down what it was told and lets this program do the rest. It is
 //! nobody's descendant, as its kernel is; to kill it costs no more than what it would have known.
-//! It ends with its kernel, and with it what the kernel left running in its process group.
+//! It ends with its kernel, and with it what the kernel left running in its process group. A sandbox
+//! puts a process between the two that tells how its kernel ended; where only that one was killed,
+//! the kernel goes on and is waited for.
 //!
 //! Where the user wants a kernel ended that nobody uses, it also looks now and then whether that is
 //! so. The clock it goes by stands still while the machine sleeps.
@@ -108,12 +110,16 @@ pub(super) fn keep(mut plan: Plan, keep: &Keep, becomes: &str) -> io::Result<()>
     }
     let_go()?;
     let pid = child.id();
-    std::thread::spawn(move || {
+    let pid_file = plan.pid_file.clone();
+    let waiting = std::thread::spawn(move || {
         wait(pid);
+        let outlived = recorded(pid, &pid_file).is_some_and(|process| outlives(pid, &process));
         let _ = tell.send(Event::Ended);
+        outlived
     });
     watch(&told, keep);
-    let end = finish(child, &plan.pid_file, before);
+    let outlived = waiting.join().unwrap_or_default();
+    let end = finish(child, &plan.pid_file, before).filter(|_| !outlived);
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
         save::replace_unsynced(&keep.end_file, &text).ok()?;
@@ -154,6 +160,23 @@ fn wait(pid: u32) {
     let Some(pid) = raw(pid) else { return };
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
+}
+
+/// Says whether the kernel that the child stood for went on without it for more than a moment, and
+/// returns when that has ended too. Nobody is left then who could tell how.
+fn outlives(pid: u32, process: &Process) -> bool {
+    if process.pid == pid || !process.is_alive() {
+        return false;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return false };
+    runtime.block_on(async {
+        let outlived = !process.ended_within(GROUP_GRACE).await;
+        process.death().await;
+        outlived
+    })
 }
 
 /// Returns once the child has ended, and ends it if nobody has used it for too long.
@@ -250,12 +273,7 @@ fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> D
 /// whoever ended it has cleared up.
 fn finish(child: Child, pid_file: &Path, before: OomKills) -> Option<End> {
     let pid = child.id();
-    let recorded = std::fs::read(pid_file).ok();
-    let recorded = recorded.and_then(|text| serde_json::from_slice::<Recorded>(&text).ok());
-    let keeper = Some(Process::current());
-    let process = recorded
-        .filter(|recorded| recorded.process.pid == pid || recorded.keeper == keeper)
-        .map(|recorded| recorded.process);
+    let process = recorded(pid, pid_file);
     if process.is_some()
         && let Some(group) = raw(pid)
     {
@@ -283,6 +301,13 @@ fn finish(child: Child, pid_file: &Path, before: OomKills) -> Option<End> {
         exit,
         memory_bytes: Some(ended.rusage.maxrss).filter(|bytes| *bytes > 0),
     })
+}
+
+/// Returns the kernel that this keeper's child is or stands for, if it was started.
+fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
+    let recorded = serde_json::from_slice::<Recorded>(&std::fs::read(pid_file).ok()?).ok()?;
+    let own = recorded.process.pid == pid || recorded.keeper == Some(Process::current());
+    own.then_some(recorded.process)
 }
 
 /// Returns how a child ended; one that stands for another process, as that of a sandbox does, tells

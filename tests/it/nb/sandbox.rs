@@ -454,7 +454,12 @@ fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
     let outside = super::parent_of(wrap).expect("who waits for it");
     kill(outside);
     kill(wrap);
-    assert_eq!(person.run("print('alive')"), "alive\n");
+    // Longer than its keeper waits for what ends together.
+    assert_eq!(
+        person.run("import time; time.sleep(2.5); print('alive')"),
+        "alive\n"
+    );
+    assert_eq!(person.run("print('still')"), "still\n");
     person.nb(&["shutdown", "t.ipynb"]).ended(0);
     until("nothing of it runs", || {
         let said = say(Command::new("pgrep").args(["-fx", "sleep 4322"]));
