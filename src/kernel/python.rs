@@ -1,5 +1,7 @@
 //! Finding a Python that can be a kernel.
 
+mod files;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,6 +11,8 @@ use super::paths::Variables;
 use super::process::Process;
 use super::{platform, spec};
 use crate::project::{InterruptMode, RealSpec};
+
+pub use files::base;
 
 /// Asked of an interpreter; nothing is imported, so that it takes a few milliseconds.
 const QUESTION: &str = "\
@@ -55,8 +59,22 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
     is_python.then_some(program)
 }
 
-/// Asks an interpreter what it has.
+/// Returns what an interpreter has: as the files of its environment tell, else by asking it.
 pub fn probe(executable: &Path) -> Result<Python, NotPython> {
+    let whole = std::path::absolute(executable);
+    let seen = whole.ok().and_then(|whole| files::look(&whole));
+    match seen {
+        Some(python) if python.ipykernel => Ok(python),
+        _ => ask(executable),
+    }
+}
+
+/// Returns the version of an interpreter's ipykernel, where its environment's files tell it.
+pub fn ipykernel_version(executable: &Path) -> Option<String> {
+    files::version(executable, "ipykernel")
+}
+
+fn ask(executable: &Path) -> Result<Python, NotPython> {
     let unusable = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason,

@@ -8,7 +8,7 @@ use super::Check;
 use crate::kernel::choose::ChooseError;
 use crate::kernel::offer::From;
 use crate::kernel::paths::Variables;
-use crate::kernel::python::quote;
+use crate::kernel::python::{self, quote};
 use crate::kernel::spec;
 use crate::notebook::Named;
 use crate::ops::causes::with_causes;
@@ -105,15 +105,19 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks
 }
 
-/// Asks the Python of a spec for the version of its ipykernel.
+/// Returns the version of a spec's ipykernel; its Python is asked where no files tell.
 fn ipykernel_version(spec: &RealSpec) -> Option<String> {
     let argv = spec::command(spec, Path::new(""));
     let runs_it = |word: &std::ffi::OsString| word.to_string_lossy().contains("ipykernel");
     if !argv.iter().any(runs_it) {
         return None;
     }
+    let program = Path::new(argv.first()?);
+    if let Some(version) = python::ipykernel_version(program) {
+        return Some(version);
+    }
     let question = "import importlib.metadata as m; print(m.version('ipykernel'))";
-    let out = Command::new(argv.first()?)
+    let out = Command::new(program)
         .args(["-c", question])
         // A module of the notebook's folder must not stand in for an installed one.
         .current_dir("/")
