@@ -1,10 +1,10 @@
-//! `nb save`: the file checked.
+//! `nb save`: what recorders hold written, and the file checked.
 
 use std::convert::Infallible;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cells::about;
 use super::fault::{Fault, Kind};
@@ -12,15 +12,19 @@ use super::{Context, conflict, print};
 use crate::kernel::python::quote;
 use crate::notebook::{self, Document};
 use crate::ops::editing::transaction;
+use crate::ops::executions::flush::{Flushed, flush};
+use crate::project::jobs::Job;
 
 /// Below this a size is told in bytes.
 const SMALL: usize = 10_000;
 
-/// Check that the file is whole, and print its revision
+/// Have running cells' outputs written, check that the file is whole, and print its revision
 ///
-/// An edit is in the file when its command ends: nothing needs to be saved after it. What an earlier
-/// command had to leave unfinished is finished now; then the notebook is read as a front end would
-/// read it. Its bytes stay as they are.
+/// An edit is in the file when its command ends: nothing needs to be saved after it. Outputs of a cell
+/// that runs go into the file every few seconds or seldom, and all at its end; nb save has what came so
+/// far written now, and says of which cells. What an earlier command had to leave unfinished is finished
+/// too; then the notebook is read as a front end would read it. Exits with 1 where outputs could not be
+/// written: their job keeps them.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb save [OPTIONS] [NOTEBOOK]")]
 pub(super) struct Save {
@@ -41,6 +45,8 @@ impl Save {
             return Err(Fault::new(Kind::Usage, message));
         }
         let page = context.page(&mut self.words, "nb save").await?;
+        let flushed = flush(&page.project, &page.key, || page.read().ok()).await;
+        let flushed = flushed.map_err(|error| Fault::failed("ask the recorders", &error))?;
         // A change of nothing writes nothing, and finishes what is pending.
         let written = transaction::write(&page, false, |document| {
             Ok::<_, Infallible>(document.clone())
@@ -54,8 +60,12 @@ impl Save {
             let mut answer = about(&page, &document);
             answer["bytes"] = json!(size);
             answer["notes"] = json!(notes);
+            answer["flushed"] = flushed.iter().map(in_json).collect();
             context.answer(answer)
         } else {
+            for flushed in &flushed {
+                say(flushed);
+            }
             notes.iter().for_each(|note| print::note(note));
             let (major, minor) = document.nbformat();
             let bytes = match size {
@@ -69,7 +79,45 @@ impl Save {
                 document.cells().len(),
             ))
         };
-        Ok(ExitCode::SUCCESS)
+        let is_whole = |it: &Flushed| it.heard && it.missed.is_empty();
+        Ok(match flushed.iter().all(is_whole) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+fn in_json(flushed: &Flushed) -> Value {
+    let missed = flushed.missed.iter();
+    let missed = missed.map(|(cell, why)| json!({ "cell": cell, "why": why }));
+    json!({
+        "job": flushed.job.id,
+        "by": flushed.job.by,
+        "answered": flushed.heard,
+        "written": flushed.written,
+        "unwritten": missed.collect::<Vec<_>>(),
+    })
+}
+
+/// Says what a recorder has written, and what not.
+fn say(flushed: &Flushed) {
+    let Job { id, by, .. } = &flushed.job;
+    if !flushed.heard {
+        let text = format!("job {id} ({by}): its recorder has not written its outputs in time");
+        print::note(&format!("{text}; next: nb jobs {id} --write"));
+        return;
+    }
+    for (cell, why) in &flushed.missed {
+        let text = format!("job {id} ({by}): outputs of {cell} are not in the file: {why}");
+        print::note(&format!(
+            "{text}; they stay in the job: nb jobs {id} --write"
+        ));
+    }
+    if flushed.missed.is_empty() {
+        let _ = print::line(&match flushed.written.as_slice() {
+            [] => format!("job {id} ({by}): all its outputs so far were in the file"),
+            cells => format!("job {id} ({by}): wrote its outputs of {}", cells.join(", ")),
+        });
     }
 }
 

@@ -2,6 +2,7 @@
 //! into the kernel beside them.
 
 pub mod exec;
+pub mod flush;
 pub mod fold;
 pub mod follow;
 mod heard;

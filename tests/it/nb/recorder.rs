@@ -245,3 +245,27 @@ fn a_save_of_the_running_cell_in_between_does_not_take_its_outputs_away() {
     nb(&world, ["wait", &id]).ended(0);
     assert_eq!(text(&world, 0), "before\nafter\n");
 }
+
+#[test]
+fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
+    let world = notebook(&[GATE]);
+    let id = begin(&world, &["0"]);
+    said(&world, &id, "before");
+    // By itself it would not have written yet.
+    let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
+    assert_eq!(text(&world, 0), "before\n");
+    assert_eq!(saved["flushed"][0]["job"], json!(id), "{saved}");
+    assert_eq!(saved["flushed"][0]["unwritten"], json!([]));
+    nb(&world, ["save", "a.ipynb"])
+        .ended(0)
+        .with(&format!("job {id} (agent): all its outputs so far"))
+        .with("a.ipynb: revision");
+    set_mode(&file(&world), 0o444);
+    open_the_gate(&world);
+    let told = record(&world, &id, "its end", |job| job["state"] == "done");
+    assert!(told["cells"][0]["unwritten"].is_string(), "{told}");
+    set_mode(&file(&world), 0o644);
+    // No recorder holds them any more.
+    let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
+    assert_eq!(saved["flushed"], json!([]), "{saved}");
+}

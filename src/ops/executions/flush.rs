@@ -1,0 +1,150 @@
+//! Having what recorders hold written into their notebook now: while a cell runs they write seldom.
+
+use std::io;
+use std::time::Duration;
+
+use super::follow::heard_within;
+use crate::notebook::Document;
+use crate::project::Project;
+use crate::project::jobs::{Ask, Job, JobFolder};
+
+/// How long a recorder may take: it waits its turn at the notebook, and writes all of it.
+const WRITES: Duration = Duration::from_secs(15);
+
+/// A recorder that was asked to write.
+#[derive(Debug)]
+pub struct Flushed {
+    /// Its job, as it is since.
+    pub job: Job,
+    /// Whether the recorder has done it, or has ended meanwhile, which it does with a write.
+    pub heard: bool,
+    /// The cells whose outputs the recorder has written since it was asked.
+    pub written: Vec<String>,
+    /// What could not be written, with the reason: the job keeps it.
+    pub missed: Vec<(String, String)>,
+}
+
+/// Asks the recorders of a notebook's jobs to write what they hold, all at once, and waits until they
+/// have. `read` reads the notebook, where it can be read.
+///
+/// # Errors
+/// A job's folder cannot be written to.
+pub async fn flush(
+    project: &Project,
+    notebook: &str,
+    read: impl Fn() -> Option<Document>,
+) -> io::Result<Vec<Flushed>> {
+    let jobs: Vec<JobFolder> = project
+        .open_jobs()
+        .into_iter()
+        .filter(|folder| folder.has_recorder())
+        .filter(|folder| {
+            let job = folder.read();
+            job.is_ok_and(|job| job.notebook == notebook && job.saves && has_begun(&job))
+        })
+        .collect();
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let before = read();
+    for folder in &jobs {
+        folder.ask(&Ask::Write)?;
+    }
+    let mut all = Vec::new();
+    for folder in jobs {
+        let heard = heard_within(&folder, WRITES).await;
+        if let Ok(job) = folder.read() {
+            all.push((job, heard));
+        }
+    }
+    let after = read();
+    let flushed = all.into_iter().map(|(job, heard)| {
+        let begun = || job.cells.iter().filter(|cell| cell.begun_at.is_some());
+        // A front end that has gone may have named none.
+        let name = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "a cell".to_owned());
+        let missed = begun().filter_map(|cell| Some((name(&cell.cell), cell.unwritten.clone()?)));
+        let is_new = |id: &&String| match (&before, &after) {
+            (Some(before), Some(after)) => outputs_differ(before, after, id),
+            _ => false,
+        };
+        let there = begun().filter(|cell| cell.unwritten.is_none());
+        let there = there.filter_map(|cell| cell.cell.as_ref());
+        Flushed {
+            heard,
+            written: there.filter(is_new).cloned().collect(),
+            missed: missed.collect(),
+            job,
+        }
+    });
+    Ok(flushed.collect())
+}
+
+fn has_begun(job: &Job) -> bool {
+    job.cells.iter().any(|cell| cell.begun_at.is_some())
+}
+
+fn outputs_differ(before: &Document, after: &Document, id: &str) -> bool {
+    let outputs = |document: &Document| {
+        let cell = document.cells().iter().find(|cell| cell.id() == id)?;
+        Some(cell.outputs().collect::<Vec<_>>())
+    };
+    outputs(before) != outputs(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::words::cells;
+    use crate::notebook::{Execution, Json};
+    use crate::project::jobs::{JobCell, JobState};
+
+    /// A project with a job whose cell `a` runs.
+    fn job(temp: &std::path::Path) -> (Project, JobFolder) {
+        let project = Project::for_notebook(&temp.join("a.ipynb")).unwrap();
+        let mut job: Job = serde_json::from_value(serde_json::json!({
+            "id": "", "by": "ada", "notebook": "a.ipynb", "path": "a.ipynb", "session": "a.ipynb",
+            "state": JobState::Running, "asked_at": jiff::Timestamp::now(), "cells": [],
+            "saves": true,
+        }))
+        .unwrap();
+        let mut cell = JobCell::new(Some("a".to_owned()), "x".to_owned());
+        cell.begun_at = Some(jiff::Timestamp::now());
+        job.cells.push(cell);
+        let folder = project.make_job(&mut job).unwrap();
+        (project, folder)
+    }
+
+    #[tokio::test]
+    async fn a_recorder_is_asked_and_waited_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let (project, folder) = job(temp.path());
+        let file = std::cell::RefCell::new(cells("a:x"));
+        let read = || Some(file.borrow().clone());
+        // Nobody records it: nobody is waited for.
+        let none = flush(&project, "a.ipynb", read).await.unwrap();
+        assert!(none.is_empty());
+        let _recorder = folder.lock().unwrap().unwrap();
+        let of_another = flush(&project, "b.ipynb", read).await.unwrap();
+        assert!(of_another.is_empty());
+        let writes = async {
+            loop {
+                if let Some((asked, ask)) = folder.asks().pop() {
+                    assert_eq!(ask, Ask::Write);
+                    let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
+                    let execution = Execution {
+                        outputs: vec![Json::parse(output).unwrap()],
+                        ..Execution::default()
+                    };
+                    file.borrow_mut().set_execution(0, &execution).unwrap();
+                    folder.forget(&asked);
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let (flushed, ()) = tokio::join!(flush(&project, "a.ipynb", read), writes);
+        let flushed = flushed.unwrap();
+        assert!(flushed[0].heard, "{flushed:?}");
+        assert_eq!(flushed[0].written, ["a"]);
+    }
+}
