@@ -63,7 +63,7 @@ impl Front {
                 shell: shell.clone(),
                 peers: Rc::clone(&peers),
                 key: connection.key.clone(),
-                replays: RefCell::default(),
+                replays: RefCell::new(Replays::of(&connection.key)),
             };
             let endpoint = connection.endpoint(channel);
             let router = Router::bind(&endpoint, limits(), Rc::new(incoming))

@@ -82,6 +82,10 @@ impl Verified {
         self.0.part(SIGNATURE)
     }
 
+    pub(super) fn signed_parts(&self) -> impl Iterator<Item = &Bytes> {
+        self.0.signed_parts()
+    }
+
     pub(super) fn trusted(message: Unverified) -> Self {
         Self(message.0)
     }

@@ -1,35 +1,52 @@
-//! Signatures that were seen before.
+//! Messages that were seen before.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 
-use super::Verified;
+use super::{SigningKey, Verified};
 
-/// Remembers the signatures of the last messages, so that none is acted on twice.
+/// Remembers the last messages, so that none is acted on twice.
 ///
-/// ipykernel and jupyter_client do the same with as many (`digest_history_size`), but not every
-/// kernel does. Signatures are uniform to whoever lacks the key, so eight bytes of each are enough.
-/// When it is full the oldest goes. Unsigned messages are always new.
-#[derive(Debug, Default)]
+/// ipykernel and jupyter_client do the same with as many signatures (`digest_history_size`), but
+/// not every kernel does, and none without a key. Signatures are uniform to whoever lacks the key,
+/// so eight bytes of each are enough. Where nothing is signed, whatever stands in the signature's
+/// frame is anybody's; there the message's own parts are hashed, with a secret of this process. A
+/// message says who it is by its `msg_id` and date, so two that mean something differ. When it is
+/// full the oldest goes.
+#[derive(Debug)]
 pub struct Replays {
+    signed: bool,
+    secret: RandomState,
     seen: HashSet<u64>,
     order: VecDeque<u64>,
 }
 
-/// How many signatures are remembered.
+/// How many messages are remembered.
 const REMEMBERED: usize = 1 << 16;
 
 impl Replays {
+    /// Remembers nothing yet; `key` is what the messages are verified with.
+    pub fn of(key: &SigningKey) -> Self {
+        Self {
+            signed: key.signs(),
+            secret: RandomState::new(),
+            seen: HashSet::new(),
+            order: VecDeque::new(),
+        }
+    }
+
     /// Returns whether the message is seen for the first time, and remembers it.
     pub fn is_new(&mut self, message: &Verified) -> bool {
-        let Some(mark) = message
-            .signature()
-            .get(..16)
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-        else {
-            return true;
-        };
-        let Ok(mark) = u64::from_str_radix(mark, 16) else {
-            return true;
+        let mark = if self.signed {
+            let mut half = [0; 8];
+            let hex = message.signature().get(..16).unwrap_or_default();
+            if hex::decode_to_slice(hex, &mut half).is_err() {
+                return false;
+            }
+            u64::from_be_bytes(half)
+        } else {
+            let parts: Vec<_> = message.signed_parts().collect();
+            self.secret.hash_one(parts)
         };
         if !self.seen.insert(mark) {
             return false;
@@ -65,22 +82,32 @@ mod tests {
 
     #[test]
     fn a_message_is_new_once() {
-        let (key, mut replays) = (SigningKey::new(b"k"), Replays::default());
-        assert!(replays.is_new(&message(&key, 1)));
-        assert!(replays.is_new(&message(&key, 2)));
-        assert!(!replays.is_new(&message(&key, 1)));
+        for key in [SigningKey::new(b"k"), SigningKey::new(b"")] {
+            let mut replays = Replays::of(&key);
+            assert!(replays.is_new(&message(&key, 1)));
+            assert!(replays.is_new(&message(&key, 2)));
+            assert!(!replays.is_new(&message(&key, 1)));
+        }
     }
 
     #[test]
-    fn an_unsigned_message_is_always_new() {
-        let (key, mut replays) = (SigningKey::new(b""), Replays::default());
-        assert!(replays.is_new(&message(&key, 1)));
-        assert!(replays.is_new(&message(&key, 1)));
+    fn without_a_key_what_stands_for_a_signature_says_nothing() {
+        let unsigned = SigningKey::new(b"");
+        let mut replays = Replays::of(&unsigned);
+        let signed_as = |key: &[u8], id| {
+            let frames = message(&unsigned, id).into_frames(&SigningKey::new(key));
+            let message = Unverified::parse(frames).expect("whole");
+            unsigned.verify(message).expect("unsigned")
+        };
+        assert!(replays.is_new(&signed_as(b"one", 1)));
+        assert!(!replays.is_new(&signed_as(b"another", 1)));
+        assert!(replays.is_new(&signed_as(b"one", 2)));
     }
 
     #[test]
     fn it_forgets_the_oldest_and_stays_small() {
-        let (key, mut replays) = (SigningKey::new(b"k"), Replays::default());
+        let key = SigningKey::new(b"k");
+        let mut replays = Replays::of(&key);
         for id in 0..=REMEMBERED {
             assert!(replays.is_new(&message(&key, id)));
         }
