@@ -25,9 +25,10 @@ const EOF: &str = "\u{4}";
 impl<'a> Execution<'a> {
     pub(super) fn new(client: &'a mut Client, msg_id: String) -> Self {
         let dropped_before = client.dropped();
+        let run = Run::new(msg_id, Instant::now()).lingering(client.linger);
         Self {
             client,
-            run: Run::new(msg_id, Instant::now()),
+            run,
             dropped_before,
         }
     }

@@ -53,6 +53,8 @@ pub struct Client {
     death: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
     others: Others,
     observer: Option<Observer>,
+    /// How long the kernel is silent when it is through with a request.
+    linger: Duration,
 }
 
 /// Is told what other clients run.
@@ -109,6 +111,7 @@ impl Client {
             death: None,
             others: Others::default(),
             observer: None,
+            linger: Duration::ZERO,
         })
     }
 
@@ -138,6 +141,12 @@ impl Client {
     /// themselves, those through a proxy or a tunnel may not.
     pub fn watch(&mut self, death: impl Future<Output = String> + Send + 'static) {
         self.death = Some(Box::pin(death));
+    }
+
+    /// Has executions end only once the kernel has said nothing of them for so long after reply and
+    /// idle: for kernels that send outputs behind them.
+    pub fn linger(&mut self, silence: Duration) {
+        self.linger = silence;
     }
 
     /// Tells `observer` what other clients run on the kernel, whenever this client reads.

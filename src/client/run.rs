@@ -9,6 +9,8 @@
 //! come on two sockets, so outputs may follow the reply, and the reply may follow idle. Where one
 //! of them never comes (a kernel's PUB drops above its mark; some kernels end badly) a deadline
 //! stands in, counted from the last sign of this request.
+//!
+//! Some kernels tell of outputs on a path of their own, after idle: see [`Run::lingering`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,6 +26,9 @@ pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
 
 /// How long a reply may stay away after idle.
 pub const REPLY_OVERDUE: Duration = Duration::from_secs(10);
+
+/// How many silences the outputs after idle may take in all.
+pub const LINGERS: u32 = 10;
 
 /// What happened to the request, in the order it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +101,8 @@ pub struct Run {
     /// The reply's content.
     content: Option<Bytes>,
     events: VecDeque<Event>,
+    /// How long the kernel must have been silent after reply and idle.
+    linger: Duration,
     phase: Phase,
 }
 
@@ -110,6 +117,12 @@ enum Phase {
     /// Idle is here, the reply is due.
     Idle {
         reply_due: Instant,
+    },
+    /// Both are here; outputs may follow.
+    Lingering {
+        outcome: Outcome,
+        due: Instant,
+        latest: Instant,
     },
     Ended(Outcome),
 }
@@ -126,8 +139,16 @@ impl Run {
             unreadable: 0,
             content: None,
             events: VecDeque::new(),
+            linger: Duration::ZERO,
             phase: Phase::Waiting,
         }
+    }
+
+    /// Has it take outputs that follow reply and idle, until none has come for so long, or for
+    /// [`LINGERS`] times that in all: code may print for ever.
+    #[must_use]
+    pub fn lingering(self, linger: Duration) -> Self {
+        Self { linger, ..self }
     }
 
     /// Returns the message id of the request.
@@ -160,7 +181,7 @@ impl Run {
     pub fn handle_kernel_gone(&mut self, why: impl Into<String>, now: Instant) {
         let reply = match std::mem::replace(&mut self.phase, Phase::Waiting) {
             Phase::Replied { reply, .. } => Some(reply),
-            Phase::Ended(outcome) => {
+            Phase::Lingering { outcome, .. } | Phase::Ended(outcome) => {
                 self.phase = Phase::Ended(outcome);
                 return;
             }
@@ -178,6 +199,7 @@ impl Run {
         match &self.phase {
             Phase::Replied { idle_due, .. } => Some(*idle_due),
             Phase::Idle { reply_due } => Some(*reply_due),
+            Phase::Lingering { due, latest, .. } => Some(*due.min(latest)),
             Phase::Waiting | Phase::Ended(_) => None,
         }
     }
@@ -190,6 +212,7 @@ impl Run {
         match std::mem::replace(&mut self.phase, Phase::Waiting) {
             Phase::Replied { reply, .. } => self.end(Some(reply), false, now),
             Phase::Idle { .. } => self.end(None, true, now),
+            Phase::Lingering { outcome, .. } => self.phase = Phase::Ended(outcome),
             other @ (Phase::Waiting | Phase::Ended(_)) => self.phase = other,
         }
     }
@@ -203,7 +226,10 @@ impl Run {
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.phase {
             Phase::Ended(outcome) => Some(outcome),
-            Phase::Waiting | Phase::Replied { .. } | Phase::Idle { .. } => None,
+            Phase::Waiting
+            | Phase::Replied { .. }
+            | Phase::Idle { .. }
+            | Phase::Lingering { .. } => None,
         }
     }
 
@@ -211,7 +237,10 @@ impl Run {
     pub fn into_outcome(self) -> Option<Outcome> {
         match self.phase {
             Phase::Ended(outcome) => Some(outcome),
-            Phase::Waiting | Phase::Replied { .. } | Phase::Idle { .. } => None,
+            Phase::Waiting
+            | Phase::Replied { .. }
+            | Phase::Idle { .. }
+            | Phase::Lingering { .. } => None,
         }
     }
 
@@ -227,14 +256,16 @@ impl Run {
                 self.phase = Phase::Replied { reply, idle_due };
             }
             Phase::Idle { .. } => self.end(Some(reply), true, now),
-            Phase::Replied { .. } | Phase::Ended(_) => {}
+            Phase::Replied { .. } | Phase::Lingering { .. } | Phase::Ended(_) => {}
         }
     }
 
     fn told(&mut self, msg_type: &str, message: &Verified, now: Instant) {
-        if let Phase::Replied { idle_due, .. } = &mut self.phase {
+        match &mut self.phase {
             // Outputs are still coming in: idle is behind them.
-            *idle_due = now + IDLE_OVERDUE;
+            Phase::Replied { idle_due, .. } => *idle_due = now + IDLE_OVERDUE,
+            Phase::Lingering { due, .. } => *due = now + self.linger,
+            Phase::Waiting | Phase::Idle { .. } | Phase::Ended(_) => {}
         }
         // An aborted request is busy and idle and says nothing else.
         self.ran |= msg_type != "status";
@@ -272,7 +303,9 @@ impl Run {
                     self.phase = Phase::Idle { reply_due };
                 }
                 Phase::Replied { reply, .. } => self.end(Some(reply), true, now),
-                other @ (Phase::Idle { .. } | Phase::Ended(_)) => self.phase = other,
+                other @ (Phase::Idle { .. } | Phase::Lingering { .. } | Phase::Ended(_)) => {
+                    self.phase = other;
+                }
             },
             _ => {}
         }
@@ -311,7 +344,9 @@ impl Run {
     }
 
     fn ended(&mut self, end: End, idle_missing: bool, now: Instant) {
-        self.phase = Phase::Ended(Outcome {
+        // Nothing comes any more from one that is gone, or silent for long.
+        let lingers = !self.linger.is_zero() && !idle_missing && end != End::NoReply;
+        let outcome = Outcome {
             end,
             execution_count: self.execution_count,
             duration: now.saturating_duration_since(self.sent),
@@ -319,7 +354,15 @@ impl Run {
             idle_missing,
             unreadable: self.unreadable,
             reply: self.content.take(),
-        });
+        };
+        self.phase = match lingers {
+            true => Phase::Lingering {
+                outcome,
+                due: now + self.linger,
+                latest: now + self.linger * LINGERS,
+            },
+            false => Phase::Ended(outcome),
+        };
     }
 }
 
@@ -595,6 +638,41 @@ mod tests {
         assert_eq!(world.end(), Some(&End::Ok));
         assert!(world.run.outcome().is_some_and(|it| it.idle_missing));
         assert_eq!(world.run.poll_timeout(), None);
+    }
+
+    #[test]
+    fn outputs_that_follow_idle_are_taken_where_the_kernel_is_known_for_it() {
+        let silence = Duration::from_millis(100);
+        let mut world = World::new();
+        world.run = Run::new(OURS, world.now).lingering(silence);
+        world.reply(&json!({ "status": "ok" }));
+        world.status("idle");
+        assert_eq!(world.end(), None);
+        let first = world
+            .run
+            .poll_timeout()
+            .expect("it is not awaited for ever");
+        assert_eq!(world.print("late\n").len(), 1);
+        world.run.handle_timeout(first);
+        assert_eq!(world.end(), None, "it has just said something");
+        // One that prints for ever is not heard for ever.
+        let begun = world.now;
+        while world.end().is_none() {
+            world.now += silence / 2;
+            world.print("on and on\n");
+            world.run.handle_timeout(world.now);
+        }
+        assert_eq!(world.end(), Some(&End::Ok));
+        assert!(world.now - begun <= silence * (LINGERS + 1));
+        let outcome = world.run.outcome().expect("it has ended");
+        assert_eq!(outcome.duration, Duration::from_millis(2));
+
+        let mut world = World::new();
+        world.run = Run::new(OURS, world.now).lingering(silence);
+        world.status("idle");
+        world.reply(&json!({ "status": "ok" }));
+        world.run.handle_kernel_gone("it was killed", world.now);
+        assert_eq!(world.end(), Some(&End::Ok));
     }
 
     #[test]

@@ -6,14 +6,19 @@ Prints one JSON object; the caller knows what each kernel can do.
 import json
 import os
 import pathlib
+import time
 
 from launch import SECONDS, arguments, joined, launched
 
 
-def finish(client, request, answer=None, on_output=None):
-    """Waits for reply and idle; returns the reply's status, the outputs and what was asked."""
-    outputs, asked = [], []
-    while True:
+def finish(client, request, answer=None, on_output=None, has_output=False):
+    """Waits for reply and idle; returns the reply's status, the outputs and what was asked.
+
+    Outputs may come after idle (deno): where there is one, it is awaited.
+    """
+    outputs, asked, idle = [], [], False
+    end = time.monotonic() + SECONDS
+    while not idle or (has_output and not outputs and time.monotonic() < end):
         try:
             message = client.get_iopub_msg(timeout=0.05)
         except Exception:  # nothing came
@@ -34,7 +39,7 @@ def finish(client, request, answer=None, on_output=None):
         elif kind == "error":
             outputs.append(f"{content['ename']}: {content['evalue']}")
         elif kind == "status" and content["execution_state"] == "idle":
-            break
+            idle = True
         if on_output and outputs:
             on_output()
             on_output = None
@@ -50,7 +55,7 @@ def main():
     os.environ["JPY_SESSION_NAME"] = options.notebook
     seen = {}
     with launched(options.kernel) as manager, joined(manager.connection_file) as client:
-        status, text, _ = finish(client, client.execute(case["hello"]))
+        status, text, _ = finish(client, client.execute(case["hello"]), has_output=True)
         seen["hello"] = [status, text]
         status, text, _ = finish(client, client.execute(case["error"]))
         seen["error"] = status
@@ -58,13 +63,14 @@ def main():
         reply = client.complete(code, cursor, reply=True, timeout=SECONDS)["content"]
         seen["completes"] = case["completion"] in reply.get("matches", [])
         if case["input"]:
-            status, text, asked = finish(client, client.execute(case["input"], allow_stdin=True), "Ada")
+            request = client.execute(case["input"], allow_stdin=True)
+            status, text, asked = finish(client, request, "Ada", has_output=True)
             seen["input"] = [status, asked, text]
         if case["endless"]:
             request = client.execute(case["endless"])
             status, text, _ = finish(client, request, on_output=manager.interrupt_kernel)
             seen["interrupt"] = status
-            status, text, _ = finish(client, client.execute(case["hello"]))
+            status, text, _ = finish(client, client.execute(case["hello"]), has_output=True)
             seen["after"] = [status, text]
     print(json.dumps(seen))
 

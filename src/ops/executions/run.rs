@@ -22,6 +22,7 @@ pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution};
 use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
+use crate::kernel::quirks;
 use crate::ops::kernels::death::{self, note_death};
 use crate::ops::kernels::life::{Life, life, unseen};
 use crate::ops::kernels::open_error::OpenError;
@@ -202,6 +203,10 @@ impl Runner {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
         let mut client = Client::connect(&info, by).await?;
+        let spec = session.kernelspec.as_ref();
+        if let Some(silence) = spec.and_then(quirks::silence_after_idle) {
+            client.linger(silence);
+        }
         let others = Arc::new(AtomicU64::new(0));
         let (count, mut journal) = (
             Arc::clone(&others),

@@ -174,13 +174,11 @@ fn bash() {
 }
 
 #[test]
-#[ignore = "nb run misses what a cell of deno has for its value, now and then"]
 fn deno() {
     let kernel = Kernel {
         name: "deno",
         argv: &["{bin}/deno", "jupyter", "--kernel", "--conn"],
         language: "typescript",
-        // What it prints may come after it is idle; a cell's value does not.
         hello: "6 * 7",
         error: "throw new Error('no')",
         endless: Some("console.log('on'); while (true) {}"),
