@@ -153,7 +153,7 @@ fn spawn(command: &mut Command) -> Child {
 
 const SCRIPT: &str = "\"$NB_TEST_BINARY\" open t.ipynb --python \"$NB_TEST_PYTHON\"; true";
 
-fn ends_within(child: &mut Child, time: Duration) -> bool {
+pub(super) fn ends_within(child: &mut Child, time: Duration) -> bool {
     let end = Instant::now() + time;
     while Instant::now() < end {
         if child.try_wait().expect("ask for it").is_some() {
@@ -178,11 +178,11 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Marsaglia's xorshift64.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
     /// Begins with a new seed, or with the one that is to be tried again, and tells it.
-    fn seeded() -> Self {
+    pub(super) fn seeded() -> Self {
         let given = std::env::var("NB_TEST_SEED").ok();
         let seed = given.and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
@@ -191,7 +191,7 @@ impl Random {
     }
 
     /// Returns a number from 0 to 1.
-    fn part(&mut self) -> f64 {
+    pub(super) fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -11,6 +11,7 @@ mod handover;
 mod history;
 mod kernels;
 mod killed;
+mod killed_exec;
 mod languages;
 mod life;
 mod like_nbclient;
@@ -183,11 +184,20 @@ fn descendants(root: u32) -> Vec<u32> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
+    stat(pid, 1)
+}
+
+fn session_of(pid: u32) -> Option<u32> {
+    stat(pid, 3)
+}
+
+/// A field of what is known of a process, from its state on.
+fn stat(pid: u32, field: usize) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?
         .1
         .split_ascii_whitespace()
-        .nth(1)?
+        .nth(field)?
         .parse()
         .ok()
 }

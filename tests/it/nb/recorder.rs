@@ -82,7 +82,7 @@ fn said(world: &World, job: &str, text: &str) {
 }
 
 /// All text of a cell's outputs in the file.
-fn all_text(world: &World, index: usize) -> String {
+pub(super) fn all_text(world: &World, index: usize) -> String {
     let outputs = cell(world, index)["outputs"].clone();
     let outputs = outputs.as_array().expect("outputs").clone();
     let lines = outputs

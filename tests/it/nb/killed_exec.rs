@@ -1,0 +1,165 @@
+//! Whoever has a cell run is killed at any moment: what the kernel ran is in the notebook, whole.
+//!
+//! `NB_TEST_ROUNDS` says how often, `NB_TEST_SEED` at which moments.
+
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use super::exec::{cell, notebook};
+use super::killed::{Random, ends_within};
+use super::recorder::all_text;
+use super::{descendants, kill, nb, session_of, shell, until};
+use crate::world::World;
+
+/// How often it is tried where nobody says.
+const ROUNDS: usize = 8;
+
+/// Says which round it is in each line, and leaves a mark for which nobody is needed.
+const CELL: &str = "\
+import time
+with open('round') as it: told = it.read()
+for line in range(100):
+    print(told, line, flush=True)
+    time.sleep(0.004)
+display({'text/plain': told + ' shown'}, raw=True)
+with open('ran', 'a') as it: print(told, file=it)
+told + ' is its value'";
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Command,
+    Group,
+    Session,
+    Descendants,
+}
+
+const VICTIMS: [Victim; 4] = [
+    Victim::Command,
+    Victim::Group,
+    Victim::Session,
+    Victim::Descendants,
+];
+
+#[test]
+fn cells_whose_command_is_killed_at_any_moment_are_whole_in_the_notebook() {
+    let rounds = std::env::var("NB_TEST_ROUNDS").ok();
+    let rounds = rounds.map_or(ROUNDS, |it| it.parse().expect("a number of rounds"));
+    let mut random = Random::seeded();
+    let world = notebook(&[CELL]);
+    begin_round(&world, "warm");
+    let began = Instant::now();
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    let whole = began.elapsed();
+    let (mut killed, mut ran) = (0, 0);
+    for round in 0..rounds {
+        let victim = VICTIMS[round % VICTIMS.len()];
+        // Most of what can go wrong is at the beginning.
+        let after = whole.mul_f64(random.part().powi(2) * 1.1);
+        eprintln!("round {round}: {victim:?} killed after {after:?}");
+        let told = format!("round-{round}");
+        let before = cell(&world, 0)["outputs"].clone();
+        begin_round(&world, &told);
+        let known = jobs(&world);
+        let mut child = spawn(&world);
+        if !ends_within(&mut child, after) {
+            killed += 1;
+            victim.dies(child.id());
+        }
+        child.wait().expect("it was killed");
+        let new = until("the end of all jobs", || {
+            // Any command notices what is nobody's.
+            nb(&world, ["jobs"]).ended(0);
+            let mut jobs = jobs(&world);
+            let is_over = jobs.iter().all(|job| job["state"] == "done");
+            jobs.retain(|job| known.iter().all(|old| old["id"] != job["id"]));
+            is_over.then_some(jobs)
+        });
+        assert!(new.len() < 2, "one was asked for: {new:?}");
+        let status = new.first().map(|job| job["cells"][0]["status"].clone());
+        if has_run(&world, &told) {
+            ran += 1;
+            assert_eq!(status, Some(json!("ok")), "{new:?}");
+            assert_whole(&world, &told);
+        } else {
+            let never = [None, Some(json!("not_run"))];
+            assert!(never.contains(&status), "{new:?}");
+            assert_eq!(cell(&world, 0)["outputs"], before);
+        }
+    }
+    eprintln!("{killed} of {rounds} were killed; {ran} cells ran, and are whole");
+}
+
+fn begin_round(world: &World, told: &str) {
+    std::fs::write(world.project().join("round"), told).expect("write the round");
+}
+
+fn has_run(world: &World, told: &str) -> bool {
+    let ran = std::fs::read_to_string(world.project().join("ran"));
+    ran.expect("it ran once").lines().any(|line| line == told)
+}
+
+/// The records of all jobs.
+fn jobs(world: &World) -> Vec<Value> {
+    let folders = std::fs::read_dir(world.project().join(".nb/jobs"));
+    let records = folders.into_iter().flatten().flatten();
+    let records = records.filter_map(|it| std::fs::read(it.path().join("job.json")).ok());
+    let records = records.map(|text| serde_json::from_slice(&text).expect("a record"));
+    records.collect()
+}
+
+fn assert_whole(world: &World, told: &str) {
+    let lines: String = (0..100).map(|line| format!("{told} {line}\n")).collect();
+    assert_eq!(all_text(world, 0), lines);
+    let outputs = cell(world, 0)["outputs"].clone();
+    let shown = |at: usize| outputs[at]["data"]["text/plain"].to_string();
+    assert_eq!(outputs.as_array().map(Vec::len), Some(3), "{outputs}");
+    assert!(shown(1).contains(&format!("{told} shown")), "{outputs}");
+    assert!(
+        shown(2).contains(&format!("{told} is its value")),
+        "{outputs}"
+    );
+}
+
+/// A harness's shell, with the command as a session of its own.
+fn spawn(world: &World) -> Child {
+    let script = "setsid --wait \"$NB_TEST_BINARY\" exec a.ipynb 0; true";
+    let mut command = shell(world, script);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().expect("start it")
+}
+
+impl Victim {
+    fn dies(self, shell: u32) {
+        let family = descendants(shell);
+        // The shell may not have come to it.
+        let command = family.get(1).copied();
+        match (self, command) {
+            (Victim::Command, Some(command)) => kill(command),
+            (Victim::Group, Some(command)) => {
+                let group = i32::try_from(command).ok().and_then(Pid::from_raw);
+                let _ = rustix::process::kill_process_group(group.expect("a pid"), Signal::KILL);
+                // Before it led a group there was only itself.
+                kill(command);
+            }
+            (Victim::Session, Some(command)) => {
+                of_session(command).into_iter().for_each(kill);
+                kill(command);
+            }
+            (Victim::Descendants, _) | (_, None) => family.into_iter().for_each(kill),
+        }
+    }
+}
+
+/// The processes of the session that this one leads.
+fn of_session(leader: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc")
+        .expect("there is /proc")
+        .flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
+    pids.filter(|pid| session_of(*pid) == Some(leader))
+        .collect()
+}
