@@ -29,7 +29,7 @@ pub fn start(python: &str) {
     let folder = tempfile::tempdir().expect("make a folder");
     let file = folder.path().join("kernel.json");
     let info = process::free_tcp();
-    std::fs::write(&file, info.to_json()).expect("write the connection file");
+    std::fs::write(&file, info.to_json().as_bytes()).expect("write the connection file");
     let mut kernel = Command::new(python)
         .args(["-m", "ipykernel_launcher", "-f"])
         .arg(&file)

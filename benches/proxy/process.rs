@@ -115,7 +115,7 @@ impl World {
         std::fs::create_dir(&dot_nb).expect("make .nb");
         let file = dot_nb.join("kernel.json");
         let kernel = free_tcp();
-        std::fs::write(&file, kernel.to_json()).expect("write the connection file");
+        std::fs::write(&file, kernel.to_json().as_bytes()).expect("write the connection file");
         let mut command = match kind {
             KernelKind::Fake => {
                 let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -189,7 +189,7 @@ impl World {
             .folder
             .path()
             .join(format!("front-{}.json", front.ports.shell));
-        std::fs::write(&file, front.to_json()).expect("write the connection file");
+        std::fs::write(&file, front.to_json().as_bytes()).expect("write the connection file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_nb-proxy"));
         command
             .arg("-f")

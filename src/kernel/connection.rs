@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt}
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use super::detach::Recorded;
 use super::keeper::End;
 use super::paths::{JupyterPaths, Variables};
@@ -58,6 +60,7 @@ pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
         path: path.to_owned(),
         source,
     })?;
+    let bytes = Zeroizing::new(bytes);
     ConnectionInfo::parse(&bytes).map_err(|source| ConnectionError::Content {
         path: path.to_owned(),
         source,
@@ -434,9 +437,9 @@ fn free_ports() -> io::Result<Ports> {
 }
 
 /// Returns a key of 244 random bits.
-fn new_key() -> String {
-    let half = || uuid::Uuid::new_v4().simple().to_string();
-    half() + &half()
+fn new_key() -> Zeroizing<String> {
+    let (one, other) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+    Zeroizing::new(format!("{}{}", one.simple(), other.simple()))
 }
 
 /// Removes the kernel's Unix sockets.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use super::{Channel, SigningKey};
 
@@ -93,7 +94,15 @@ impl ConnectionInfo {
     /// Says which field is missing or wrong. The key is never part of the message.
     pub fn parse(bytes: &[u8]) -> Result<Self, ConnectionFileError> {
         let value: Value = serde_json::from_slice(bytes).map_err(ConnectionFileError::NotJson)?;
-        let fields = value.as_object().ok_or(ConnectionFileError::NotAnObject)?;
+        let Value::Object(mut fields) = value else {
+            return Err(ConnectionFileError::NotAnObject);
+        };
+        text(&fields, "key")?;
+        let key = match fields.remove("key") {
+            Some(Value::String(key)) => Zeroizing::new(key),
+            _ => Zeroizing::default(),
+        };
+        let fields = &fields;
         // jupyter_client 8.10 may offer CurveZMQ to kernels whose spec declares it; ours does not.
         if let Some(name) = fields.keys().find(|name| name.starts_with("curve_")) {
             return Err(ConnectionFileError::Curve(name.clone()));
@@ -124,7 +133,6 @@ impl ConnectionInfo {
                 pair.first().copied().unwrap_or_default(),
             ));
         }
-        let key = text(fields, "key")?.unwrap_or("");
         let scheme = text(fields, "signature_scheme")?.unwrap_or("");
         if !key.is_empty() && !matches!(scheme, "" | "hmac-sha256") {
             return Err(ConnectionFileError::Scheme(scheme.to_owned()));
@@ -161,7 +169,7 @@ impl ConnectionInfo {
     }
 
     /// Returns the text of a connection file that says the same, the key included.
-    pub fn to_json(&self) -> String {
+    pub fn to_json(&self) -> Zeroizing<String> {
         #[derive(Serialize)]
         struct File<'a> {
             shell_port: u16,
@@ -191,7 +199,10 @@ impl ConnectionInfo {
             signature_scheme: "hmac-sha256",
             kernel_name: self.kernel_name.as_deref(),
         };
-        serde_json::to_string_pretty(&file).expect("strings and numbers are always JSON")
+        // With room enough from the start: what a buffer leaves behind as it grows is not wiped.
+        let mut text = Vec::with_capacity(1 << 14);
+        serde_json::to_writer_pretty(&mut text, &file).expect("strings and numbers are JSON");
+        Zeroizing::new(String::from_utf8(text).expect("JSON is UTF-8"))
     }
 
     fn check_address(&self) -> Result<(), ConnectionFileError> {

@@ -5,16 +5,17 @@ use std::fmt;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use super::{Unverified, Verified};
 
 /// A connection's `hmac-sha256` key; an empty one leaves messages unsigned.
 ///
 /// The keyed hash state is made once and cloned for each message (1.3 times faster than keying
-/// each). `Debug` shows nothing of it.
+/// each). `Debug` shows nothing of it, and its memory is wiped when it goes.
 #[derive(Clone)]
 pub struct SigningKey {
-    text: String,
+    text: Zeroizing<String>,
     keyed: Option<Hmac<Sha256>>,
 }
 
@@ -29,7 +30,7 @@ impl SigningKey {
         let keyed = (!key.is_empty())
             .then(|| Hmac::new_from_slice(key).expect("a key for HMAC may have any length"));
         Self {
-            text: String::from_utf8_lossy(key).into_owned(),
+            text: Zeroizing::new(String::from_utf8_lossy(key).into_owned()),
             keyed,
         }
     }
