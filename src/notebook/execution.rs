@@ -3,6 +3,7 @@
 use super::cell::CellType;
 use super::document::Document;
 use super::edit::{Change, Changed, EditError};
+use super::folded::Bundle;
 use super::json::{Json, Layout, Object, decode};
 use super::metadata;
 use super::source::split_lines;
@@ -59,6 +60,31 @@ impl Document {
             }
             (new.text != cell.text).then(|| new.text.to_vec())
         })
+    }
+
+    /// Shows something else in some of a code cell's outputs, by their places; all else that its
+    /// execution left stays.
+    ///
+    /// # Errors
+    /// There is no cell at the index, or it is no code.
+    pub fn set_shown(
+        &mut self,
+        index: usize,
+        places: &[usize],
+        shown: &Bundle,
+    ) -> Result<Changed, EditError> {
+        let cell = self.check(index)?;
+        let outputs = cell.outputs().enumerate();
+        let outputs = outputs.map(|(place, output)| {
+            let new = places.contains(&place).then(|| shown.within(&output));
+            new.flatten().unwrap_or(output)
+        });
+        let execution = Execution {
+            outputs: outputs.collect(),
+            execution_count: cell.execution_count(),
+            times: cell.metadata(&["execution"]),
+        };
+        self.set_execution(index, &execution)
     }
 
     /// Clears a code cell's outputs, execution count and times, as JupyterLab does.

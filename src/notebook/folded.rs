@@ -170,10 +170,34 @@ impl Folded {
         found
     }
 
+    /// Says whether something is shown under a display id.
+    pub fn shows(&self, id: &str) -> bool {
+        self.displayed().1.any(|(shown, _)| shown == id)
+    }
+
+    /// Returns how many outputs there are, and which of them are shown under display ids: each id with
+    /// its place among [`Self::outputs`].
+    pub fn displayed(&self) -> (usize, impl Iterator<Item = (&str, usize)>) {
+        let note = usize::from(self.more().is_some());
+        let behind = self.head.len() + note;
+        let places = (0..self.head.len()).chain(behind..);
+        let all = self.head.iter().chain(&self.outputs).zip(places);
+        let shown = all.filter_map(|(output, place)| match output {
+            Folding::Bundle { display_id, .. } => Some((display_id.as_deref()?, place)),
+            _ => None,
+        });
+        (behind + self.outputs.len(), shown)
+    }
+
+    /// Returns what shows the rest, where the bound has left something out.
+    fn more(&self) -> Option<&str> {
+        let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
+        (!more.is_empty() && self.left_out != LeftOut::default()).then_some(more)
+    }
+
     /// Returns the outputs as nbformat 4 has them.
     pub fn outputs(&self) -> Vec<Json> {
-        let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
-        let note = (!more.is_empty() && self.left_out != LeftOut::default()).then(|| {
+        let note = self.more().map(|more| {
             // On stderr it stands out, and is not taken for a line of the cell's own.
             let mut screen = Screen::default();
             screen.write(&format!("[… {} left out here; {more} …]\n", self.left_out));
@@ -339,6 +363,27 @@ impl Folded {
 
 /// What an output takes beside its text.
 const OVERHEAD: usize = 200;
+
+impl Bundle {
+    /// Returns an output of a notebook with this in it, instead of what it shows; none where it is
+    /// nothing displayed, and no result.
+    pub(super) fn within(&self, output: &Json) -> Option<Json> {
+        let kind = output.get("output_type")?.as_string()?;
+        let head = match kind.as_str() {
+            "display_data" => String::new(),
+            "execute_result" => {
+                let count = output.get("execution_count")?;
+                format!("\"execution_count\":{},", count.text())
+            }
+            _ => return None,
+        };
+        Some(json(&format!(
+            "{{\"output_type\":\"{kind}\",{head}\"data\":{},\"metadata\":{}}}",
+            self.data.text(),
+            self.metadata.text(),
+        )))
+    }
+}
 
 impl Folding {
     /// Returns about how many bytes it counts for.
@@ -618,6 +663,29 @@ mod tests {
             .filter(|it| it.text().contains("ename"))
             .count();
         assert_eq!(errors, 2, "what was raised stays");
+    }
+
+    #[test]
+    fn what_is_shown_under_an_id_is_at_its_place_among_the_outputs() {
+        let mut folded = Folded::bounded(20_000, "more");
+        let show = |id: &str| {
+            format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)
+        };
+        folded.take("display_data", show("first").as_bytes());
+        print(&mut folded, "stdout", &"line\n".repeat(20_000));
+        folded.take("display_data", show("last").as_bytes());
+        let outputs = folded.outputs();
+        let (count, displayed) = folded.displayed();
+        assert_eq!(count, outputs.len());
+        let displayed: Vec<_> = displayed.collect();
+        assert_eq!(
+            displayed.iter().map(|it| it.0).collect::<Vec<_>>(),
+            ["first", "last"]
+        );
+        for (id, place) in displayed {
+            assert!(outputs[place].text().contains(id), "{id}: {outputs:?}");
+        }
+        assert!(folded.shows("last") && !folded.shows("line"));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod config;
 pub mod cursor;
+pub mod displays;
 mod folder;
 mod fresh;
 pub mod jobs;

@@ -34,29 +34,12 @@ pub async fn flush(
     notebook: &str,
     read: impl Fn() -> Option<Document>,
 ) -> io::Result<Vec<Flushed>> {
-    let jobs: Vec<JobFolder> = project
-        .open_jobs()
-        .into_iter()
-        .filter(|folder| folder.has_recorder())
-        .filter(|folder| {
-            let job = folder.read();
-            job.is_ok_and(|job| job.notebook == notebook && job.saves && has_begun(&job))
-        })
-        .collect();
+    let jobs = holders(project, |job| job.notebook == notebook);
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
     let before = read();
-    for folder in &jobs {
-        folder.ask(&Ask::Write)?;
-    }
-    let mut all = Vec::new();
-    for folder in jobs {
-        let heard = heard_within(&folder, WRITES).await;
-        if let Ok(job) = folder.read() {
-            all.push((job, heard));
-        }
-    }
+    let all = ask_to_write(jobs).await?;
     let after = read();
     let flushed = all.into_iter().map(|(job, heard)| {
         let begun = || job.cells.iter().filter(|cell| cell.begun_at.is_some());
@@ -77,6 +60,36 @@ pub async fn flush(
         }
     });
     Ok(flushed.collect())
+}
+
+/// Returns the jobs whose recorders may hold outputs that are not in a notebook yet, of those that are
+/// meant.
+pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
+    let mut jobs = project.open_jobs();
+    jobs.retain(|folder| {
+        let job = folder.read();
+        let holds = job.is_ok_and(|job| meant(&job) && job.saves && has_begun(&job));
+        holds && folder.has_recorder()
+    });
+    jobs
+}
+
+/// Asks recorders to write, and waits until they have; returns their jobs, and whether each has.
+///
+/// # Errors
+/// A job's folder cannot be written to.
+pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, bool)>> {
+    for folder in &jobs {
+        folder.ask(&Ask::Write)?;
+    }
+    let mut all = Vec::new();
+    for folder in jobs {
+        let heard = heard_within(&folder, WRITES).await;
+        if let Ok(job) = folder.read() {
+            all.push((job, heard));
+        }
+    }
+    Ok(all)
 }
 
 fn has_begun(job: &Job) -> bool {

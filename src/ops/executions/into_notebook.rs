@@ -5,7 +5,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use crate::notebook::{Cell, CellType, Document, EditError, Execution, Json, Widgets};
+use super::recorder::hash;
+use crate::notebook::{Bundle, Cell, CellType, Document, EditError, Execution, Json, Widgets};
 use crate::ops::causes::with_causes;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::transaction;
@@ -97,6 +98,69 @@ pub(super) fn put(
         if written.theirs.is_none() {
             return Ok(put);
         }
+    }
+}
+
+/// What an output of an earlier execution is to show.
+#[derive(Clone, Debug)]
+pub(super) struct Update {
+    /// The cell's id.
+    pub(super) cell: String,
+    /// The hash of what ran.
+    pub(super) source: String,
+    /// The number that the kernel gave it.
+    pub(super) execution_count: u64,
+    /// How many outputs it left.
+    pub(super) outputs: usize,
+    /// Which of them.
+    pub(super) places: Vec<usize>,
+    /// What they show now.
+    pub(super) shown: Bundle,
+}
+
+/// Updates what outputs of earlier executions show, where they are as those left them: nothing of a
+/// cell is touched that was edited, cleared or run again since. Returns how many bytes were written.
+///
+/// # Errors
+/// Why nothing could be written, in words.
+pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
+    let page = Page::of(path).map_err(|error| with_causes(&error))?;
+    let mut bytes = 0;
+    loop {
+        let written = transaction::write(&page, false, |document| {
+            let mut after = document.clone();
+            for update in all {
+                update.put(&mut after)?;
+            }
+            Ok::<_, EditError>(after)
+        });
+        let written = written.map_err(|error| with_causes(&error))?;
+        if written.wrote {
+            bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
+        }
+        if written.theirs.is_none() {
+            return Ok(bytes);
+        }
+    }
+}
+
+impl Update {
+    fn put(&self, document: &mut Document) -> Result<(), EditError> {
+        let mut cells = document.cells().iter();
+        let Some(index) = cells.position(|cell| self.is_of(cell)) else {
+            return Ok(());
+        };
+        document.set_shown(index, &self.places, &self.shown)?;
+        Ok(())
+    }
+
+    /// Says whether it is the cell, as that execution left it.
+    fn is_of(&self, cell: &Cell) -> bool {
+        cell.id() == self.cell
+            && cell.cell_type() == CellType::Code
+            && cell.execution_count() == Some(self.execution_count)
+            && cell.outputs().count() == self.outputs
+            && hash(&cell.source()) == self.source
     }
 }
 
@@ -220,6 +284,64 @@ mod tests {
             "stale"
         );
         assert_eq!(document.cells()[0].execution_count(), None);
+    }
+
+    #[test]
+    fn only_what_an_execution_left_is_updated() {
+        let mut folded = crate::notebook::Folded::default();
+        let content = br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#;
+        let told = folded.take("display_data", content);
+        let crate::notebook::Fold::Displayed { shown, .. } = told else {
+            panic!("{told:?}");
+        };
+        let outputs = [
+            r#"{"output_type":"stream","name":"stdout","text":"x"}"#,
+            r#"{"output_type":"execute_result","execution_count":3,"data":{"text/plain":"old"},"metadata":{}}"#,
+        ];
+        let execution = Execution {
+            outputs: outputs.map(|it| Json::parse(it).unwrap()).to_vec(),
+            execution_count: Some(3),
+            times: Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z"}"#).ok(),
+        };
+        let mut before = cells("a:x b:x");
+        before.set_execution(0, &execution).unwrap();
+        let update = Update {
+            cell: "a".to_owned(),
+            source: hash("x"),
+            execution_count: 3,
+            outputs: 2,
+            places: vec![0, 1],
+            shown,
+        };
+        let mut after = before.clone();
+        update.put(&mut after).unwrap();
+        let texts: Vec<_> = after.cells()[0].read_outputs().map(|it| it.text).collect();
+        assert_eq!(texts, ["x", "new"]);
+        assert_eq!(after.cells()[0].execution_count(), Some(3));
+        assert!(after.cells()[0].ran_from().is_some());
+        let untouched = [
+            Update {
+                execution_count: 4,
+                ..update.clone()
+            },
+            Update {
+                outputs: 1,
+                ..update.clone()
+            },
+            Update {
+                source: hash("y"),
+                ..update.clone()
+            },
+            Update {
+                cell: "b".to_owned(),
+                ..update
+            },
+        ];
+        for update in untouched {
+            let mut after = before.clone();
+            update.put(&mut after).unwrap();
+            assert_eq!(after.to_bytes(), before.to_bytes(), "{update:?}");
+        }
     }
 
     #[test]

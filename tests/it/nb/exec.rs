@@ -61,6 +61,19 @@ pub(super) fn is(world: &World, job: &str, state: &str) {
     });
 }
 
+/// Waits until a job keeps this text.
+pub(super) fn said(world: &World, job: &str, text: &str) {
+    let file = world
+        .project()
+        .join(".nb/jobs")
+        .join(job)
+        .join("events.jsonl");
+    until(text, || {
+        let said = std::fs::read_to_string(&file).ok()?;
+        said.contains(text).then_some(())
+    });
+}
+
 #[test]
 fn outputs_are_printed_and_in_the_notebook() {
     let world = notebook(&["print('hello'); 6 * 7", "1 / 0", "'never'"]);

@@ -4,6 +4,7 @@ mod attach;
 mod broken;
 mod company;
 mod deaths;
+mod displays;
 mod doctor;
 mod edits;
 mod exec;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::exec::{GATE, begin, cell, file, is, notebook, text};
+use super::exec::{GATE, begin, cell, file, is, notebook, said, text};
 use super::{kill, nb, until};
 use crate::world::World;
 
@@ -65,19 +65,6 @@ fn kill_recorder(world: &World, job: &str) {
     kill(pid);
     until("its end", || {
         (!PathBuf::from(format!("/proc/{pid}/exe")).exists()).then_some(())
-    });
-}
-
-/// Waits until a job keeps this text.
-fn said(world: &World, job: &str, text: &str) {
-    let file = world
-        .project()
-        .join(".nb/jobs")
-        .join(job)
-        .join("events.jsonl");
-    until(text, || {
-        let said = std::fs::read_to_string(&file).ok()?;
-        said.contains(text).then_some(())
     });
 }
 

@@ -154,11 +154,14 @@ impl Audience for Recorder<'_> {
                 let mut unwritten = self.unwritten.borrow_mut();
                 unwritten.insert(at);
                 if let Fold::Displayed { display_id, shown } = fold {
+                    let mut is_own = all.get(at).is_some_and(|it| it.folded.shows(&display_id));
                     for (other, recorded) in all.iter_mut().enumerate() {
                         if other != at && recorded.folded.update(&display_id, &shown) {
+                            is_own = true;
                             unwritten.insert(other);
                         }
                     }
+                    self.takes_shown(&display_id, &shown, is_own);
                 }
                 self.changed.notify_one();
             }

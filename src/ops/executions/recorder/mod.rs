@@ -5,12 +5,15 @@
 //! an editor that shows the notebook reads it anew each time: two seconds after outputs began, then
 //! at gaps that grow where a front end is joined or where writing takes long, and at the end.
 
+mod elsewhere;
 mod gaps;
 mod hearing;
 mod kept;
 pub(in crate::ops) mod resume;
 pub mod salvage;
 mod writing;
+
+pub(super) use self::elsewhere::hash;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,6 +24,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
+use self::elsewhere::Elsewhere;
 use self::hearing::Asked;
 use self::writing::Recorded;
 use super::run::{Options, Ran, RunError, Runner, Status};
@@ -82,6 +86,8 @@ struct Recorder<'a> {
     outputs: RefCell<Vec<Recorded>>,
     /// The widgets that its cells made or changed.
     widgets: RefCell<Widgets>,
+    /// What it shows in cells of earlier executions.
+    elsewhere: RefCell<Elsewhere>,
     /// The cell under way.
     at: Cell<usize>,
     /// The cells whose outputs are not in the notebook yet.
@@ -102,6 +108,7 @@ impl<'a> Recorder<'a> {
             events: RefCell::new(folder.events()?),
             outputs: RefCell::new(vec![Recorded::of(&job); job.cells.len()]),
             widgets: RefCell::default(),
+            elsewhere: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
@@ -237,6 +244,7 @@ impl<'a> Recorder<'a> {
     async fn finish(&self) {
         if self.may_write_at_last().await {
             self.write_all().await;
+            self.show_elsewhere_at_last().await;
         }
         self.job(|job| {
             job.state = JobState::Done;

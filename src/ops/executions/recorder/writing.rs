@@ -72,11 +72,31 @@ impl Recorder<'_> {
     /// the next ones, and at the end.
     pub(super) async fn write(&self) -> Wrote {
         let _turn = self.writing.lock().await;
+        let own = self.write_own().await;
+        let others = self.show_elsewhere().await;
+        Wrote {
+            took: own.took + others.took,
+            bytes: own.bytes + others.bytes,
+            failed: own.failed || others.failed,
+            is_watched: false,
+        }
+    }
+
+    /// Writes the outputs of the job's own cells.
+    async fn write_own(&self) -> Wrote {
         let cells = std::mem::take(&mut *self.unwritten.borrow_mut());
         if cells.is_empty() || !self.job.borrow().saves {
             return Wrote::default();
         }
         let leaving: Vec<_> = cells.iter().filter_map(|at| self.leaving(*at)).collect();
+        let displays: Vec<_> = {
+            let (all, job) = (self.outputs.borrow(), self.job.borrow());
+            let displays = cells.iter().filter_map(|at| {
+                let recorded = all.get(*at)?;
+                Some((*at, recorded.displays(&job, *at)?))
+            });
+            displays.collect()
+        };
         let widgets = self.widgets.borrow().clone();
         let path = self.job.borrow().path.clone();
         let begun = Instant::now();
@@ -94,6 +114,10 @@ impl Recorder<'_> {
         if put.is_err() {
             self.unwritten.borrow_mut().extend(&cells);
             self.changed.notify_one();
+        }
+        if let Ok(put) = &put {
+            let is_in = |at| put.missed(at).is_none() && !put.stale.contains(&at);
+            self.note_displays(displays.into_iter().filter(|(at, _)| is_in(*at)));
         }
         self.job(|job| {
             let stale = put.as_ref().map(|put| put.stale.as_slice());
