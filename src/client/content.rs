@@ -93,18 +93,25 @@ pub(super) struct Reply {
 impl Told {
     /// Reads it as an output; none where it is something else, or its content is not as it should be.
     pub fn output(&self) -> Option<Output> {
-        match self.msg_type.as_str() {
-            "stream" => self.read().map(Output::Stream),
-            "display_data" => self.read().map(Output::Display),
-            "update_display_data" => self.read().map(Output::Update),
-            "execute_result" => self.read().map(Output::Result),
-            "error" => self.read().map(Output::Error),
+        Output::read(&self.msg_type, &self.content)
+    }
+}
+
+impl Output {
+    /// Reads a message by its type and its content; none where it is something else, or its content is
+    /// not as it should be.
+    pub fn read(msg_type: &str, content: &[u8]) -> Option<Self> {
+        fn of<T: for<'a> Deserialize<'a>>(content: &[u8]) -> Option<T> {
+            serde_json::from_slice(content).ok()
+        }
+        match msg_type {
+            "stream" => of(content).map(Self::Stream),
+            "display_data" => of(content).map(Self::Display),
+            "update_display_data" => of(content).map(Self::Update),
+            "execute_result" => of(content).map(Self::Result),
+            "error" => of(content).map(Self::Error),
             _ => None,
         }
-    }
-
-    fn read<T: for<'a> Deserialize<'a>>(&self) -> Option<T> {
-        serde_json::from_slice(&self.content).ok()
     }
 }
 

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::bound::{Bound, LeftOut, weight};
-use super::json::{Json, Object};
+use super::json::{Json, Object, in_parts, lossy};
 use super::metadata;
 use super::screen::Screen;
 
@@ -59,7 +59,7 @@ pub struct Bundle {
 pub enum Fold {
     /// Nothing: it is no output.
     Nothing,
-    /// It changed the outputs.
+    /// It changed the outputs, or what the next one does with them.
     Changed,
     /// It shows something under a display id, which other cells may show too: see
     /// [`Folded::update`].
@@ -103,20 +103,22 @@ impl Folded {
         }
         let content = decoded(content);
         let content = content.as_bytes();
-        if Object::read(content).is_none() {
+        let Some(object) = Object::read(content) else {
             return Fold::Unreadable;
-        }
+        };
         match msg_type {
             "stream" => {
-                let [name, text] = ["name", "text"].map(|key| string(content, key));
-                self.stream(name, &text);
+                let text = object.get(content, "text");
+                let text = text.map(|text| text.of(content));
+                let text = text.filter(|text| text.starts_with(b"\""));
+                self.stream(string(content, "name"), text.unwrap_or_default());
                 Fold::Changed
             }
             "clear_output" => {
                 let waits = metadata::at(content, &["wait"]);
                 if waits.is_some_and(|waits| waits.bytes() == b"true") {
                     self.clear_with_next = true;
-                    return Fold::Nothing;
+                    return Fold::Changed;
                 }
                 self.clear();
                 // JupyterLab forgets an earlier wait.
@@ -209,19 +211,23 @@ impl Folded {
         head.chain(note).chain(outputs).collect()
     }
 
-    fn stream(&mut self, name: String, text: &str) {
+    /// Takes a text, as a string of JSON.
+    fn stream(&mut self, name: String, text: &[u8]) {
         self.clear_if_due();
-        match self.outputs.last_mut() {
-            Some(Folding::Stream { name: last, screen }) if *last == name => {
+        let goes_on = self.outputs.last().is_some_and(
+            |output| matches!(output, Folding::Stream { name: last, .. } if *last == name),
+        );
+        if !goes_on {
+            let screen = Screen::default();
+            self.add(Folding::Stream { name, screen });
+        }
+        for part in in_parts(text, PART) {
+            // The last output stays, whatever is left out.
+            if let Some(Folding::Stream { screen, .. }) = self.outputs.last_mut() {
                 let before = screen.size();
-                screen.write(text);
+                screen.write(&lossy(part));
                 self.size = (self.size + screen.size()).saturating_sub(before);
                 self.keep_within();
-            }
-            _ => {
-                let mut screen = Screen::default();
-                screen.write(text);
-                self.add(Folding::Stream { name, screen });
             }
         }
     }
@@ -360,6 +366,9 @@ impl Folded {
         self.size = self.outputs.iter().map(Folding::size).sum();
     }
 }
+
+/// How much of a text is taken at once: what is left out need not be there whole before.
+const PART: usize = 64 << 10;
 
 /// What an output takes beside its text.
 const OVERHEAD: usize = 200;
@@ -515,6 +524,9 @@ mod tests {
         assert_eq!(fold(&[a, waits, b, b]), [stream("stdout", "bb")]);
         assert_eq!(fold(&[a, now]), [""; 0]);
         assert_eq!(fold(&[waits, now, a, b]), [stream("stdout", "ab")]);
+        // Whoever folds what was kept must know of it.
+        let waits = Folded::default().take(waits.0, waits.1.as_bytes());
+        assert_eq!(waits, Fold::Changed);
     }
 
     #[test]

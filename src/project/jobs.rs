@@ -5,6 +5,7 @@
 //! the recorder), `lock` (held by the recorder for as long as it lives, which says so in every
 //! container and namespace) and `asks/` (what others want of it: an interrupt, an answer).
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use memchr::{memmem, memrchr};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -203,20 +205,42 @@ pub enum Ask {
 }
 
 /// A message of the kernel about one of a job's cells, as `events.jsonl` keeps it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub struct Said {
     /// Which of the job's cells, from 0.
     pub cell: usize,
     /// The message's type.
     pub msg_type: String,
     /// The message's id, where two have written down what one cell says.
-    #[serde(default)]
     pub id: Option<String>,
     /// Its content, as the kernel wrote it.
     pub content: Box<RawValue>,
     /// Where in the events the next one begins.
-    #[serde(skip)]
     pub end: u64,
+}
+
+impl Said {
+    /// Reads a record that ends there in the events; none where it is damaged. Its line becomes the
+    /// content, which may be half a gigabyte.
+    fn read(mut line: Vec<u8>, end: u64) -> Option<Self> {
+        // Within a string the quotes would be escaped.
+        let at = memmem::find(&line, CONTENT)?;
+        let head = [line.get(..at)?, b"}"].concat();
+        let head: Head<'_> = serde_json::from_slice(&head).ok()?;
+        let last = memrchr(b'}', &line)?;
+        line.truncate(last);
+        line.drain(..line.len().min(at + CONTENT.len()));
+        // What is not UTF-8 is kept as it came, and read as jupyter_client reads it.
+        let content = String::from_utf8(line)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        Some(Self {
+            cell: head.cell,
+            msg_type: head.msg_type.into_owned(),
+            id: head.id.map(Cow::into_owned),
+            content: RawValue::from_string(content).ok()?,
+            end,
+        })
+    }
 }
 
 /// Why there is no such job.
@@ -498,15 +522,12 @@ impl JobFolder {
         let (mut said, mut at) = (Vec::new(), from);
         let mut line = Vec::new();
         loop {
-            line.clear();
             let read = lines.read_until(b'\n', &mut line)?;
             if read == 0 || line.last() != Some(&b'\n') {
                 return Ok((said, at));
             }
             at += read as u64;
-            // What is not UTF-8 is kept as it came, and read as jupyter_client reads it.
-            let read = serde_json::from_str::<Said>(&String::from_utf8_lossy(&line));
-            said.extend(read.ok().map(|said| Said { end: at, ..said }));
+            said.extend(Said::read(std::mem::take(&mut line), at));
             if at - from > MOST_SAID {
                 return Ok((said, at));
             }
@@ -585,9 +606,14 @@ impl Events {
         if self.torn {
             line.push(b'\n');
         }
-        serde_json::to_writer(&mut line, &Head { cell, msg_type, id })?;
+        let head = Head {
+            cell,
+            msg_type: msg_type.into(),
+            id: id.map(Cow::from),
+        };
+        serde_json::to_writer(&mut line, &head)?;
         line.pop();
-        line.extend_from_slice(b",\"content\":");
+        line.extend_from_slice(CONTENT);
         let appended = self.append_all(line, content);
         self.torn = appended.is_err();
         appended
@@ -613,13 +639,16 @@ impl Events {
 }
 
 /// What a record begins with.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Head<'a> {
     cell: usize,
-    msg_type: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
+    msg_type: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<Cow<'a, str>>,
 }
+
+/// What stands between that and the content.
+const CONTENT: &[u8] = b",\"content\":";
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -722,6 +751,20 @@ pub(super) mod tests {
             .unwrap();
         let (said, _) = folder.said(at).unwrap();
         assert_eq!((said[0].cell, &said[0].msg_type[..]), (1, "x"));
+        // What is no record is passed over, and what is not UTF-8 is read as people see it.
+        let place = folder.said(0).unwrap().1;
+        events.file.write_all(b"}\n\n{\"cell\":1}\n").unwrap();
+        events
+            .append_said(2, "a\",\"content\":", Some("i\""), b"{\"text\":\"\xff}\"}")
+            .unwrap();
+        let (said, end) = folder.said(place).unwrap();
+        let [said] = &said[..] else {
+            panic!("{said:?}");
+        };
+        assert_eq!((said.cell, &*said.msg_type), (2, "a\",\"content\":"));
+        assert_eq!(said.id.as_deref(), Some("i\""));
+        assert_eq!(said.content.get(), "{\"text\":\"\u{fffd}}\"}");
+        assert_eq!(said.end, end);
     }
 
     #[test]

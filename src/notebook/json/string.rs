@@ -10,7 +10,41 @@ use memchr::{memchr, memchr2, memmem};
 
 /// Returns the characters of a JSON string, which is given with its quotes.
 pub(in crate::notebook) fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
-    let inner = inside(raw);
+    unescaped(inside(raw))
+}
+
+/// Returns the characters of a JSON string, which is given with its quotes, in parts of about so many
+/// bytes: all of one of fifty megabytes need not be there twice.
+pub(in crate::notebook) fn in_parts(
+    raw: &[u8],
+    about: usize,
+) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let mut rest = inside(raw);
+    std::iter::from_fn(move || {
+        let (part, after) = rest.split_at_checked(whole(rest, about))?;
+        rest = after;
+        (!part.is_empty()).then(|| unescaped(part))
+    })
+}
+
+/// Returns how long a part of the inside of a string is, of about so many bytes, that ends within no
+/// escape and no character.
+fn whole(inner: &[u8], about: usize) -> usize {
+    let (mut at, mut scratch) = (0, Vec::new());
+    while at < about
+        && let Some(ahead) = inner.get(at..about).and_then(|it| memchr(b'\\', it))
+    {
+        scratch.clear();
+        let escape = inner.get(at + ahead + 1..).unwrap_or_default();
+        at += ahead + 1 + unescape(&mut scratch, escape);
+    }
+    let at = at.max(about).min(inner.len());
+    let rest = inner.get(at..).unwrap_or_default();
+    let begins = |byte: &u8| !(0x80..0xc0).contains(byte);
+    at + rest.iter().position(begins).unwrap_or(rest.len())
+}
+
+fn unescaped(inner: &[u8]) -> Cow<'_, [u8]> {
     if memchr(b'\\', inner).is_none() {
         return Cow::Borrowed(inner);
     }
@@ -216,6 +250,26 @@ pub(in crate::notebook) fn find_all(text: &[u8], needle: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_string_comes_in_parts() {
+        let text = "a\né\u{1f600}\\\"日".repeat(50);
+        let half = "\\ud83d\\ude00\\ud83d\\n";
+        for ascii in [false, true] {
+            let mut raw = Vec::new();
+            encode(&mut raw, text.as_bytes(), ascii);
+            raw.splice(1..1, half.bytes());
+            let want = decode(&raw).into_owned();
+            for about in 1..40 {
+                let parts: Vec<_> = in_parts(&raw, about).collect();
+                assert!(parts.len() > raw.len() / (about + 14));
+                assert_eq!(parts.concat(), want, "{about}");
+            }
+        }
+        assert_eq!(in_parts(b"\"\"", 4).count(), 0);
+        // The end of what is no string.
+        assert_eq!(in_parts(b"\"a\\\"", 1).count(), 2);
+    }
 
     fn encoded(text: &[u8], ascii: bool) -> String {
         let mut out = Vec::new();

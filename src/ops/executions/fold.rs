@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::client::{Output, Told};
+use crate::client::Output;
 use crate::notebook::{Bundle, Fold, Folded, Json, LeftOut};
 use crate::project::jobs::Said;
 
@@ -72,12 +72,7 @@ fn read(output: &Json) -> Option<Output> {
 
 /// Reads what a job keeps of an output; none where it is something else.
 pub fn output(said: &Said) -> Option<Output> {
-    Told {
-        msg_type: said.msg_type.clone(),
-        content: said.content.get().to_owned().into(),
-        buffers: Vec::new(),
-    }
-    .output()
+    Output::read(&said.msg_type, said.content.get().as_bytes())
 }
 
 /// Returns outputs as a notebook file has them.

@@ -107,7 +107,10 @@ impl Audience for Recorder<'_> {
                 recorded.busy = Some(now);
                 // At once: whoever goes on for a recorder that was killed needs the request's id.
                 self.job(|job| {
-                    job.state = JobState::Running;
+                    // A question comes on a socket of its own, and may be here before.
+                    if job.prompt.is_none() {
+                        job.state = JobState::Running;
+                    }
                     job.behind = None;
                     job.behind_since = None;
                     job.cells[at].begun_at = Some(now);
