@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::faults::Fault;
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
-    Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, WhyUnsent,
+    Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, SpillTo, WhyUnsent,
 };
 use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
 
@@ -71,7 +72,11 @@ impl Front {
             Ok(Lane { router, peers })
         };
         let endpoint = connection.endpoint(Channel::Iopub);
-        let iopub = Publisher::bind(&endpoint, limits(), Rc::new(Subscribers))
+        let in_memory = Limits {
+            outbox_bytes: SUBSCRIBER_BYTES,
+            ..limits()
+        };
+        let iopub = Publisher::bind(&endpoint, in_memory, spill(), Rc::new(Subscribers))
             .with_context(|| taken(Channel::Iopub, &endpoint))?;
         let endpoint = connection.endpoint(Channel::Heartbeat);
         let heartbeat = Router::bind(&endpoint, limits(), Rc::new(Heartbeat(shell.clone())))
@@ -263,6 +268,23 @@ fn refused(channel: Channel, why: &Left) {
     } else {
         tracing::warn!(%channel, "a connection was refused: {why}");
     }
+}
+
+/// What a subscriber may leave unread in memory, and then on disk.
+const SUBSCRIBER_BYTES: usize = 16 << 20;
+const SPILL_BYTES: u64 = 1 << 30;
+
+/// What a subscriber may leave unread before it is cut, in a file beyond what memory is for: a
+/// window that stands still for a while in a flood of output is to miss nothing.
+fn spill() -> Option<SpillTo> {
+    // Temporary files that outlive a start of the machine are on a disk; those of /tmp may well be
+    // in memory, which is what is to be spared.
+    let on_disk = [PathBuf::from("/var/tmp"), std::env::temp_dir()];
+    let folder = on_disk.into_iter().find(|folder| folder.is_dir())?;
+    Some(SpillTo {
+        folder,
+        bytes: SPILL_BYTES,
+    })
 }
 
 /// The bounds of every socket of a front end.

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::left::Left;
 use super::link::{self, Link};
-use super::outbox::Item;
+use super::outbox::{Item, Outbox};
 use super::stream::{self, Reader, Writer};
 use super::{Limits, Message};
 use crate::wire::Endpoint;
@@ -123,7 +123,7 @@ impl Dialer {
             subscribe: as_.subscribe,
             limits,
             handler,
-            link: Link::new(limits.outbox_bytes),
+            link: Link::new(Outbox::new(limits.outbox_bytes)),
             is_up: Cell::new(false),
             silent: Cell::new(false),
         });

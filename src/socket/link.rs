@@ -58,9 +58,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const DRAINED_FACTOR: u64 = 64;
 
 impl Link {
-    pub(super) fn new(outbox_bytes: usize) -> Self {
+    pub(super) fn new(outbox: Outbox) -> Self {
         Self {
-            outbox: RefCell::new(Outbox::new(outbox_bytes)),
+            outbox: RefCell::new(outbox),
             signal: Signal::default(),
             room: Notify::new(),
             paused: Cell::new(false),

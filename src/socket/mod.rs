@@ -12,7 +12,7 @@
 //! | queue | bound | when it is full |
 //! |---|---|---|
 //! | towards a [`Router`]'s peer | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
-//! | towards a [`Publisher`]'s subscriber | [`Limits::outbox_bytes`] | that subscriber alone is cut, and `left` says so |
+//! | towards a [`Publisher`]'s subscriber | [`Limits::outbox_bytes`] in memory, then [`SpillTo::bytes`] on disk | that subscriber alone is cut, and `left` says so |
 //! | from a [`Dialer`] | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
 //! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
@@ -36,6 +36,7 @@ mod publisher;
 mod router;
 mod server;
 mod signal;
+mod spill;
 mod stream;
 mod topics;
 
@@ -49,6 +50,7 @@ pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
 pub use publisher::Publisher;
 pub use router::{Router, Unsent, WhyUnsent};
+pub use spill::SpillTo;
 
 /// The bounds of one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
+use super::spill::{Spill, SpillTo};
 use crate::zmtp::{Batch, Message, message_len};
 
 /// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
@@ -24,11 +25,14 @@ const QUEUE_KEPT: usize = 1024;
 const MESSAGE_OVERHEAD: usize = 128;
 const FRAME_OVERHEAD: usize = 32;
 
-/// The queue towards one peer, with a budget.
+/// The queue towards one peer, with a budget; where there is a spill, what goes beyond it waits
+/// there.
 #[derive(Debug)]
 pub(super) struct Outbox {
     budget: usize,
     cost: usize,
+    /// Comes after all of `queue`.
+    spill: Option<Spill>,
     /// In order; the first `batched` are in `batch` too, until they are wholly written.
     queue: VecDeque<Queued>,
     batched: usize,
@@ -47,6 +51,18 @@ pub(super) enum Item {
     Encoded(Bytes),
     /// Whole frames of the protocol itself.
     Raw(Bytes),
+    /// Some bytes of what was on disk; what they belong to comes before and after.
+    Spilled(Bytes),
+}
+
+impl Item {
+    fn encode(&self, batch: &mut Batch) {
+        match self {
+            Self::Own(message) => batch.push(message),
+            Self::Shared(message) => batch.push(message),
+            Self::Encoded(bytes) | Self::Raw(bytes) | Self::Spilled(bytes) => batch.push_raw(bytes),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -61,6 +77,7 @@ impl Outbox {
         Self {
             budget,
             cost: 0,
+            spill: None,
             queue: VecDeque::new(),
             batched: 0,
             batch: Batch::default(),
@@ -68,9 +85,19 @@ impl Outbox {
         }
     }
 
-    /// Returns what is queued, in bytes of the budget.
+    /// As [`Outbox::new`], with a place for what goes beyond the budget.
+    pub(super) fn spilling(budget: usize, to: SpillTo) -> Self {
+        Self {
+            spill: Some(Spill::new(to)),
+            ..Self::new(budget)
+        }
+    }
+
+    /// Returns what is queued, in bytes of the budget and on disk.
     pub(super) fn cost(&self) -> usize {
-        self.cost
+        let spilled = self.spill.as_ref().map_or(0, Spill::len);
+        let spilled = usize::try_from(spilled).unwrap_or(usize::MAX);
+        self.cost.saturating_add(spilled)
     }
 
     /// Returns whether no more than half of the budget is used.
@@ -80,7 +107,11 @@ impl Outbox {
 
     /// Returns whether all is written.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && !self.has_spilled()
+    }
+
+    fn has_spilled(&self) -> bool {
+        self.spill.as_ref().is_some_and(|spill| !spill.is_empty())
     }
 
     /// Returns whether a message has begun to be written and is not yet over.
@@ -93,25 +124,61 @@ impl Outbox {
         let (wire_len, frames) = match &item {
             Item::Own(message) => (message_len(message), message.len()),
             Item::Shared(message) => (message_len(message), message.len()),
-            Item::Encoded(bytes) | Item::Raw(bytes) => (bytes.len(), 0),
+            Item::Encoded(bytes) | Item::Raw(bytes) | Item::Spilled(bytes) => (bytes.len(), 0),
         };
         let cost = wire_len + MESSAGE_OVERHEAD + FRAME_OVERHEAD * frames;
-        if !self.queue.is_empty() && self.cost + cost > self.budget {
-            return Err(item);
+        let full = !self.queue.is_empty() && self.cost + cost > self.budget;
+        if full || self.has_spilled() {
+            return self.put_by(item);
         }
+        self.add(item, wire_len, cost);
+        Ok(())
+    }
+
+    /// Puts an item on disk, if there is room.
+    fn put_by(&mut self, item: Item) -> Result<(), Item> {
+        let Some(spill) = &mut self.spill else {
+            return Err(item);
+        };
+        let mut batch = Batch::default();
+        item.encode(&mut batch);
+        match spill.put(&batch.io_slices(usize::MAX)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::QuotaExceeded {
+                    tracing::warn!(%error, "what a client has not read could not be put on disk");
+                }
+                Err(item)
+            }
+        }
+    }
+
+    /// Takes back from the disk what there is room for.
+    fn take_back(&mut self) -> io::Result<()> {
+        while self.has_room()
+            && let Some(spill) = &mut self.spill
+            && !spill.is_empty()
+        {
+            let chunk = Bytes::from(spill.take()?);
+            let len = chunk.len();
+            self.add(Item::Spilled(chunk), len, len + MESSAGE_OVERHEAD);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, item: Item, wire_len: usize, cost: usize) {
         self.cost += cost;
         self.queue.push_back(Queued {
             item,
             wire_len,
             cost,
         });
-        Ok(())
     }
 
     /// Returns whether a message is not wholly written.
     pub(super) fn has_messages(&self) -> bool {
         let mut queue = self.queue.iter();
-        queue.any(|queued| !matches!(queued.item, Item::Raw(_)))
+        queue.any(|queued| !matches!(queued.item, Item::Raw(_))) || self.has_spilled()
     }
 
     /// Takes out every message that is not wholly written, in order, and forgets the rest:
@@ -125,7 +192,7 @@ impl Outbox {
             .into_iter()
             .filter_map(|queued| match queued.item {
                 Item::Own(message) => Some(message),
-                Item::Shared(_) | Item::Encoded(_) | Item::Raw(_) => None,
+                Item::Shared(_) | Item::Encoded(_) | Item::Raw(_) | Item::Spilled(_) => None,
             })
             .collect()
     }
@@ -138,6 +205,7 @@ impl Outbox {
     ) -> Poll<io::Result<()>> {
         loop {
             if self.batch.is_empty() {
+                self.take_back()?;
                 self.fill();
                 if self.batch.is_empty() {
                     return Poll::Ready(Ok(()));
@@ -158,11 +226,7 @@ impl Outbox {
             && self.batch.len() < BATCH_BYTES
             && self.batch.slices() < SLICES_MAX
         {
-            match &queued.item {
-                Item::Own(message) => self.batch.push(message),
-                Item::Shared(message) => self.batch.push(message),
-                Item::Encoded(bytes) | Item::Raw(bytes) => self.batch.push_raw(bytes),
-            }
+            queued.item.encode(&mut self.batch);
             self.batched += 1;
         }
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::left::Left;
 use super::outbox::Item;
 use super::server::Server;
-use super::{Limits, Message, ServerHandler};
+use super::{Limits, Message, ServerHandler, SpillTo};
 use crate::wire::Endpoint;
 use crate::zmtp::{Role, encoded};
 
@@ -24,7 +24,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Binds, listens and serves.
+    /// Binds, listens and serves. What goes beyond a subscriber's budget waits on disk, if it may.
     ///
     /// # Errors
     /// As [`Router::bind`](super::Router::bind).
@@ -34,9 +34,10 @@ impl Publisher {
     pub fn bind(
         endpoint: &Endpoint,
         limits: Limits,
+        spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
-        let server = Server::bind(Role::Xpub, endpoint, limits, handler)?;
+        let server = Server::bind(Role::Xpub, endpoint, limits, spill, handler)?;
         Ok(Self { server })
     }
 
@@ -47,7 +48,7 @@ impl Publisher {
 
     /// Queues a message for every subscriber with a topic that its first frame begins with.
     ///
-    /// Never waits. A subscriber whose budget is used up is cut, and nobody else notices. Returns
+    /// Never waits. A subscriber whose budget is used up, on disk too, is cut, and nobody else notices. Returns
     /// how many subscribers the message was queued for.
     pub fn send(&self, message: &Message) -> usize {
         let Some(first) = message.first() else {

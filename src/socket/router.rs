@@ -54,7 +54,7 @@ impl Router {
         limits: Limits,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
-        let server = Server::bind(Role::Router, endpoint, limits, handler)?;
+        let server = Server::bind(Role::Router, endpoint, limits, None, handler)?;
         Ok(Self { server })
     }
 

@@ -14,8 +14,9 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::left::Left;
 use super::link::{self, Link};
-use super::outbox::Item;
+use super::outbox::{Item, Outbox};
 use super::signal::Signal;
+use super::spill::SpillTo;
 use super::stream::{Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
 use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
@@ -36,6 +37,7 @@ pub(super) struct Server {
 pub(super) struct Shared {
     role: Role,
     limits: Limits,
+    spill: Option<SpillTo>,
     handler: Rc<dyn ServerHandler>,
     listener: RefCell<Option<Listener>>,
     listener_gone: Signal,
@@ -58,6 +60,7 @@ impl Server {
         role: Role,
         endpoint: &Endpoint,
         limits: Limits,
+        spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
         let listener = Listener::bind(endpoint)?;
@@ -65,6 +68,7 @@ impl Server {
         let shared = Rc::new(Shared {
             role,
             limits,
+            spill,
             handler,
             listener: RefCell::new(Some(listener)),
             listener_gone: Signal::default(),
@@ -250,6 +254,13 @@ impl Shared {
         }
     }
 
+    fn outbox(&self) -> Outbox {
+        match &self.spill {
+            Some(to) => Outbox::spilling(self.limits.outbox_bytes, to.clone()),
+            None => Outbox::new(self.limits.outbox_bytes),
+        }
+    }
+
     /// Seats a peer; one with the same identity hands over what is queued for it.
     fn join(&self, peer: &Peer) -> Taken<'_> {
         let info = PeerInfo {
@@ -263,7 +274,7 @@ impl Shared {
             PeerId::made_up(info.connection)
         };
         let seat = Rc::new(Seat {
-            link: Link::new(self.limits.outbox_bytes),
+            link: Link::new(self.outbox()),
             topics: RefCell::default(),
         });
         let before = self.seats.borrow_mut().insert(id.clone(), Rc::clone(&seat));

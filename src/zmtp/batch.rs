@@ -58,7 +58,11 @@ impl Batch {
     }
 
     /// Adds bytes that already are frames, as [`Connection`](super::Connection) gives them out.
-    pub fn push_raw(&mut self, frames: &[u8]) {
+    pub fn push_raw(&mut self, frames: &Bytes) {
+        if frames.len() > COPIED_MESSAGE {
+            self.len += frames.len();
+            return self.segments.push_back(Segment::Frame(frames.clone()));
+        }
         let start = self.copied.len();
         self.copied.extend_from_slice(frames);
         self.copied_from(start);
@@ -186,7 +190,7 @@ mod tests {
         let message = [short.clone(), long.clone(), short.clone(), long, short];
         let fill = |batch: &mut Batch| {
             batch.push(&message);
-            batch.push_raw(b"raw");
+            batch.push_raw(&Bytes::from_static(b"raw"));
             batch.push(&message);
         };
         fill(&mut batch);

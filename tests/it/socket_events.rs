@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nb::socket::{
     DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
-    Router, ServerHandler,
+    Router, ServerHandler, SpillTo,
 };
 use nb::wire::Endpoint;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -206,7 +206,16 @@ pub fn router(limits: Limits) -> (Router, Events) {
 
 pub fn publisher(limits: Limits) -> (Publisher, Events) {
     let (teller, events) = Teller::new();
-    let publisher = Publisher::bind(&any_port(), limits, teller).expect("bind");
+    let publisher = Publisher::bind(&any_port(), limits, None, teller).expect("bind");
+    (publisher, events)
+}
+
+/// One whose subscribers' queues go on in files of at most so many bytes.
+pub fn spilling_publisher(limits: Limits, bytes: u64) -> (Publisher, Events) {
+    let (teller, events) = Teller::new();
+    let folder = std::env::temp_dir();
+    let spill = Some(SpillTo { folder, bytes });
+    let publisher = Publisher::bind(&any_port(), limits, spill, teller).expect("bind");
     (publisher, events)
 }
 

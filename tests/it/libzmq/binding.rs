@@ -50,7 +50,7 @@ fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
         let (first, _events) = publisher(Limits::default());
         let at = first.local_endpoint().clone();
         let (teller, _events) = Teller::new();
-        let again = Publisher::bind(&at, Limits::default(), teller.clone());
+        let again = Publisher::bind(&at, Limits::default(), None, teller.clone());
         let error = again.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         assert!(
@@ -59,6 +59,6 @@ fn a_port_in_use_is_an_error_at_once_and_free_again_after_drop() {
                 .starts_with(&format!("cannot listen on {at}: "))
         );
         drop(first);
-        Publisher::bind(&at, Limits::default(), teller).expect("the port is free");
+        Publisher::bind(&at, Limits::default(), None, teller).expect("the port is free");
     });
 }

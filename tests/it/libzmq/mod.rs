@@ -21,7 +21,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::python;
 use crate::socket_events::{
-    PATIENCE, Teller, Told, any_port, dialer, message, publisher, router, run, soon,
+    Events, PATIENCE, Teller, Told, any_port, dialer, message, publisher, router, run, soon,
+    spilling_publisher,
 };
 
 /// A process with libzmq sockets that does what it is told, one thing after the other.

@@ -96,3 +96,101 @@ fn a_subscriber_that_stalls_is_cut_alone_at_its_budget() {
         is_closed(stalled_writer).await;
     });
 }
+
+/// A subscriber that does not read, and the messages' contents that it has not read.
+struct Behind {
+    stream: tokio::net::TcpStream,
+    sent: Vec<Bytes>,
+}
+
+/// Sends to one that does not read until its memory is used up, and `more` after that.
+async fn behind(publisher: &Publisher, events: &mut Events, more: usize) -> Behind {
+    let mut stream = stalled(publisher.local_endpoint(), "SUB", "").await;
+    events.joined().await;
+    stream
+        .write_all(b"\x00\x01\x01")
+        .await
+        .expect("subscribe to all");
+    events.message().await;
+    // A PING of TTL 0 and context "here": its answer comes between whole messages.
+    stream
+        .write_all(b"\x04\x0b\x04PING\x00\x00here")
+        .await
+        .expect("ask for a sign of life");
+    let mut sent = Vec::new();
+    for number in 0..more {
+        let len = if number % 2 == 0 { 100_000 } else { 20 };
+        let mut content = format!("{number} ").into_bytes();
+        content.resize(len, b'.');
+        sent.push(Bytes::from(content));
+        assert_eq!(publisher.send(&vec![sent[number].clone()]), 1, "{number}");
+        tokio::task::yield_now().await;
+    }
+    Behind { stream, sent }
+}
+
+impl Behind {
+    /// Reads the next frame: whether it is a command, and its body.
+    async fn frame(&mut self) -> (bool, Vec<u8>) {
+        let flags = self.stream.read_u8().await.expect("flags");
+        let len = match flags & 2 {
+            0 => u64::from(self.stream.read_u8().await.expect("a short length")),
+            _ => self.stream.read_u64().await.expect("a long length"),
+        };
+        let mut body = vec![0; usize::try_from(len).expect("a length")];
+        self.stream.read_exact(&mut body).await.expect("a body");
+        (flags & 4 != 0, body)
+    }
+}
+
+#[test]
+fn what_a_stalled_subscriber_has_not_read_waits_on_disk_and_comes_in_order() {
+    run(async {
+        let limits = Limits {
+            outbox_bytes: 1 << 20,
+            ..Limits::default()
+        };
+        let (publisher, mut events) = spilling_publisher(limits, 64 << 20);
+        let mut behind = behind(&publisher, &mut events, 600).await;
+        let mut greeting = [0; 64];
+        soon("the greeting", behind.stream.read_exact(&mut greeting))
+            .await
+            .expect("a greeting");
+        let (mut got, mut commands) = (Vec::new(), Vec::new());
+        while got.len() < behind.sent.len() {
+            match soon("a frame", behind.frame()).await {
+                (true, command) => commands.push(command),
+                (false, body) => got.push(Bytes::from(body)),
+            }
+        }
+        assert!(got == behind.sent, "lost, doubled or out of order");
+        assert_eq!(commands.len(), 2, "READY and one PONG");
+        assert_eq!(commands[1], b"\x04PONGhere");
+        // And from here on it is as any other.
+        assert_eq!(publisher.send(&message(&[b"on"])), 1);
+        assert_eq!(behind.frame().await, (false, b"on".to_vec()));
+    });
+}
+
+#[test]
+fn what_is_on_disk_has_a_bound_too() {
+    run(async {
+        let limits = Limits {
+            outbox_bytes: 1 << 20,
+            ..Limits::default()
+        };
+        let (publisher, mut events) = spilling_publisher(limits, 8 << 20);
+        let behind = behind(&publisher, &mut events, 10).await;
+        let part = Bytes::from(vec![5; 100_000]);
+        let mut sent = 0;
+        while publisher.send(&vec![part.clone()]) == 1 {
+            tokio::task::yield_now().await;
+            sent += part.len();
+            assert!(sent < 1 << 30, "it is never cut");
+        }
+        assert!(sent > 8 << 20, "cut after {sent} bytes");
+        let (_, why) = events.left().await;
+        assert!(why.contains("does not read"), "{why}");
+        is_closed(behind.stream).await;
+    });
+}
