@@ -216,6 +216,10 @@ impl From<OpenError> for Fault {
                 };
                 choose.hints().into_iter().fold(fault(kind), Self::hint)
             }
+            OpenError::Untrusted(untrusted) => {
+                let hints = untrusted.hints().into_iter();
+                hints.fold(fault(Kind::Refused), Self::hint)
+            }
             OpenError::Confined { reason, lines } => {
                 let kind = match reason {
                     SandboxError::Folders(_) => Kind::Failed,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::choosing::Choosing;
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, Kind, causes};
 use super::sandboxing::{self, Sandboxing};
 use super::shutdown::age;
 use super::{Context, print};
@@ -24,6 +24,7 @@ use crate::ops::kernels::open::{How, Idle, OpenOptions, Opened, ensure_kernel};
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::serve::{self, Health, Level};
 use crate::ops::kernels::target;
+use crate::ops::kernels::trust_again::trust_again;
 use crate::project::{self, Limits, Project};
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it
@@ -70,6 +71,12 @@ pub(super) struct Open {
     /// in use.
     #[arg(long, value_name = "AGE", value_parser = idle, conflicts_with_all = ["kernel_of", "attach"])]
     idle_timeout: Option<Idle>,
+    /// Trust a folder again that a sandboxed kernel was allowed to write
+    ///
+    /// What such a kernel may have put there is not run outside a sandbox: an environment, a
+    /// kernelspec, modules beside a notebook. Look at it first, or make it anew.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_kernel")]
+    trust: Vec<PathBuf>,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -134,6 +141,12 @@ impl Open {
         if std::path::absolute(&notebook).is_ok_and(|whole| whole.to_str().is_none()) {
             let text = format!("cannot open {}: its path is not UTF-8", notebook.display());
             return Err(Fault::new(Kind::Usage, text).hint("rename it"));
+        }
+        for folder in &self.trust {
+            trust_again(folder).await.map_err(|error| {
+                let fault = Fault::new(Kind::Refused, causes(&error));
+                error.hints().into_iter().fold(fault, Fault::hint)
+            })?;
         }
         let patience = context.patience(self.timeout)?;
         let attach = match &self.attach {

@@ -15,6 +15,7 @@ use super::paths::Variables;
 use super::process::Process;
 use super::sandbox::{self, Confined, SandboxError};
 use super::spec;
+use super::trust::{self, Untrusted};
 use crate::project::{Limits, RealSpec};
 
 /// Set in the environment of every kernel, so that a proxy knows that it was started as one.
@@ -51,9 +52,21 @@ pub enum LaunchError {
     /// The process could not be started.
     #[error(transparent)]
     Detach(#[from] DetachError),
+    /// A sandboxed kernel may have changed what it would run.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     /// There can be no sandbox for it.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+}
+
+/// Says beforehand whether a kernel may be started outside a sandbox.
+pub fn check_outside(
+    spec: &RealSpec,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> Result<(), Untrusted> {
+    trust::check_start(&spec::command(spec, Path::new("")), folder, variables)
 }
 
 /// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
@@ -64,6 +77,9 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
         note(&start.log, problem);
     }
     let after = change.of(variables);
+    if start.confined.is_none() {
+        trust::check_start(&argv, &start.folder, &after)?;
+    }
     let mut set: Vec<_> = change.set.clone().into_iter().collect();
     // What the spec says is meant for the kernel alone, and wins.
     set.extend(spec::environment(&start.spec, &after));
@@ -111,8 +127,6 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
 /// Returns what is different in the environment that a kernel's program lies in, or that its spec
 /// belongs to where the program is looked up on `PATH`.
 ///
-/// The scripts of an environment run outside a sandbox, so that of one which what is inside may
-/// write to they are left alone.
 fn activation(start: &Start, argv: &[OsString]) -> Change {
     let spec = &start.spec;
     let program = argv.first().map(Path::new);
@@ -120,13 +134,8 @@ fn activation(start: &Start, argv: &[OsString]) -> Change {
     let is_bare = program.is_some_and(|program| program.components().count() == 1);
     let prefix = around
         .or_else(|| spec::prefix(spec).filter(|it| is_bare && it.join("conda-meta").is_dir()));
-    let writes = |prefix: &Path| {
-        let confined = start.confined.as_ref();
-        confined.is_some_and(|confined| confined.room.may_write(prefix))
-    };
     let all = || std::env::vars_os().collect();
     prefix
-        .filter(|prefix| !writes(prefix))
         .map(|prefix| activate::activate(&prefix, &all()))
         .unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::paths::{ProcessVariables, Variables};
-use super::platform;
+use super::{platform, trust};
 use crate::project::Limits;
 
 /// Why a limit cannot be kept.
@@ -44,8 +44,9 @@ pub fn bounded(
     if !platform::BOUNDS_MEMORY {
         return Err(LimitsError::Unsupported);
     }
-    if scope_holds(bytes, &ProcessVariables) {
-        let mut words = scope(bytes);
+    if let Some(mut words) = scope(bytes, &ProcessVariables)
+        && scope_holds(&words, &ProcessVariables)
+    {
         words.extend(argv);
         return Ok((words, None));
     }
@@ -69,11 +70,11 @@ pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
 }
 
 /// The command that runs what follows it, as the same process, in a scope of the user's systemd.
-fn scope(bytes: u64) -> Vec<OsString> {
+fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
+    let program = trust::on_path("systemd-run", variables)?;
     let memory = format!("MemoryMax={bytes}");
     // Without the second one the program is swapped out instead of being bounded.
     let words = [
-        "systemd-run",
         "--user",
         "--scope",
         "--quiet",
@@ -84,20 +85,25 @@ fn scope(bytes: u64) -> Vec<OsString> {
         "MemorySwapMax=0",
         "--",
     ];
-    words.map(OsString::from).to_vec()
+    let words = words.map(OsString::from);
+    Some(
+        [program.into_os_string()]
+            .into_iter()
+            .chain(words)
+            .collect(),
+    )
 }
 
 /// Says whether a scope of the user's systemd bounds memory: there may be no such systemd, as in
 /// containers, or it may have no say over memory.
-fn scope_holds(bytes: u64, variables: &dyn Variables) -> bool {
+fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
     // Asked first: systemd-run may wait long for a bus that nobody serves.
     let socket = variables.path("XDG_RUNTIME_DIR");
     let socket = socket.map(|folder| folder.join("systemd/private"));
     if !socket.is_some_and(|socket: PathBuf| socket.exists()) {
         return false;
     }
-    let mut words = scope(bytes).into_iter();
-    let Some(program) = words.next() else {
+    let Some((program, words)) = scope.split_first() else {
         return false;
     };
     let tried = Command::new(program)
@@ -176,6 +182,6 @@ mod tests {
         let argv: Vec<OsString> = vec!["python".into()];
         let (same, bytes) = bounded(argv.clone(), Limits::default()).unwrap();
         assert_eq!((same, bytes), (argv, None));
-        assert!(!scope_holds(1 << 30, &HashMap::new()));
+        assert!(!scope_holds(&["systemd-run".into()], &HashMap::new()));
     }
 }

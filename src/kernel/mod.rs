@@ -17,3 +17,4 @@ pub mod python;
 pub mod quirks;
 pub mod sandbox;
 pub mod spec;
+pub mod trust;

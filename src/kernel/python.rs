@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::paths::Variables;
 use super::process::Process;
-use super::{platform, spec};
+use super::{platform, spec, trust};
 use crate::project::{InterruptMode, RealSpec};
 
 pub use files::base;
@@ -60,12 +60,21 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
 }
 
 /// Returns what an interpreter has: as the files of its environment tell, else by asking it.
+///
+/// One that a sandboxed kernel may have put there is not asked.
 pub fn probe(executable: &Path) -> Result<Python, NotPython> {
     let whole = std::path::absolute(executable);
     let seen = whole.ok().and_then(|whole| files::look(&whole));
-    match seen {
-        Some(python) if python.ipykernel => Ok(python),
-        _ => ask(executable),
+    if let Some(python) = seen.as_ref().filter(|python| python.ipykernel) {
+        return Ok(python.clone());
+    }
+    match (trust::check_program(executable), seen) {
+        (Ok(()), _) => ask(executable),
+        (Err(_), Some(python)) => Ok(python),
+        (Err(untrusted), None) => Err(NotPython {
+            executable: executable.to_owned(),
+            reason: format!("what it is cannot be seen from its files, and {untrusted}"),
+        }),
     }
 }
 
@@ -81,6 +90,7 @@ fn ask(executable: &Path) -> Result<Python, NotPython> {
     };
     let out = Command::new(executable)
         .args(["-c", QUESTION])
+        .envs(trusted_path())
         // A module of the notebook's folder must not stand in for an installed one.
         .current_dir("/")
         .stdin(Stdio::null())
@@ -95,6 +105,14 @@ fn ask(executable: &Path) -> Result<Python, NotPython> {
                 .to_owned(),
         )
     })
+}
+
+/// Returns `PYTHONPATH` as nothing, where a sandboxed kernel may have written what it names.
+fn trusted_path() -> Option<(&'static str, &'static str)> {
+    let paths = std::env::var_os("PYTHONPATH")?;
+    let mut paths = std::env::split_paths(&paths);
+    let distrusted = paths.any(|path| trust::check("the module folder", &path).is_err());
+    distrusted.then_some(("PYTHONPATH", ""))
 }
 
 /// Returns the interpreter of a folder that is an environment.
@@ -122,6 +140,7 @@ impl Python {
     /// names this interpreter.
     pub fn kernelspec(&self) -> RealSpec {
         let folder = self.prefix.join("share/jupyter/kernels/python3");
+        // One that a sandboxed kernel may have written cannot be read, and says nothing then.
         let executable = self.executable.to_string_lossy().into_owned();
         match spec::read(&folder) {
             Ok(mut installed) if !spec::is_proxy(&installed) && runs_ipykernel(&installed) => {

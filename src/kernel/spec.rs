@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::paths::Variables;
 use super::quirks;
+use super::trust::{self, Untrusted};
 use crate::project::RealSpec;
 
 /// The file stem of the program that front ends start; a spec that starts it is no kernel.
@@ -75,6 +76,10 @@ pub enum SpecError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// A sandboxed kernel may have written it: it could name any command, and any folder for the
+    /// next sandbox to show.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     /// The spec's command cannot start a kernel.
     #[error("{} starts no kernel: {why}", path.display())]
     Command {
@@ -99,6 +104,7 @@ pub struct Installed {
 /// Reads the spec in a folder.
 pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
     let path = folder.join("kernel.json");
+    trust::check("the kernelspec", &path)?;
     let bytes = std::fs::read(&path).map_err(|source| SpecError::Read {
         path: path.clone(),
         source,

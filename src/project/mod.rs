@@ -28,6 +28,7 @@ mod sandbox;
 pub mod save;
 mod session;
 mod state;
+pub mod written;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};

@@ -139,9 +139,14 @@ fn file_of(folder: &Path, root: &Path) -> PathBuf {
 }
 
 fn folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("known"))
+}
+
+/// Returns the folder of what is remembered of this user over all projects.
+pub(super) fn state_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(state.join("nb/known"))
+    Some(state.join("nb"))
 }
 
 #[cfg(test)]

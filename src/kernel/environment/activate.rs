@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::{Environment, Manager};
 use crate::kernel::paths::Variables;
+use crate::project::written::AllWritten;
 
 /// What is to be set and removed, compared with the variables from which it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub fn around(program: &Path) -> Option<PathBuf> {
 
 /// Returns what changes for what is started in an environment; `all` are the variables until now.
 ///
+/// The scripts run outside every sandbox, so that those which a sandboxed kernel may have written
+/// are left alone, with the variables that lie beside them.
 /// Runs a shell where the environment has scripts, ten seconds at most.
 pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
     let environment = Environment::of(prefix, "");
@@ -98,6 +101,8 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
         after.insert("PATH".into(), path);
     }
     let mut problem = None;
+    let known = AllWritten::known();
+    let is_trusted = |prefix: &Path| known.decides_environment(prefix).is_none();
     if is_conda {
         after.retain(|name, _| !is_of_conda(name));
         let mut set = |name: &str, value: &OsStr| {
@@ -118,15 +123,26 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
                 "PIXI_ENVIRONMENT_NAME",
                 prefix.file_name().unwrap_or_default(),
             );
-            pixi.variables
-                .iter()
-                .for_each(|(name, value)| set(name, value.as_ref()));
-            scripts = pixi.scripts;
+            if known.decides(&pixi.manifest).is_none() {
+                pixi.variables
+                    .iter()
+                    .for_each(|(name, value)| set(name, value.as_ref()));
+                scripts = pixi.scripts;
+                scripts.retain(|script| known.decides(script).is_none());
+            }
         }
-        for (name, value) in own_variables(prefix) {
+        let entered = is_trusted(prefix).then_some(prefix);
+        for (name, value) in entered.map(own_variables).unwrap_or_default() {
             after.insert(name.into(), value.into());
         }
-        match run_scripts(conda_before.as_deref(), prefix, &scripts, &after) {
+        if entered.is_none() && !sorted(&prefix.join(ENTER), "sh").is_empty() {
+            problem = Some(format!(
+                "the activation scripts of {} were not run: a sandboxed kernel may have written them",
+                prefix.display()
+            ));
+        }
+        let left = conda_before.as_deref().filter(|it| is_trusted(it));
+        match run_scripts(left, entered, &scripts, &after) {
             Ok(Some(left)) => after = left,
             Ok(None) => {}
             Err(error) => {
@@ -276,6 +292,9 @@ impl Pixi {
     }
 }
 
+/// Where the scripts lie that are run when an environment is entered.
+const ENTER: &str = "etc/conda/activate.d";
+
 /// How long an environment's scripts may take.
 const SCRIPTS: Duration = Duration::from_secs(10);
 
@@ -283,16 +302,16 @@ const SCRIPTS: Duration = Duration::from_secs(10);
 /// left, nothing where there is nothing to run.
 fn run_scripts(
     before: Option<&Path>,
-    prefix: &Path,
+    prefix: Option<&Path>,
     more: &[PathBuf],
     variables: &BTreeMap<OsString, OsString>,
 ) -> io::Result<Option<BTreeMap<OsString, OsString>>> {
-    let scripts =
-        |prefix: &Path, folder: &str| sorted(&prefix.join("etc/conda").join(folder), "sh");
-    let leave = before
-        .map(|prefix| scripts(prefix, "deactivate.d"))
-        .unwrap_or_default();
-    let enter = scripts(prefix, "activate.d");
+    let scripts = |prefix: Option<&Path>, folder: &str| {
+        let folder = prefix.map(|prefix| prefix.join(folder));
+        folder.map(|it| sorted(&it, "sh")).unwrap_or_default()
+    };
+    let leave = scripts(before, "etc/conda/deactivate.d");
+    let enter = scripts(prefix, ENTER);
     if leave.is_empty() && enter.is_empty() && more.is_empty() {
         return Ok(None);
     }

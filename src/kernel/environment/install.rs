@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Environment, Manager};
 use crate::kernel::paths::Variables;
 use crate::kernel::python::{Python, quote};
+use crate::kernel::trust::on_path;
 
 /// The commands that give a Python a kernel, to be run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,14 +144,6 @@ fn conda_program(variables: &dyn Variables) -> String {
     told.map_or("conda".to_owned(), |program| {
         program.to_string_lossy().into_owned()
     })
-}
-
-/// Returns a program that is on `PATH`.
-pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
-    let path = variables.get("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
 }
 
 #[cfg(test)]

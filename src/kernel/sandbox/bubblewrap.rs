@@ -1,20 +1,29 @@
 //! The arguments of `bwrap`: namespaces of the kernel's own, in which only its room is mounted.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::room::{NETWORK_SETTINGS, Room, SETTINGS, SYSTEM};
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::trust;
 
 /// Where this program is inside, read-only.
 pub(super) const INNER_PROGRAM: &str = "/run/nb";
+
+/// Returns the file of `bwrap`, not one that an environment on `PATH` has of a sandboxed kernel.
+pub(super) fn program() -> Option<PathBuf> {
+    trust::on_path("bwrap", &ProcessVariables)
+}
 
 /// Returns why `bwrap` cannot be used here; nothing where it can.
 ///
 /// It is there and makes namespaces: AppArmor, sysctls and containers forbid that in many ways.
 pub(super) fn unusable() -> Option<String> {
-    let tried = Command::new("bwrap")
+    let Some(program) = program() else {
+        return Some("bwrap is not installed".to_owned());
+    };
+    let tried = Command::new(program)
         .args(["--unshare-all", "--unshare-user", "--cap-drop", "ALL"])
         .args(["--ro-bind", "/", "/", "--proc", "/proc", "true"])
         .stdin(Stdio::null())
@@ -25,9 +34,6 @@ pub(super) fn unusable() -> Option<String> {
             let said = String::from_utf8_lossy(&tried.stderr);
             let first = said.lines().next().unwrap_or("it failed without a word");
             Some(first.to_owned())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Some("bwrap is not installed".to_owned())
         }
         Err(error) => Some(format!("bwrap: {error}")),
     }

@@ -236,7 +236,9 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let outside = Outside::make(&orders.outside)?;
     let mut arguments = bubblewrap::arguments(room, &super::program_file(room)?);
     arguments.extend([bubblewrap::INNER_PROGRAM.into(), INSIDE.into()]);
-    let mut wrap = Command::new("bwrap")
+    let program = bubblewrap::program();
+    let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
+    let mut wrap = Command::new(program)
         .args(arguments)
         // Its environment can be read from inside.
         .env_clear()

@@ -4,6 +4,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::trust;
+
 /// Why git has no such version of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
@@ -101,7 +104,13 @@ fn git<const N: usize>(
     words: [&str; N],
     last: &std::ffi::OsStr,
 ) -> Result<Output, GitError> {
-    let run = Command::new("git")
+    let git = trust::on_path("git", &ProcessVariables).ok_or(GitError::NoGit)?;
+    let run = Command::new(git)
+        // The repository's settings may be another's, a sandboxed kernel's for example; by them git
+        // would run programs, also to fetch what is missing.
+        .args(["-c", "core.fsmonitor=false"])
+        .args(["-c", "core.hooksPath=/dev/null"])
+        .args(["-c", "protocol.allow=never"])
         .arg("-C")
         .arg(folder)
         .args(words)

@@ -85,6 +85,7 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.extend(installed::spec(variables));
     checks.extend(machine::logout());
     checks.push(machine::sandbox());
+    checks.extend(machine::written(variables));
     checks.extend(notebooks::tracked(notebook));
     checks
 }

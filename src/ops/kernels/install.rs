@@ -2,9 +2,12 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::kernel::environment::install::Install;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::trust::{self, Untrusted};
 
 /// Why a Python has no ipykernel yet.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +20,9 @@ pub enum InstallError {
         /// What the system said.
         source: io::Error,
     },
+    /// A sandboxed kernel may have changed what would be run.
+    #[error("ipykernel is not installed: {0}")]
+    Untrusted(#[from] Untrusted),
     /// The program failed.
     #[error("cannot install ipykernel: {install} ended with {status}")]
     Ended {
@@ -27,9 +33,20 @@ pub enum InstallError {
     },
 }
 
+/// Refuses what would run an environment, or build a project, that a sandboxed kernel may have
+/// changed: managers ask its Python, and a project's file names programs.
+fn check(wanted: &Install) -> Result<(), Untrusted> {
+    trust::check_program(&wanted.python)?;
+    let words = wanted.commands.iter().flatten().map(Path::new);
+    words
+        .filter(|word| word.is_absolute())
+        .try_for_each(|word| trust::check("the file", word))
+}
+
 /// Runs the commands, one after the other; what they say goes to stderr. Blocks for as long as
 /// they need, and a Ctrl-C ends them with this process.
 pub fn install(wanted: &Install) -> Result<(), InstallError> {
+    check(wanted)?;
     for command in &wanted.commands {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let cannot = |source| InstallError::Program {
@@ -38,7 +55,8 @@ pub fn install(wanted: &Install) -> Result<(), InstallError> {
         };
         // stdout is the answer's.
         let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
-        let status = Command::new(program)
+        let found = trust::on_path(program, &ProcessVariables);
+        let status = Command::new(found.unwrap_or_else(|| program.into()))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(out)

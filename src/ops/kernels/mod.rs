@@ -27,3 +27,4 @@ pub mod shutdown;
 pub(super) mod start;
 pub mod status;
 pub mod target;
+pub mod trust_again;

@@ -17,6 +17,7 @@ use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::python::quote;
@@ -411,6 +412,10 @@ async fn start(
                 quote(notebook)
             ));
         }
+    }
+    if sandbox.is_none() {
+        let folder = notebook.parent().unwrap_or(notebook);
+        launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
     }
     let wanted = Wanted {
         spec: choice.spec,

@@ -12,6 +12,7 @@ use crate::kernel::connection::ConnectionError;
 use crate::kernel::detach::DetachError;
 use crate::kernel::launch::LaunchError;
 use crate::kernel::sandbox::SandboxError;
+use crate::kernel::trust::Untrusted;
 use crate::notebook::NotANotebook;
 use crate::project::{ConfigError, ProjectError, StateError};
 
@@ -30,6 +31,9 @@ pub enum OpenError {
     /// No kernel to start.
     #[error(transparent)]
     Choose(#[from] ChooseError),
+    /// A sandboxed kernel may have changed what would be run.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     /// The connection file is unusable.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
@@ -181,6 +185,7 @@ impl From<LaunchError> for OpenError {
     fn from(error: LaunchError) -> Self {
         match error {
             LaunchError::Detach(error) => error.into(),
+            LaunchError::Untrusted(error) => error.into(),
             LaunchError::Sandbox(error) => error.into(),
         }
     }

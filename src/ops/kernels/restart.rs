@@ -14,6 +14,8 @@ use super::start::Held;
 use super::target::recorded;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles, remove_sockets};
+use crate::kernel::launch;
+use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 pub use crate::ops::background::Report;
 use crate::ops::background::{self, Begun, Task};
@@ -65,10 +67,15 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     if session.status == Status::Stopped {
         return Err(OpenError::NoKernel { notebook });
     }
-    match life(&session).await {
-        Life::Elsewhere => Err(unseen(&session)),
-        _ => Ok(()),
+    if life(&session).await == Life::Elsewhere {
+        return Err(unseen(&session));
     }
+    // Before the kernel that runs is ended for one that would not be started.
+    if let Some(spec) = session.kernelspec.filter(|_| session.sandbox.is_none()) {
+        let folder = notebook.parent().unwrap_or(&notebook);
+        launch::check_outside(&spec, folder, &ProcessVariables)?;
+    }
+    Ok(())
 }
 
 /// Does it, in the detached process.

@@ -8,7 +8,8 @@ use crate::kernel::launch::Start;
 use crate::kernel::paths::{ProcessVariables, Variables, own_data_dir};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::{self, Confined, Room, SandboxError};
-use crate::kernel::spec;
+use crate::kernel::{spec, trust};
+use crate::project::written::AllWritten;
 use crate::project::{Mechanism, Project, RealSpec, Sandbox, Session, real_path};
 
 /// Whether a kernel is to run in a sandbox.
@@ -81,10 +82,16 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     let own: Vec<_> = own.into_iter().flatten().collect();
     for path in &allow_write {
         let opens = |inner: &Path| inner.starts_with(path);
+        let starts = |name: &&str| {
+            let code = home.as_ref().map(|home| home.join(name));
+            code.is_some_and(|code| opens(&code) || path.starts_with(&code))
+        };
         let why = if SYSTEM.iter().any(|folder| opens(Path::new(folder))) {
             "it holds parts of the system"
         } else if home.as_deref().is_some_and(opens) {
             "it holds your home folder, with what starts when you log in"
+        } else if HOME.iter().any(starts) {
+            "what lies there is run or believed whenever you work"
         } else if own.iter().any(|own| opens(own) || path.starts_with(own)) {
             "it holds what nb itself runs or trusts"
         } else {
@@ -126,6 +133,22 @@ fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
     }
 }
 
+/// What in a home folder is run by shells, by Python, Jupyter and conda, or says whom to trust.
+const HOME: [&str; 12] = [
+    ".local/bin",
+    ".local/lib",
+    ".local/share/jupyter",
+    ".config",
+    ".ipython",
+    ".jupyter",
+    ".conda",
+    ".ssh",
+    ".gnupg",
+    ".git",
+    "bin",
+    "Library",
+];
+
 /// What nobody may be let write: whoever writes there is everybody else soon.
 const SYSTEM: [&str; 12] = [
     "/usr", "/etc", "/bin", "/sbin", "/lib", "/boot", "/dev", "/proc", "/sys", "/run", "/var/lib",
@@ -133,8 +156,12 @@ const SYSTEM: [&str; 12] = [
 ];
 
 /// Makes of the start of a kernel one in the session's sandbox. Blocks for some milliseconds.
+///
+/// What it may write is remembered before it begins: nothing that lies there is executed outside
+/// from then on.
 pub(super) fn confine(
     project: &Project,
+    key: &str,
     sandbox: &Sandbox,
     start: &Start,
 ) -> Result<Confined, OpenError> {
@@ -158,7 +185,20 @@ pub(super) fn confine(
         let mend = "move the notebook into a folder of its own";
         return Err(fault(&workspace, why, mend).into());
     }
+    for path in sandbox.allow_write.iter().chain(&sandbox.allow_read) {
+        // Who may write beside it may have put a symlink at its place, to anywhere.
+        if real(path) != *path {
+            let why = "it is not the folder any more that it was: a symlink leads elsewhere now";
+            let mend = "look who put it there; then name the folder that is meant";
+            return Err(fault(path, why, mend).into());
+        }
+    }
     for path in &sandbox.allow_write {
+        if workspace != *path && workspace.starts_with(path) {
+            let why = "it holds the project's folder, whose .nb could be exchanged with it";
+            let mend = "name the project's folder itself, or one beside or below it";
+            return Err(fault(path, why, mend).into());
+        }
         let holds = hidden.starts_with(path) && chosen.mechanism != Mechanism::Bubblewrap;
         if holds || path.starts_with(&hidden) {
             let why = "nb's own folder .nb could be written, which says what runs in which sandbox";
@@ -166,6 +206,16 @@ pub(super) fn confine(
                 "name a folder beside .nb; bubblewrap alone can leave .nb out of a larger one";
             return Err(fault(path, why, mend).into());
         }
+    }
+    for path in &sandbox.allow_write {
+        project.remember_written(key, path).map_err(|error| {
+            let why = format!("that it could be written cannot be remembered: {error}");
+            fault(
+                path,
+                &why,
+                "make nb's state folder (~/.local/state/nb) writable",
+            )
+        })?;
     }
     let room = Room {
         workspace,
@@ -207,12 +257,36 @@ fn programs(start: &Start, home: Option<&Path>) -> Vec<PathBuf> {
     };
     let mut found = sandbox::programs(&program, home);
     found.extend(start.spec.resource_dir.clone());
+    if trust::check_program(&program).is_err() {
+        found = believed(found);
+    }
     if spec::is_python(&start.spec.language) {
         // What `pip install --user` has put there; home itself is not seen.
         let local = home.map(|home| home.join(".local/lib"));
         found.extend(local.filter(|lib| lib.is_dir()));
     }
     found
+}
+
+/// Returns what of the folders of a program is shown, where a sandboxed kernel could write it.
+///
+/// Its symlinks and its `pyvenv.cfg` may name any folder, the user's keys for example. So what is
+/// shown is the folder that was written, and a base Python only where it is one.
+fn believed(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let known = AllWritten::known();
+    let is_python = |folder: &Path| {
+        let entries = std::fs::read_dir(folder.join("lib")).into_iter().flatten();
+        let mut libraries = entries.flatten().map(|entry| entry.path());
+        libraries.any(|library| library.join("os.py").is_file())
+    };
+    let shown = folders.into_iter().filter_map(|folder| {
+        let real = folder.canonicalize().ok()?;
+        match known.decides(&real) {
+            Some(written) => Some(written.folder),
+            None => is_python(&real).then_some(real),
+        }
+    });
+    shown.collect()
 }
 
 /// Removes a session's scratch folder unless it is to stay; says where it is then.

@@ -17,7 +17,7 @@ use crate::kernel::keeper::Keep;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
-use crate::kernel::sandbox;
+use crate::kernel::{sandbox, trust};
 use crate::ops::background::{self, Task};
 use crate::ops::causes::with_causes;
 use crate::project::{
@@ -57,6 +57,8 @@ impl<'a> Held<'a> {
         key: &'a str,
         patience: Duration,
     ) -> Result<Self, OpenError> {
+        // Whoever could write its memory says there what is run, and in which sandbox.
+        trust::check("the project's memory", &project.state_file())?;
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let lock = project
@@ -267,11 +269,11 @@ impl<'a> Held<'a> {
             confined: None,
         };
         let sandbox = session.and_then(|session| session.sandbox);
-        let project = self.project.clone();
+        let (project, key) = (self.project.clone(), self.key.to_owned());
         let task = tokio::task::spawn_blocking(move || {
             let log_start = launch::begin_log(&start.log).unwrap_or_default();
             if let Some(sandbox) = &sandbox {
-                start.confined = Some(confine(&project, sandbox, &start)?);
+                start.confined = Some(confine(&project, &key, sandbox, &start)?);
             }
             let process = launch::launch(&start, &ProcessVariables)?;
             Ok((process, log_start))

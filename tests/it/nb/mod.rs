@@ -32,6 +32,7 @@ mod target;
 mod unsaved;
 mod vars;
 mod words;
+mod written;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

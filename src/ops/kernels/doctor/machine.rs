@@ -13,6 +13,7 @@ use crate::kernel::python::quote;
 use crate::kernel::sandbox;
 use crate::ops::causes::with_causes;
 use crate::ops::kernels::start::refuse_in_a_sandbox;
+use crate::project::written::AllWritten;
 use crate::project::{Project, Sandbox};
 
 /// Looks whether this shell is one in which a kernel can be started.
@@ -153,6 +154,42 @@ pub(super) fn sandbox() -> Check {
         }
         Err(error) => Check::note(ABOUT, with_causes(&error), "open without --sandbox"),
     }
+}
+
+/// Tells of the folders that sandboxed kernels were allowed to write, and whether this shell looks
+/// for its programs in one of them.
+pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "written";
+    let known = AllWritten::known();
+    let mut folders: Vec<_> = known.entries().iter().map(|it| &it.folder).collect();
+    folders.dedup();
+    let trusts = |folder: &Path| {
+        format!(
+            "when you have looked at it: nb open NOTEBOOK --trust {}",
+            quote(folder)
+        )
+    };
+    let told = folders.into_iter().map(|folder| {
+        let text = format!(
+            "a sandboxed kernel was allowed to write {}: what lies there is not run outside sandboxes",
+            folder.display()
+        );
+        Check::note(ABOUT, text, trusts(folder))
+    });
+    let mut checks: Vec<_> = told.collect();
+    let path = variables.get("PATH").unwrap_or_default();
+    let decided = std::env::split_paths(&path).find_map(|folder| {
+        let written = known.decides(&folder)?;
+        Some((folder, written))
+    });
+    checks.extend(decided.map(|(folder, _)| {
+        let text = format!(
+            "{} is on PATH, and a sandboxed kernel was allowed to write it: your shell runs what it may have put there",
+            folder.display()
+        );
+        Check::bad(ABOUT, text, "leave that environment: deactivate")
+    }));
+    checks
 }
 
 /// Looks whether a logout ends what the user started.

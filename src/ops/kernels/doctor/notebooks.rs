@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use super::Check;
 use crate::kernel::choose::ChooseError;
 use crate::kernel::offer::From;
-use crate::kernel::paths::Variables;
+use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::kernel::python::{self, quote};
-use crate::kernel::spec;
+use crate::kernel::{spec, trust};
 use crate::notebook::Named;
 use crate::ops::causes::with_causes;
 use crate::ops::kernels::available::available;
@@ -116,6 +116,9 @@ fn ipykernel_version(spec: &RealSpec) -> Option<String> {
     if let Some(version) = python::ipykernel_version(program) {
         return Some(version);
     }
+    if trust::check_program(program).is_err() {
+        return None;
+    }
     let question = "import importlib.metadata as m; print(m.version('ipykernel'))";
     let out = Command::new(program)
         .args(["-c", question])
@@ -154,9 +157,21 @@ pub(super) fn tracked(notebook: &Path) -> Vec<Check> {
         .collect()
 }
 
+/// Whoever could write a repository could name programs in its settings that git runs by itself.
+const QUIET: [&str; 4] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+];
+
 /// Returns the notebooks that git tracks below a folder; none where there is no git.
 fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
-    let listed = Command::new("git")
+    let Some(git) = trust::on_path("git", &ProcessVariables) else {
+        return Vec::new();
+    };
+    let listed = Command::new(git)
+        .args(QUIET)
         .args(["ls-files", "-z", "--", "*.ipynb"])
         .current_dir(folder)
         .stdin(Stdio::null())

@@ -1,0 +1,89 @@
+//! Trusting a folder again that a sandboxed kernel was allowed to write.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::life::{Life, life};
+use crate::kernel::python::quote;
+use crate::project::written::{self, AllWritten, Written};
+use crate::project::{Project, real_path};
+
+/// Why a folder is not trusted again.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// No sandboxed kernel was allowed to write just this folder.
+    #[error("no sandboxed kernel was allowed to write {}", folder.display())]
+    Unknown {
+        /// The folder.
+        folder: PathBuf,
+        /// Those that are remembered.
+        known: Vec<PathBuf>,
+    },
+    /// One runs that still may.
+    #[error("{} is being written by the sandboxed kernel of {}, which runs", folder.display(), notebook.display())]
+    Runs {
+        /// The folder.
+        folder: PathBuf,
+        /// The kernel's notebook.
+        notebook: PathBuf,
+    },
+    /// It cannot be forgotten.
+    #[error("cannot forget that a sandboxed kernel was allowed to write {}", folder.display())]
+    Io {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl TrustError {
+    /// Returns what mends it.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Unknown { known, .. } => {
+                let known = known.iter();
+                known.map(|it| format!("--trust {}", quote(it))).collect()
+            }
+            Self::Runs { notebook, .. } => vec![format!("nb shutdown {}", quote(notebook))],
+            Self::Io { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Forgets that sandboxed kernels were allowed to write a folder. What lies there is run, believed
+/// and worked in outside sandboxes again.
+pub async fn trust_again(folder: &Path) -> Result<(), TrustError> {
+    let folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
+    let all = AllWritten::known();
+    let of_folder = |it: &&Written| it.folder == folder;
+    let entries: Vec<_> = all.entries().iter().filter(of_folder).collect();
+    if entries.is_empty() {
+        let mut known: Vec<_> = all.entries().iter().map(|it| it.folder.clone()).collect();
+        known.dedup();
+        return Err(TrustError::Unknown { folder, known });
+    }
+    for entry in &entries {
+        if is_being_written(entry).await {
+            let notebook = entry.notebook.clone();
+            return Err(TrustError::Runs { folder, notebook });
+        }
+    }
+    for entry in entries {
+        written::forget(entry).map_err(|source| TrustError::Io {
+            folder: folder.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+async fn is_being_written(entry: &Written) -> bool {
+    let project = Project::of_state_file(&entry.state_file).ok();
+    let state = project.and_then(|project| project.state().ok());
+    let session = state.and_then(|state| state.sessions.get(&entry.key).cloned());
+    match session {
+        Some(session) if session.sandbox.is_some() => !matches!(life(&session).await, Life::Gone),
+        _ => false,
+    }
+}

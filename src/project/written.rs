@@ -1,0 +1,286 @@
+//! The folders that sandboxed kernels were allowed to write, remembered in the user's state folder.
+//!
+//! What lies there may be a hostile kernel's: a program, an environment's `.pth` file, a kernelspec.
+//! Nobody can tell afterwards, so that it stays remembered when the kernel has ended and its session
+//! is forgotten, until the user says that a folder is to be trusted again. Who executes something
+//! outside a sandbox asks here first.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::folder::{Project, short_name};
+use super::{registry, save};
+
+/// A folder that a sandboxed kernel was allowed to write.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Written {
+    /// The folder, a real path.
+    pub folder: PathBuf,
+    /// What of it the kernel could not write: its own project's `.nb`.
+    pub hidden: PathBuf,
+    /// The `state.json` of its project.
+    pub state_file: PathBuf,
+    /// Its session's key.
+    pub key: String,
+    /// Its notebook.
+    pub notebook: PathBuf,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Written {
+    fn holds(&self, path: &Path) -> bool {
+        path.starts_with(&self.folder) && !path.starts_with(&self.hidden)
+    }
+}
+
+/// All that is remembered.
+#[derive(Clone, Debug, Default)]
+pub struct AllWritten {
+    entries: Vec<Written>,
+}
+
+impl AllWritten {
+    /// Reads what is remembered of this user's kernels.
+    pub fn known() -> Self {
+        folder().map(|it| Self::in_folder(&it)).unwrap_or_default()
+    }
+
+    fn in_folder(folder: &Path) -> Self {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let texts = entries.filter_map(|entry| std::fs::read(entry.path()).ok());
+        let mut entries: Vec<Written> = texts
+            .filter_map(|text| serde_json::from_slice(&text).ok())
+            .collect();
+        entries.sort_by(|one, other| one.folder.cmp(&other.folder));
+        Self { entries }
+    }
+
+    /// Returns the entries.
+    pub fn entries(&self) -> &[Written] {
+        &self.entries
+    }
+
+    /// Returns by which of the folders a sandboxed kernel could decide what is found at a path: it
+    /// lies in one, or a symlink on the way there does. So does all in a scratch folder.
+    pub fn decides(&self, path: &Path) -> Option<Written> {
+        let places = places(path);
+        let known = self.entries.iter();
+        let mut known = known.filter(|it| places.iter().any(|place| it.holds(place)));
+        let known = known.next().cloned();
+        known.or_else(|| places.iter().find_map(|place| scratch_of(place)))
+    }
+
+    /// Returns by which of the folders a sandboxed kernel could decide what a program of an
+    /// environment does: the environment lies in one, or one lies where its code does.
+    pub fn decides_environment(&self, prefix: &Path) -> Option<Written> {
+        self.decides(prefix).or_else(|| {
+            let real = prefix.canonicalize().ok()?;
+            let code = CODE.map(|name| real.join(name));
+            let inside = |folder: &PathBuf| code.iter().any(|it| folder.starts_with(it));
+            let mut known = self.entries.iter();
+            known.find(|it| inside(&it.folder)).cloned()
+        })
+    }
+}
+
+/// Where an environment's code lies, and what else its programs believe.
+const CODE: [&str; 9] = [
+    "bin",
+    "sbin",
+    "lib",
+    "lib64",
+    "libexec",
+    "local",
+    "etc",
+    "share/jupyter",
+    "conda-meta",
+];
+
+/// Returns the real path of a path, and those of all symlinks on the way there.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parts = |path: &Path| -> Vec<std::ffi::OsString> {
+        let parts = path.components().map(|part| match part {
+            Component::RootDir => "/".into(),
+            other => other.as_os_str().to_owned(),
+        });
+        parts.collect()
+    };
+    let mut rest: VecDeque<_> = parts(&whole).into();
+    let mut found = Vec::new();
+    let mut at = PathBuf::new();
+    // As long as the system follows symlinks.
+    let mut follows = 40;
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        if part == "." {
+            continue;
+        }
+        let next = at.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(target) if follows > 0 => {
+                follows -= 1;
+                found.push(next);
+                let target = parts(&target);
+                target.into_iter().rev().for_each(|it| rest.push_front(it));
+            }
+            _ => at = next,
+        }
+    }
+    found.push(at);
+    found
+}
+
+/// Returns the scratch folder that a path lies in: every sandboxed kernel may write its own.
+fn scratch_of(path: &Path) -> Option<Written> {
+    let folder = path.ancestors().find(|above| {
+        let shelf = above.parent();
+        // The memory of a project that cannot be written lies elsewhere.
+        let dir = shelf
+            .filter(|shelf| shelf.ends_with("scratch"))
+            .and_then(Path::parent);
+        let shelf_of_dirs = dir.and_then(Path::parent);
+        dir.is_some_and(|dir| dir.file_name().is_some_and(|name| name == ".nb"))
+            || shelf_of_dirs.is_some_and(|shelf| shelf.ends_with("nb/projects"))
+    })?;
+    let dir = folder.parent()?.parent()?;
+    Some(Written {
+        folder: folder.to_owned(),
+        hidden: folder.join(".nb"),
+        state_file: dir.join("state.json"),
+        key: String::new(),
+        notebook: dir.to_owned(),
+        other: Map::new(),
+    })
+}
+
+impl Project {
+    /// Remembers that a session's kernel is about to be let write a folder, which is a real path.
+    ///
+    /// # Errors
+    /// Where that cannot be remembered the kernel must not be started.
+    pub fn remember_written(&self, key: &str, written: &Path) -> io::Result<()> {
+        let folder = folder().ok_or_else(|| io::Error::other("there is no home folder"))?;
+        self.remember_written_in(&folder, key, written)
+    }
+
+    fn remember_written_in(&self, folder: &Path, key: &str, written: &Path) -> io::Result<()> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let entry = Written {
+            folder: written.to_owned(),
+            hidden: real(self.dir()),
+            state_file: self.state_file(),
+            key: key.to_owned(),
+            notebook: self.notebook(key),
+            other: Map::new(),
+        };
+        let file = file_of(folder, &entry);
+        let text = serde_json::to_vec(&entry)?;
+        if std::fs::read(&file).is_ok_and(|before| before == text) {
+            return Ok(());
+        }
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        save::replace(&file, &text)
+    }
+}
+
+/// Forgets an entry: the user trusts its folder again.
+pub fn forget(written: &Written) -> io::Result<()> {
+    let Some(folder) = folder() else {
+        return Ok(());
+    };
+    match std::fs::remove_file(file_of(&folder, written)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn file_of(folder: &Path, written: &Written) -> PathBuf {
+    let [written_folder, state_file] =
+        [&written.folder, &written.state_file].map(|path| path.to_string_lossy());
+    // No path and no key has a zero byte.
+    let whole = format!("{written_folder}\0{state_file}\0{}", written.key);
+    folder.join(format!("{}.json", short_name(&whole)))
+}
+
+fn folder() -> Option<PathBuf> {
+    Some(registry::state_folder()?.join("written"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_decides_what_lies_there_and_what_leads_through_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for folder in ["work/out", "work/.nb", "clean/bin", "clean/data"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        let project = Project::for_notebook(&at("work/a.ipynb")).unwrap();
+        let memory = at("memory");
+        let remember = |folder: &Path| {
+            project
+                .remember_written_in(&memory, "a.ipynb", folder)
+                .unwrap();
+        };
+        assert!(AllWritten::in_folder(&memory).entries().is_empty());
+        remember(&at("work"));
+        remember(&at("work"));
+        let known = AllWritten::in_folder(&memory);
+        assert_eq!(known.entries().len(), 1);
+        let by = |path: &Path| known.decides(path).map(|it| it.folder);
+        assert_eq!(by(&at("work/.venv/bin/python")), Some(at("work")));
+        assert_eq!(by(&at("work")), Some(at("work")));
+        // Its own project's memory it could not write, and what lies beside it neither.
+        for clean in ["work/.nb/state.json", "workshop", "clean/bin/python"] {
+            assert_eq!(by(&at(clean)), None, "{clean}");
+        }
+        // A symlink there may lead elsewhere tomorrow, also in the middle of a way.
+        std::fs::write(at("clean/bin/real"), "").unwrap();
+        symlink("../../clean/bin/real", at("work/out/hop")).unwrap();
+        symlink("../../work/out/hop", at("clean/bin/python")).unwrap();
+        assert_eq!(by(&at("clean/bin/python")), Some(at("work")));
+        symlink(at("work/.venv"), at("venv")).unwrap();
+        assert_eq!(by(&at("venv/lib/x")), Some(at("work")));
+        assert_eq!(by(&at("clean/../work/x")), Some(at("work")));
+        // One that leads round in a circle leads nowhere.
+        symlink(at("circle"), at("circle")).unwrap();
+        assert_eq!(by(&at("circle/x")), None);
+
+        // An environment of which a part may be written.
+        let code = at("clean/lib/python3.12/site-packages");
+        std::fs::create_dir_all(&code).unwrap();
+        let of_environment = |known: &AllWritten| known.decides_environment(&at("clean")).is_some();
+        remember(&at("clean/data"));
+        assert!(!of_environment(&AllWritten::in_folder(&memory)));
+        remember(&code);
+        assert!(of_environment(&AllWritten::in_folder(&memory)));
+    }
+
+    #[test]
+    fn a_scratch_folder_is_its_kernels_without_being_remembered() {
+        let known = AllWritten::default();
+        let found = known.decides(Path::new("/p/.nb/scratch/a-1/home/env/bin/python"));
+        assert_eq!(found.unwrap().folder, Path::new("/p/.nb/scratch/a-1"));
+        assert!(known.decides(Path::new("/p/.nb/scratch")).is_none());
+        assert!(known.decides(Path::new("/p/scratch/a-1/x")).is_none());
+    }
+}
