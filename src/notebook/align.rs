@@ -57,12 +57,14 @@ pub(super) fn align(
     // them meanwhile; so the content must agree, or at last nothing speak for another cell.
     let content = |cells: &[Cell]| cells.iter().map(Cell::content).collect::<Vec<_>>();
     let (base_content, other_content) = (content(base), content(other));
-    let mut written = false;
+    let written = base
+        .iter()
+        .any(|cell| !cell.has_own_id() && at_id(cell).is_some());
     for (index, cell) in base.iter().enumerate() {
         let at = at_id(cell);
         let there = at.and_then(|at| other_content.get(at));
         if there.is_some() && there == base_content.get(index) {
-            written |= pairs.join(index, at) && !cell.has_own_id();
+            pairs.join(index, at);
         }
     }
     // What nobody touched is found by all that it holds, then what was run since by its content.
@@ -231,6 +233,17 @@ mod tests {
         // An editor that knows no ids dropped them.
         assert_eq!(aligned("a:x b:y", "x Y"), [Some(0), Some(1)]);
         assert_eq!(aligned("a:x", "b:x"), [None]);
+    }
+
+    #[test]
+    fn once_ids_were_written_another_id_is_another_cell_whatever_was_edited() {
+        let base = cells("x y");
+        let first = base.cells()[0].id();
+        let other = format!("{first}:edited new-cell:z");
+        assert_eq!(
+            align(base.cells(), cells(&other).cells(), |_| false),
+            [Some(0), None]
+        );
     }
 
     #[test]
