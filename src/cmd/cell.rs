@@ -17,6 +17,7 @@ use crate::ops::editing::export::Export;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::running::running;
 use crate::ops::editing::view;
+use crate::ops::executions::stale::stale;
 
 /// Show cells: their source and their outputs
 ///
@@ -102,21 +103,30 @@ impl Cell {
         let runs = running(page)
             .and_then(|runs| runs.cell)
             .filter(|_| self.json);
+        let places: Vec<_> = cells.iter().map(|(index, _)| *index).collect();
+        let stale = stale(page, document, &places);
         let mut shown = Vec::new();
         let mut text = String::new();
         let mut out = Out::of(page, &context.here);
         for (index, cell) in cells {
+            let is_stale = stale.contains(index);
             if self.json && limit.is_none() {
                 let outputs = cell.outputs().map(|output| parsed(&output));
                 let outputs: Vec<_> = outputs.collect();
-                shown.push(object(*index, cell, runs.as_deref(), &outputs));
+                shown.push(object(*index, cell, is_stale, runs.as_deref(), &outputs));
                 continue;
             }
             let previews = Previews::of(&mut out, cell, limit);
             if self.json {
-                shown.push(object(*index, cell, runs.as_deref(), &previews.json()));
+                shown.push(object(
+                    *index,
+                    cell,
+                    is_stale,
+                    runs.as_deref(),
+                    &previews.json(),
+                ));
             } else {
-                text.push_str(&head(page, *index, cell));
+                text.push_str(&head(page, *index, cell, is_stale));
                 text.push_str(&line_ended(readable(&cell.source())));
                 text.push_str(&previews.text());
             }
@@ -218,7 +228,7 @@ fn line_ended(mut text: String) -> String {
 }
 
 /// The line above a cell, and what else is seen of it nowhere.
-fn head(page: &Page, index: usize, cell: &notebook::Cell) -> String {
+fn head(page: &Page, index: usize, cell: &notebook::Cell, is_stale: bool) -> String {
     let mut parts = vec![
         format!("=== cell {index}"),
         cell.id().to_owned(),
@@ -228,6 +238,9 @@ fn head(page: &Page, index: usize, cell: &notebook::Cell) -> String {
         (_, Some(count)) => parts.push(format!("In[{count}]")),
         (CellType::Code, None) => parts.push("In[ ]".to_owned()),
         _ => {}
+    }
+    if is_stale {
+        parts.push("stale: its outputs are of an earlier source".to_owned());
     }
     parts.push(format!("revision {}", cell.revision()));
     parts.push(page.key.clone());
@@ -258,7 +271,13 @@ fn said_metadata(cell: &notebook::Cell) -> Option<String> {
     (!said.is_empty()).then(|| metadata.to_string())
 }
 
-fn object(index: usize, cell: &notebook::Cell, runs: Option<&str>, outputs: &[Value]) -> Value {
+fn object(
+    index: usize,
+    cell: &notebook::Cell,
+    is_stale: bool,
+    runs: Option<&str>,
+    outputs: &[Value],
+) -> Value {
     let attachments = cell.attachments().into_iter();
     let attachments = attachments.map(|(name, forms)| json!({ "name": name, "forms": forms }));
     json!({
@@ -266,7 +285,7 @@ fn object(index: usize, cell: &notebook::Cell, runs: Option<&str>, outputs: &[Va
         "id": cell.id(),
         "type": cell.cell_type(),
         "execution_count": cell.execution_count(),
-        "state": state(cell, cell.glance(0).failed, runs),
+        "state": state(cell, cell.glance(0).failed, is_stale, runs),
         "revision": cell.revision(),
         "source": cell.source(),
         "metadata": cell.metadata(&[]).map(|metadata| parsed(&metadata)),

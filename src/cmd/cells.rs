@@ -16,6 +16,7 @@ use crate::ops::editing::history::{self, Step, steps};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::running::running;
 use crate::ops::editing::view;
+use crate::ops::executions::stale::stale;
 
 /// How much of a cell's first line is shown where no terminal's width says it.
 const FIRST_LINE: usize = 80;
@@ -27,7 +28,8 @@ const OUTPUTS: usize = 60;
 ///
 /// A line has the index, the id and the revision (ID@REV; as much of the id as other commands need),
 /// the type, the execution count, the beginning of the source, and what the outputs say in short.
-/// After the first line stands the number of lines where there are more. --json has the whole ids.
+/// After the first line stands the number of lines where there are more. `running`, `error` and `stale`
+/// stand after the count: stale outputs are of an earlier source of the cell. --json has the whole ids.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb cells [OPTIONS] [NOTEBOOK] [CELL]...", after_help = EXAMPLES)]
 pub(super) struct Cells {
@@ -62,7 +64,7 @@ struct Row<'a> {
     #[serde(rename = "type")]
     cell_type: CellType,
     execution_count: Option<u64>,
-    /// `running`, or `error` where its outputs have one.
+    /// `running`; `stale` where its outputs are of an earlier source; `error` where they have one.
     state: Option<&'static str>,
     first_line: String,
     /// Whether that is all of it.
@@ -208,6 +210,7 @@ fn rows<'a>(
 ) -> Vec<Row<'a>> {
     let short = document.short_ids();
     let runs = running(page).and_then(|runs| runs.cell);
+    let stale = stale(page, document, places);
     // A wide terminal shows more; that a narrow one shows less is done to the whole line.
     let more = |least: usize| width.map_or(least, |width| width.max(least));
     let (most, outputs) = (more(FIRST_LINE), more(OUTPUTS));
@@ -222,7 +225,7 @@ fn rows<'a>(
             short: short.get(*index)?,
             cell_type: cell.cell_type(),
             execution_count: cell.execution_count(),
-            state: state(cell, glance.failed, runs.as_deref()),
+            state: state(cell, glance.failed, stale.contains(index), runs.as_deref()),
             is_whole: line == *source,
             first_line: line,
             lines: source.lines().count(),
@@ -236,9 +239,16 @@ fn rows<'a>(
 }
 
 /// Returns what is known of a cell's last execution; `runs` is the cell that runs.
-pub(super) fn state(cell: &Cell, failed: bool, runs: Option<&str>) -> Option<&'static str> {
+pub(super) fn state(
+    cell: &Cell,
+    failed: bool,
+    stale: bool,
+    runs: Option<&str>,
+) -> Option<&'static str> {
     match runs {
         Some(id) if id == cell.id() => Some("running"),
+        // Neither its error nor its values are what the source gives now.
+        _ if stale => Some("stale"),
         _ => failed.then_some("error"),
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::recorder::hash;
-use crate::notebook::{Bundle, Cell, CellType, Document, EditError, Execution, Json, Widgets};
+use crate::notebook::{
+    Bundle, Cell, CellType, Document, EditError, Execution, Widgets, stale_note,
+};
 use crate::ops::causes::with_causes;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::transaction;
@@ -194,7 +196,7 @@ impl Leaving {
             return Ok(Went::In);
         }
         let mut execution = self.execution.clone();
-        execution.outputs.insert(0, stale());
+        execution.outputs.insert(0, stale_note());
         execution.execution_count = None;
         document.set_execution(index, &execution)?;
         Ok(Went::Stale)
@@ -224,21 +226,10 @@ impl Leaving {
 
 const GONE: &str = "the cell is not in the notebook any more";
 
-/// What stands before outputs that are another text's.
-fn stale() -> Json {
-    let note =
-        "These are outputs of an earlier text of this cell, which was edited while it ran.\n";
-    let text = Json::string(note);
-    let output = format!(
-        "{{\"output_type\":\"stream\",\"name\":\"stderr\",\"text\":{}}}",
-        text.text()
-    );
-    Json::parse(&output).expect("it is JSON")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notebook::Json;
     use crate::notebook::words::cells;
 
     fn leaving(cell: Option<&str>, code: &str, by_text: bool) -> Leaving {
@@ -284,6 +275,8 @@ mod tests {
             "stale"
         );
         assert_eq!(document.cells()[0].execution_count(), None);
+        assert!(document.cells()[0].is_marked_stale());
+        assert!(!document.cells()[1].is_marked_stale());
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(super) mod recorder;
 pub mod replay;
 pub mod reply;
 pub mod run;
+pub mod stale;
 pub mod vars;
 
 pub use recorder::salvage;

@@ -237,6 +237,22 @@ fn outputs_of_a_cell_that_was_edited_meanwhile_say_so() {
     assert_eq!(now["execution_count"], Value::Null);
     assert!(text(&world, 0).contains("earlier text"), "{now}");
     assert_eq!(now["outputs"][1]["text"], json!(["before\n", "after\n"]));
+    nb(&world, ["cells", "a.ipynb"]).ended(0).with(" stale ");
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    let cells = nb(&world, ["cells", "--json"]).ended(0).json();
+    assert_eq!(cells["cells"][0]["state"], Value::Null, "{cells}");
+    // It is edited after it ran; what it says now has shown nothing.
+    nb(&world, ["edit", "a.ipynb", "0", "-s", "1 / 0"]).ended(0);
+    let cells = nb(&world, ["cells", "--json"]).ended(0).json();
+    assert_eq!(cells["cells"][0]["state"], "stale", "{cells}");
+    nb(&world, ["cell", "a.ipynb", "0"])
+        .ended(0)
+        .with("stale: its outputs are of an earlier source");
+    let told = nb(&world, ["cell", "a.ipynb", "0", "--json"]).ended(0);
+    assert_eq!(told.json()["cells"][0]["state"], "stale");
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(3);
+    let cells = nb(&world, ["cells", "--json"]).ended(0).json();
+    assert_eq!(cells["cells"][0]["state"], "error", "{cells}");
 }
 
 #[test]
