@@ -159,6 +159,14 @@ impl Overheard<'_> {
         }
     }
 
+    /// Answers what a request asks; `parent` is the question's header, where that is known. Kernels
+    /// take an answer from anybody.
+    pub fn answer(&mut self, parent: bytes::Bytes, text: &str) {
+        let content = json!({ "value": text, "status": "ok" });
+        self.client
+            .send(Channel::Stdin, "input_reply", parent, &content);
+    }
+
     /// Asks the kernel to interrupt what it runs, by message, without waiting for its answer.
     pub fn interrupt(&mut self) {
         let empty = bytes::Bytes::from_static(b"{}");

@@ -15,7 +15,7 @@ use super::until::Until;
 use super::{Context, print};
 use crate::ops::executions::reply::reply;
 use crate::project::Project;
-use crate::project::jobs::{Job, JobFolder, JobState};
+use crate::project::jobs::{Job, JobFolder, JobPrompt, JobState};
 
 /// List the jobs that run or wait, and those that ended last
 ///
@@ -205,6 +205,9 @@ pub(super) struct Reply {
     /// The answer, or `-` to read a line from stdin; a password is taken from there only
     #[arg(allow_hyphen_values = true)]
     text: String,
+    /// Also where nothing is known to be asked: a front end that was closed got the question
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -216,9 +219,26 @@ impl Reply {
         let project = context.project(None)?;
         let folder = project.job(&self.job)?;
         let job = folder.read()?;
-        let Some(prompt) = &job.prompt else {
-            let text = format!("job {} asks nothing: {}", job.id, what(&job));
-            return Err(Fault::new(Kind::Refused, text));
+        // What its code asks since, its front end was asked, and has gone.
+        let unheard = job.front_end.is_some() && job.state == JobState::Running;
+        let unseen = JobPrompt {
+            prompt: String::new(),
+            password: false,
+        };
+        let prompt = match &job.prompt {
+            Some(prompt) => prompt,
+            None if unheard && self.force => &unseen,
+            None => {
+                let text = format!("job {} asks nothing: {}", job.id, what(&job));
+                let fault = Fault::new(Kind::Refused, text);
+                return Err(match unheard {
+                    true => fault.hint(format!(
+                        "if its code waits for input all the same: nb reply {} TEXT --force",
+                        job.id
+                    )),
+                    false => fault,
+                });
+            }
         };
         if prompt.password && self.text != "-" {
             let text = "this is a password: others could read it in the list of processes";

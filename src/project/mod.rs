@@ -22,6 +22,7 @@ mod lock;
 pub mod objects;
 pub mod past;
 mod place;
+pub mod questions;
 pub mod registry;
 mod root;
 mod sandbox;

@@ -16,8 +16,9 @@ use serde::Deserialize;
 use super::target::Target;
 use crate::ops::executions::lost;
 use crate::project::Lock;
-use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobState};
-use crate::route::{Execution, Phase};
+use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
+use crate::project::questions::Question;
+use crate::route::{ClientId, Execution, Phase};
 use crate::wire::Verified;
 
 /// How long a cell runs before what it says goes into a file.
@@ -44,6 +45,8 @@ pub(super) struct Keep {
     by: String,
     front_end: String,
     all: RefCell<Vec<Series>>,
+    /// What was handed over while this process stays: the kernel goes on asking it.
+    handed: RefCell<Vec<Handed>>,
     number: std::cell::Cell<u64>,
 }
 
@@ -59,6 +62,8 @@ struct Series {
     cells: Vec<Kept>,
     /// What is not in the file yet.
     waiting: Vec<Line>,
+    /// What the kernel asks, and whom.
+    question: Option<(ClientId, Question)>,
     bytes: usize,
     /// Something changed that the file does not tell.
     changed: bool,
@@ -66,6 +71,13 @@ struct Series {
     stored: Option<Stored>,
     /// While it is handed over: the messages that came since.
     heard: Option<HashSet<String>>,
+}
+
+/// Cells that a recorder goes on with.
+struct Handed {
+    ids: Vec<String>,
+    folder: JobFolder,
+    asked: Option<ClientId>,
 }
 
 /// A cell.
@@ -100,6 +112,7 @@ impl Keep {
             by,
             front_end: front_end.to_owned(),
             all: RefCell::default(),
+            handed: RefCell::default(),
             number: std::cell::Cell::new(0),
         }
     }
@@ -130,6 +143,7 @@ impl Keep {
                 begun: Instant::now(),
                 cells: Vec::new(),
                 waiting: Vec::new(),
+                question: None,
                 bytes: 0,
                 changed: false,
                 lost: false,
@@ -208,6 +222,48 @@ impl Keep {
             series.changed = true;
         }
         sweep(&mut all);
+    }
+
+    /// Takes what the kernel asks a client; says whether a recorder sees to the answer.
+    pub(super) fn asked_input(&self, client: &ClientId, message: &Verified) -> bool {
+        let Some(question) = question(message) else {
+            return false;
+        };
+        let mut all = self.all.borrow_mut();
+        let mut all_series = all.iter_mut();
+        let asking = all_series.find_map(|it| it.cell(&question.msg_id).is_some().then_some(it));
+        if let Some(series) = asking {
+            series.question = Some((client.clone(), question));
+            return false;
+        }
+        let mut handed = self.handed.borrow_mut();
+        handed.retain(|it| it.folder.has_recorder());
+        let Some(one) = handed
+            .iter_mut()
+            .find(|it| it.ids.contains(&question.msg_id))
+        else {
+            return false;
+        };
+        one.asked = Some(client.clone());
+        match one.folder.pass_on(&question) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!("a question could not be passed on: {error}");
+                false
+            }
+        }
+    }
+
+    /// Takes that a client has answered.
+    pub(super) fn answered(&self, client: &ClientId) {
+        for series in self.all.borrow_mut().iter_mut() {
+            series.question.take_if(|(asked, _)| asked == client);
+        }
+        for handed in self.handed.borrow_mut().iter_mut() {
+            if handed.asked.take_if(|asked| asked == client).is_some() {
+                handed.folder.forget_question();
+            }
+        }
     }
 
     /// Forgets all: the kernel has ended, and the front end has been told.
@@ -307,8 +363,14 @@ impl Keep {
     }
 
     /// Hands over what has not ended to a recorder each: of the clients with these sessions, or of all
-    /// since this proxy ends. Returns when nothing more depends on this process.
-    pub(super) async fn hand_over(&self, target: &Target, sessions: Option<&[String]>) {
+    /// since this proxy ends. Returns when nothing more depends on this process: the clients whose
+    /// questions the recorders have now.
+    pub(super) async fn hand_over(
+        &self,
+        target: &Target,
+        sessions: Option<&[String]>,
+    ) -> Vec<ClientId> {
+        let mut asked = Vec::new();
         let meant: Vec<u64> = {
             let mut all = self.all.borrow_mut();
             let meant = all.iter_mut().filter(|series| {
@@ -324,12 +386,18 @@ impl Keep {
                 .collect()
         };
         for number in meant {
-            if let Err(error) = self.hand_one_over(target, number, sessions.is_none()).await {
-                tracing::warn!("a cell that runs could not be handed over: {error:#}");
+            match self.hand_one_over(target, number, sessions.is_none()).await {
+                Ok(client) => asked.extend(client),
+                Err(error) => {
+                    tracing::warn!("a cell that runs could not be handed over: {error:#}");
+                }
             }
             let mut all = self.all.borrow_mut();
-            all.retain(|series| series.number != number);
+            for series in all.extract_if(.., |series| series.number == number) {
+                self.handed.borrow_mut().extend(Handed::of(series));
+            }
         }
+        asked
     }
 
     async fn hand_one_over(
@@ -337,7 +405,7 @@ impl Keep {
         target: &Target,
         number: u64,
         leaves: bool,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<ClientId>> {
         let deadline = Instant::now() + PATIENCE;
         let adopted = self.with(number, |series| {
             self.store_one(series, target);
@@ -356,7 +424,7 @@ impl Keep {
             Ok(stored.folder.clone())
         });
         let Some(folder) = adopted.transpose()? else {
-            return Ok(());
+            return Ok(None);
         };
         lost::resume(&target.project, folder.id()).await?;
         let mut ready = None;
@@ -384,7 +452,7 @@ impl Keep {
                 ", and may have missed something"
             }
         );
-        self.with(number, |series| {
+        let asked = self.with(number, |series| {
             let whole = is_heard && !series.lost;
             if let Some(stored) = &mut series.stored
                 && let Some(front_end) = &mut stored.job.front_end
@@ -392,8 +460,15 @@ impl Keep {
                 front_end.whole = whole;
             }
             self.store_one(series, target);
+            // Until here the client might have answered.
+            let (client, question) = series.question.as_ref()?;
+            let passed_on = folder.pass_on(question);
+            passed_on
+                .inspect_err(|error| tracing::warn!("a question could not be passed on: {error}"))
+                .ok()?;
+            Some(client.clone())
         });
-        Ok(())
+        Ok(asked.flatten())
     }
 
     fn with<T>(&self, number: u64, does: impl FnOnce(&mut Series) -> T) -> Option<T> {
@@ -401,6 +476,39 @@ impl Keep {
         let series = all.iter_mut().find(|series| series.number == number)?;
         Some(does(series))
     }
+}
+
+impl Handed {
+    fn of(series: Series) -> Option<Self> {
+        let ids = series.cells.into_iter().filter_map(|kept| kept.cell.msg_id);
+        Some(Self {
+            ids: ids.collect(),
+            folder: series.stored?.folder,
+            asked: series.question.map(|(client, _)| client),
+        })
+    }
+}
+
+/// Reads what the kernel asks.
+fn question(message: &Verified) -> Option<Question> {
+    #[derive(Deserialize)]
+    struct Asked {
+        #[serde(default)]
+        prompt: String,
+        #[serde(default)]
+        password: bool,
+    }
+    let header = message.header().ok()?;
+    let parent = message.parent().ok()?;
+    if header.msg_type != "input_request" {
+        return None;
+    }
+    let Asked { prompt, password } = serde_json::from_slice(message.content()).ok()?;
+    Some(Question {
+        msg_id: parent.msg_id.clone().into_owned(),
+        header: serde_json::from_slice(message.header_bytes()).ok()?,
+        prompt: JobPrompt { prompt, password },
+    })
 }
 
 /// Removes what has ended; what is handed over is removed by whoever does that.

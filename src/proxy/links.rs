@@ -307,7 +307,11 @@ impl DialHandler for Own {
             return;
         };
         tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
+        let asks = (self.channel == Channel::Stdin).then(|| message.clone());
         shell.route(|bridge, now| bridge.kernel_message(now, &self.client, self.channel, message));
+        if let Some(message) = asks {
+            shell.keeps_question(&self.client, &message);
+        }
     }
 
     fn oversized(&self, begun: Message, bytes: u64) {

@@ -215,6 +215,11 @@ impl Shell {
                 message,
             } => {
                 add(&self.count.to_kernel);
+                if channel == Channel::Stdin
+                    && let Some(bound) = self.bound()
+                {
+                    bound.keep.answered(&client);
+                }
                 if let Some(links) = links {
                     links.send(&client, channel, message);
                 }
@@ -261,7 +266,8 @@ impl Shell {
             Action::Heard { session } => self.heard(session),
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(bound) = shell.bound() {
-                    bound.keep.hand_over(&bound.target, Some(&sessions)).await;
+                    let asked = bound.keep.hand_over(&bound.target, Some(&sessions)).await;
+                    shell.keep_prompts(&asked);
                 }
             }),
             Action::Bind { notebook } => self.bind_to(notebook),
@@ -282,6 +288,22 @@ impl Shell {
         if let Some(bound) = &*self.bound.borrow() {
             bound.keep.heard(message);
         }
+    }
+
+    /// Keeps what the kernel asks a client of this front end: one that goes cannot answer.
+    pub(super) fn keeps_question(&self, client: &ClientId, message: &Verified) {
+        let bound = self.bound();
+        if bound.is_some_and(|bound| bound.keep.asked_input(client, message)) {
+            self.keep_prompts(std::slice::from_ref(client));
+        }
+    }
+
+    /// Leaves the answers to what was asked of these clients to the recorders of their cells.
+    fn keep_prompts(&self, clients: &[ClientId]) {
+        self.route(|bridge, _| {
+            let kept = clients.iter();
+            kept.for_each(|client| bridge.prompt_is_kept(client));
+        });
     }
 
     fn signal_kernel(&self) {
@@ -436,7 +458,8 @@ impl Shell {
         let to_kernel = async {
             // A kernel that is restarted runs nothing of it any more.
             if let Some(bound) = bound.filter(|_| self.why.get() != Some(RESTARTS)) {
-                bound.keep.hand_over(&bound.target, None).await;
+                let asked = bound.keep.hand_over(&bound.target, None).await;
+                self.keep_prompts(&asked);
                 self.route(|bridge, now| bridge.end_prompts(now));
             }
             if let Some(links) = links {

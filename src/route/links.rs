@@ -77,6 +77,13 @@ impl Bridge {
         ids.iter().for_each(|id| self.end_prompt(now, id));
     }
 
+    /// Says that somebody else answers what the kernel asks of a client that has gone.
+    pub fn prompt_is_kept(&mut self, id: &ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.prompt = None;
+        }
+    }
+
     /// Answers what the kernel asks of a client that has gone: one vanished window must not block it
     /// for everybody. It is end of file, as Ctrl-D types it.
     fn end_prompt(&mut self, now: Now, id: &ClientId) {

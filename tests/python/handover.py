@@ -1,14 +1,16 @@
 """A front end goes in mid-cell: what its cells print from then on is somebody else's to keep.
 
 `--how` says how it goes: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
-close, the process stays), `queue` (SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while
-a cell waits for input). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
+close, the process stays), `stays` (likewise; the cell asks then, and is answered by `nb reply`), `queue`
+(SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
 to find in it.
 """
 
+import os
 import pathlib
 import random
 import signal
+import subprocess
 import time
 
 from launch import SECONDS, arguments, say
@@ -30,6 +32,17 @@ def printed(client, request):
     )
 
 
+def answer():
+    """Lets the cell ask, and answers as somebody else does, while the kernelspec's process lives."""
+    [job] = [ready.parent for ready in pathlib.Path(".nb/jobs").glob("*/ready")]
+    pathlib.Path("go").touch()
+    nb = os.environ["NB_TEST_BINARY"]
+    wait = subprocess.run([nb, "wait", job.name, "--timeout", "60"], capture_output=True, text=True)
+    assert wait.returncode == 7 and "name? " in wait.stdout + wait.stderr, wait
+    subprocess.run([nb, "reply", job.name, "Bob"], check=True)
+    subprocess.run([nb, "wait", job.name, "--timeout", "60"], check=True)
+
+
 def main():
     path = connection_file()
     cells = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
@@ -49,7 +62,7 @@ def main():
             kept = pathlib.Path(".nb/kept")
             client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
         began = time.monotonic()
-        if options.how == "leaves":
+        if options.how in ("leaves", "stays"):
             for s in client.sockets.values():
                 s.close()
             # The kernelspec's process stays; the caller waits for the job.
@@ -58,6 +71,8 @@ def main():
                 assert time.monotonic() < end, "nobody took the cell over"
                 time.sleep(0.05)
             say(f"handed over after {time.monotonic() - began:.1f} s")
+            if options.how == "stays":
+                answer()
             return
         child.send_signal(signal.SIGKILL if options.how == "killed" else signal.SIGTERM)
         child.wait(SECONDS)

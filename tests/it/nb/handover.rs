@@ -126,19 +126,74 @@ fn what_a_proxy_that_was_killed_has_kept_is_found_by_the_next_command() {
     assert!(text.ends_with("end\n"), "{text}");
 }
 
+const ASKS: &str = "print('before', flush=True)\nname = input('name? ')\nprint('hi', name)";
+
 #[test]
-fn a_question_that_nobody_can_answer_any_more_keeps_the_kernel_from_nobody() {
-    let code = "print('before', flush=True)\ninput('name? ')";
-    let world = desk(&[code]);
-    goes(&world, "asks", 3, &[code]);
+fn a_question_of_a_front_end_that_went_is_answered_from_a_command() {
+    let world = desk(&[ASKS]);
+    goes(&world, "asks", 3, &[ASKS]);
     let id = job(&world);
+    let told = nb(&world, ["wait", &id, "--timeout", "60", "--json"]).ended(7);
+    assert_eq!(
+        told.json()["prompt"],
+        json!({"prompt": "name? ", "password": false})
+    );
+    nb(&world, ["reply", &id, "Ada"]).ended(0);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), "before\nhi Ada\n");
+    nb(&world, ["run", "-n", "t.ipynb", "name"])
+        .ended(0)
+        .with("'Ada'");
+}
+
+#[test]
+fn a_question_of_a_front_end_that_went_can_be_interrupted() {
+    let world = desk(&[ASKS]);
+    goes(&world, "asks", 6, &[ASKS]);
+    let id = job(&world);
+    nb(&world, ["wait", &id, "--timeout", "60"])
+        .ended(7)
+        .with("name? ");
+    nb(&world, ["interrupt", &id, "--force"]).ended(0);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(130);
+    assert_eq!(text(&world, 0), "before\n");
     nb(&world, ["run", "-n", "t.ipynb", "6 * 7"])
         .ended(0)
         .with("42");
-    nb(&world, ["wait", &id, "--timeout", "60"])
-        .ended(3)
-        .with("EOFError");
-    assert_eq!(text(&world, 0), "before\n");
+}
+
+#[test]
+fn what_is_asked_once_the_client_has_gone_is_answered_too() {
+    let gate = "while not __import__('os').path.exists('go'): pass";
+    let code = format!("{COUNTS}\n{gate}\nname = input('name? ')\nprint('hi', name)");
+    let world = desk(&[&code]);
+    goes(&world, "stays", 7, &[&code]);
+    let id = job(&world);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), format!("{}hi Bob\n", counted()));
+}
+
+#[test]
+fn what_is_asked_once_the_proxy_has_gone_is_answered_unseen() {
+    let gate = "while not __import__('os').path.exists('go'): pass";
+    let code = format!("{COUNTS}\n{gate}\nname = input('name? ')\nprint('hi', name)");
+    let world = desk(&[&code]);
+    goes(&world, "ends", 8, &[&code]);
+    let id = job(&world);
+    nb(&world, ["reply", &id, "Ada"])
+        .ended(5)
+        .with(&format!("nb reply {id} TEXT --force"));
+    nb(&world, ["jobs", &id])
+        .ended(0)
+        .with("goes to the window that is closed");
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    // What is said before the kernel listens it throws away.
+    until("its end", || {
+        nb(&world, ["reply", &id, "Ada", "--force"]);
+        let ended = nb(&world, ["wait", &id, "--timeout", "1"]);
+        (ended.code == Some(0)).then_some(())
+    });
+    assert_eq!(text(&world, 0), format!("{}hi Ada\n", counted()));
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Recorder<'_> {
     }
 
     /// Takes a question for answered, if there is one.
-    fn answered(&self) {
+    pub(super) fn answered(&self) {
         if self.job.borrow().prompt.is_some() {
             self.job(|job| {
                 job.state = JobState::Running;

@@ -9,6 +9,7 @@ mod elsewhere;
 mod gaps;
 mod hearing;
 mod kept;
+mod questions;
 pub(in crate::ops) mod resume;
 pub mod salvage;
 mod writing;

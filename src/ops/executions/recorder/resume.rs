@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::kept::Kept;
+use super::questions::Questions;
 use super::{Recorder, perform_with};
 use crate::client::{Event, Heard, Overheard, Told, What};
 use crate::kernel::process::Signal;
@@ -119,12 +120,17 @@ impl Recorder<'_> {
         for heard in early.into_iter().filter(is_new) {
             self.hears(pending, heard);
         }
+        self.tell_unheard_questions();
+        let mut questions = Questions::default();
         loop {
             tokio::select! {
                 heard = overheard.next() => match heard {
                     Some(heard) => self.hears(pending, heard),
                     None => break,
                 },
+                (parent, text) = self.next_answer(&mut questions) => {
+                    overheard.answer(parent, &text);
+                }
                 () = self.interrupts() => {
                     let at = self.at.get();
                     let runs = self.job.borrow().cells.get(at).is_some_and(|cell| {
