@@ -7,10 +7,12 @@
 //! **The rule of size**: together they stay under half a gigabyte, and what is kept longest goes
 //! first. As walking through them takes time, that is looked after once for every 16 MB.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
@@ -36,6 +38,23 @@ pub struct Objects {
     folder: PathBuf,
     limit: u64,
     sweep: u64,
+    /// Where the versions of the lists are, as far as was asked for one.
+    lists: Arc<Mutex<Lists>>,
+}
+
+/// What the heads of the lists say.
+#[derive(Debug, Default)]
+struct Lists {
+    read: HashSet<PathBuf>,
+    places: HashMap<String, Place>,
+}
+
+/// Where a version is in a list.
+#[derive(Debug)]
+struct Place {
+    list: PathBuf,
+    start: u64,
+    length: u64,
 }
 
 impl Project {
@@ -53,6 +72,7 @@ impl Objects {
             folder: folder.to_owned(),
             limit: LIMIT,
             sweep: SWEEP,
+            lists: Arc::default(),
         }
     }
 
@@ -67,15 +87,18 @@ impl Objects {
         new.try_for_each(|(name, bytes)| self.write(&self.file(name), bytes.as_ref()))
     }
 
-    /// Returns a version by its name, if it is still kept.
+    /// Returns a version by its name, if it is still kept. Whoever asks for many asks one and the
+    /// same value, which reads the head of each list only once.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         if let Ok(bytes) = std::fs::read(self.file(name)) {
             return Some(bytes);
         }
-        let lists = std::fs::read_dir(self.folder.join("lists")).ok()?;
-        lists
-            .flatten()
-            .find_map(|list| in_list(&list.path(), name).ok()?)
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lists.places.contains_key(name) {
+            // It may have come since the last look.
+            lists.read(&self.folder.join("lists"));
+        }
+        lists.places.get(name)?.read().ok()?
     }
 
     /// Folders of a hundred thousand files are slow to walk: the name's beginning is a folder.
@@ -165,30 +188,50 @@ fn make_folder_of(path: &Path) -> io::Result<()> {
     builder.create(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Finds a version in a file of several.
-fn in_list(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let mut file = BufReader::new(File::open(path)?);
-    let (mut head, mut before, mut found) = (0, 0, None);
-    let mut line = String::new();
-    loop {
-        line.clear();
-        head += file.read_line(&mut line)? as u64;
-        let Some((its, length)) = line.trim_end().split_once(' ') else {
-            break;
-        };
-        let length: u64 = length.parse().map_err(io::Error::other)?;
-        if its == name && found.is_none() {
-            found = Some((before, length));
+impl Lists {
+    /// Reads the heads of those that are new. What cannot be read has no versions.
+    fn read(&mut self, folder: &Path) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let list = entry.path();
+            if self.read.insert(list.clone()) {
+                let _ = self.read_head(&list);
+            }
         }
-        before += length;
     }
-    let Some((start, length)) = found else {
-        return Ok(None);
-    };
-    file.seek(SeekFrom::Start(head + start))?;
-    let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 == length))
+
+    fn read_head(&mut self, list: &Path) -> io::Result<()> {
+        let mut file = BufReader::new(File::open(list)?);
+        let (mut head, mut length, mut found) = (0, 0, Vec::new());
+        let mut line = String::new();
+        loop {
+            line.clear();
+            head += file.read_line(&mut line)? as u64;
+            let Some((name, its)) = line.trim_end().split_once(' ') else {
+                break;
+            };
+            let its: u64 = its.parse().map_err(io::Error::other)?;
+            found.push((name.to_owned(), length, its));
+            length += its;
+        }
+        for (name, start, length) in found {
+            self.places.entry(name).or_insert_with(|| Place {
+                list: list.to_owned(),
+                start: head + start,
+                length,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut file = File::open(&self.list)?;
+        file.seek(SeekFrom::Start(self.start))?;
+        let mut bytes = Vec::new();
+        file.take(self.length).read_to_end(&mut bytes)?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() as u64 == self.length))
+    }
 }
 
 #[cfg(test)]

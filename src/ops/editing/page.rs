@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::stamp::Stamp;
 use crate::notebook::{Document, NotANotebook};
+use crate::project::objects::Objects;
 use crate::project::{Project, ProjectError, real_path};
 
 /// How long a file that ends too early is read again: a program writes it in place.
@@ -26,6 +28,8 @@ pub struct Page {
     pub path: PathBuf,
     /// The file itself, links followed.
     pub real: PathBuf,
+    /// The kept versions, once one was asked for.
+    kept: OnceLock<Option<Objects>>,
 }
 
 /// Why a notebook could not be read.
@@ -110,7 +114,13 @@ impl Page {
             project,
             path: path.to_owned(),
             real,
+            kept: OnceLock::new(),
         }
+    }
+
+    /// Returns the kept versions of cells, for reading; none where the user wants no code kept.
+    pub(super) fn kept(&self) -> Option<&Objects> {
+        self.kept.get_or_init(|| self.project.objects()).as_ref()
     }
 
     /// Reads the notebook. One that is half written by a program that writes in place is waited for.

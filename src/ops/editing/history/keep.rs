@@ -61,6 +61,6 @@ pub fn version_source(page: &Page, revision: Revision) -> Option<String> {
 
 /// Returns a kept version by the name that the journal has for it.
 pub fn kept(page: &Page, name: &str) -> Option<Json> {
-    let bytes = page.project.objects()?.get(name)?;
+    let bytes = page.kept()?.get(name)?;
     Json::parse(&String::from_utf8(bytes).ok()?).ok()
 }
