@@ -24,6 +24,9 @@ const FIRST_LINE: usize = 80;
 /// How much of its outputs is.
 const OUTPUTS: usize = 60;
 
+/// How much is printed at a time, about: the whole of a long list is never in memory.
+const PART: usize = 16 << 10;
+
 /// List the cells, one line each
 ///
 /// A line has the index, the id and the revision (ID@REV; as much of the id as other commands need),
@@ -124,12 +127,20 @@ impl Cells {
         } else {
             let mut text = head(&page, document, rows.len(), self.since);
             text.push('\n');
-            say(&rows, width, &mut text);
+            let mut done = Ok(());
+            say(&rows, width, |line| {
+                text.push_str(line);
+                text.push('\n');
+                if text.len() >= PART && done.is_ok() {
+                    done = print::raw(text.as_bytes());
+                    text.clear();
+                }
+            });
             for gone in &gone {
                 text.push_str(&gone.text());
                 text.push('\n');
             }
-            print::raw(text.as_bytes())
+            done.and_then(|()| print::raw(text.as_bytes()))
         };
         for row in &rows {
             // Where a line holds the whole source it is no secret any more.
@@ -214,7 +225,8 @@ fn rows<'a>(
     // A wide terminal shows more; that a narrow one shows less is done to the whole line.
     let more = |least: usize| width.map_or(least, |width| width.max(least));
     let (most, outputs) = (more(FIRST_LINE), more(OUTPUTS));
-    let rows = places.iter().filter_map(|index| {
+    let mut rows = Vec::with_capacity(places.len());
+    rows.extend(places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
         let glance = cell.glance(outputs);
         let source = cell.source();
@@ -234,8 +246,8 @@ fn rows<'a>(
             revision: cell.revision(),
             changes: Vec::new(),
         })
-    });
-    rows.collect()
+    }));
+    rows
 }
 
 /// Returns what is known of a cell's last execution; `runs` is the cell that runs.
@@ -253,8 +265,8 @@ pub(super) fn state(
     }
 }
 
-/// Appends the rows, a line of at most `width` columns each.
-fn say(rows: &[Row<'_>], width: Option<usize>, text: &mut String) {
+/// Says the rows, a line of at most `width` columns each.
+fn say(rows: &[Row<'_>], width: Option<usize>, mut print: impl FnMut(&str)) {
     let widths: Widths<6> = Widths::of(rows, Row::column);
     let mut line = String::new();
     for row in rows {
@@ -264,10 +276,9 @@ fn say(rows: &[Row<'_>], width: Option<usize>, text: &mut String) {
         row.say(room, &mut line);
         let line = line.trim_end();
         match width {
-            Some(width) => text.push_str(&columns::cut(line, width)),
-            None => text.push_str(line),
+            Some(width) => print(&columns::cut(line, width)),
+            None => print(line),
         }
-        text.push('\n');
     }
 }
 
@@ -277,7 +288,11 @@ impl Row<'_> {
         // Writing into a string does not fail.
         let _ = match (column, self.execution_count) {
             (0, _) => write!(out, "{}", self.index),
-            (1, _) => write!(out, "{}@{}", self.short, self.revision),
+            (1, _) => {
+                out.push_str(self.short);
+                write!(out, "@{}", self.revision)
+            }
+            (2, _) if self.changes.is_empty() => Ok(()),
             (2, _) => {
                 let words = self.changes.iter().map(|change| word(*change));
                 out.write_str(&words.collect::<Vec<_>>().join(", "))
@@ -383,6 +398,12 @@ mod tests {
         }
     }
 
+    fn said(rows: &[Row<'_>], width: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        say(rows, Some(width), |line| lines.push(line.to_owned()));
+        lines
+    }
+
     #[test]
     fn a_line_fits_the_terminal_and_shows_some_of_everything() {
         let long = "x = '".to_owned() + &"日".repeat(100);
@@ -392,17 +413,13 @@ mod tests {
             row("z", 1, "1"),
         ];
         for width in [40, 60, 80, 200] {
-            let mut text = String::new();
-            say(&rows, Some(width), &mut text);
-            let texts: Vec<_> = text.lines().collect();
+            let texts = said(&rows, width);
             assert!(
                 texts.iter().all(|text| text.width() <= width),
                 "{width}: {texts:#?}"
             );
         }
-        let mut text = String::new();
-        say(&rows, Some(80), &mut text);
-        let texts: Vec<_> = text.lines().collect();
+        let texts = said(&rows, 80);
         assert!(
             texts[0].contains("x = '日") && texts[0].contains("(3 lines) → out "),
             "{texts:#?}"

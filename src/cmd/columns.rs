@@ -52,6 +52,9 @@ pub(super) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     lines.collect()
 }
 
+/// Gaps are taken of these.
+const SPACES: &str = "                                ";
+
 /// How wide the columns of a table are.
 pub(super) struct Widths<const N: usize>([usize; N]);
 
@@ -77,8 +80,12 @@ impl<const N: usize> Widths<N> {
         for (column, most) in columns.filter(|(_, most)| **most > 0) {
             let start = out.len();
             cell(row, column, out);
-            let gap = most + 2 - width(out.get(start..).unwrap_or_default());
-            out.extend(std::iter::repeat_n(' ', gap));
+            let mut gap = most + 2 - width(out.get(start..).unwrap_or_default());
+            while gap > 0 {
+                let part = SPACES.get(..gap).unwrap_or(SPACES);
+                out.push_str(part);
+                gap -= part.len();
+            }
         }
     }
 }

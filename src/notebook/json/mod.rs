@@ -17,7 +17,9 @@ pub(super) use digest::digest;
 pub(super) use layout::Layout;
 pub(super) use object::{Field, Object, items, spliced};
 pub(super) use scan::{Fault, Scanner};
-pub(super) use string::{append, decode, encode, find_all, in_parts, is, lossy};
+pub(super) use string::{
+    append, decode, encode, find_all, in_parts, is, lossy, quote_or_backslash,
+};
 pub(super) use tree::sorted;
 pub use value::{Json, NotJson};
 

@@ -27,8 +27,8 @@ impl Object {
         let span = scanner.object(|scanner, key| {
             let value = scanner.value()?;
             if fields.is_empty() {
-                // As many as a cell has.
-                fields.reserve(7);
+                // As many as a cell of code has; most have no more.
+                fields.reserve_exact(6);
             }
             fields.push(Field { key, value });
             Ok(())

@@ -1,8 +1,6 @@
 //! One pass over JSON text: every byte is looked at once, and nothing is built.
 
-use memchr::memchr2;
-
-use super::Span;
+use super::{Span, quote_or_backslash};
 
 /// Where a text stops being JSON, and what would have gone on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,7 +212,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(ahead) = memchr2(b'"', b'\\', rest) else {
+            let Some(ahead) = quote_or_backslash(rest) else {
                 self.at = start;
                 return self.fault("a closing quote for this string");
             };

@@ -66,7 +66,7 @@ pub(in crate::notebook) fn append(out: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut at = 1;
     loop {
         let rest = text.get(at..).unwrap_or_default();
-        let ahead = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let ahead = quote_or_backslash(rest).unwrap_or(rest.len());
         out.extend_from_slice(rest.get(..ahead).unwrap_or_default());
         at += ahead + 1;
         match rest.get(ahead) {
@@ -106,6 +106,7 @@ fn unescape(out: &mut Vec<u8>, escape: &[u8]) -> usize {
 }
 
 /// Returns whether a JSON string, given with its quotes, is `name`.
+#[inline]
 pub(in crate::notebook) fn is(raw: &[u8], name: &str) -> bool {
     let (inner, name) = (inside(raw), name.as_bytes());
     if inner.len() <= name.len() {
@@ -114,6 +115,35 @@ pub(in crate::notebook) fn is(raw: &[u8], name: &str) -> bool {
     // Longer, it can only be the name where something in it is escaped; most differ at once.
     let can_be = inner.first() == name.first() || inner.first() == Some(&b'\\');
     can_be && memchr(b'\\', inner).is_some() && *decode(raw) == *name
+}
+
+/// Returns where the first quote or backslash of a text is: there a string ends, or goes on in
+/// another way.
+#[inline]
+pub(in crate::notebook) fn quote_or_backslash(text: &[u8]) -> Option<usize> {
+    /// Most strings of a notebook end before this: until then a word at a time is faster than a
+    /// call of what is made for long ones.
+    const SHORT: usize = 32;
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    // The lowest bit that is set is that of the first byte that is 0.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let mut at = 0;
+    while at < SHORT {
+        let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) else {
+            break;
+        };
+        let word = u64::from_le_bytes(*word);
+        let quotes = zeros(word ^ (ONES * u64::from(b'"')));
+        let backslashes = zeros(word ^ (ONES * u64::from(b'\\')));
+        let found = quotes | backslashes;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = text.get(at..).unwrap_or_default();
+    Some(at + memchr2(b'"', b'\\', rest)?)
 }
 
 /// Appends text as a JSON string, as Python writes it; `ascii` escapes all beyond ASCII.
@@ -292,6 +322,30 @@ mod tests {
             *decode(encoded(text.as_bytes(), true).as_bytes()),
             *text.as_bytes()
         );
+    }
+
+    #[test]
+    fn the_first_quote_or_backslash_is_found_wherever_it_is() {
+        for length in 0..80 {
+            for first in 0..=length {
+                for second in [first, first + 1, first + 7, length] {
+                    let mut text = vec![b'!'; length];
+                    for (at, byte) in [(second, b'"'), (first, b'\\')] {
+                        if let Some(there) = text.get_mut(at) {
+                            *there = byte;
+                        }
+                    }
+                    let want = (first < length).then_some(first);
+                    assert_eq!(quote_or_backslash(&text), want, "{length} {first} {second}");
+                }
+            }
+        }
+        // Bytes that differ from them in one bit, and beyond ASCII.
+        assert_eq!(
+            quote_or_backslash(&[0x23, 0xa2, 0x5d, 0xdc, 0, 0xff, 1, 2, 3]),
+            None
+        );
+        assert_eq!(quote_or_backslash("é\u{22}".as_bytes()), Some(2));
     }
 
     #[test]
