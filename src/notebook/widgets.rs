@@ -23,6 +23,8 @@ pub struct Widgets {
     models: BTreeMap<String, Model>,
     /// The output widgets that take what the request says, the last one first.
     takers: Vec<String>,
+    /// What an output widget has before it takes anything: how much that will be is in there.
+    empty: Folded,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,14 @@ struct Model {
 }
 
 impl Widgets {
+    /// Returns none, of which output widgets will keep about as much as a cell of this bound.
+    pub fn bounded(empty: Folded) -> Self {
+        Self {
+            empty,
+            ..Self::default()
+        }
+    }
+
     /// Begins with another request.
     pub fn begin(&mut self) {
         self.takers.clear();
@@ -68,7 +78,7 @@ impl Widgets {
         if msg_type == "clear_output" {
             model.before.clear();
         }
-        let taken = model.taken.get_or_insert_default();
+        let taken = model.taken.get_or_insert_with(|| self.empty.clone());
         taken.take(msg_type, content);
         model.untold = true;
         true
@@ -345,6 +355,25 @@ mod tests {
         tell(&mut widgets, "comm_msg", &request("r"), &[]);
         widgets.begin();
         assert!(!tell(&mut widgets, "stream", &says("another"), &[]));
+    }
+
+    #[test]
+    fn an_output_widget_is_bounded_as_a_cell_is() {
+        let mut widgets = Widgets::bounded(Folded::bounded(10_000, "more"));
+        let request = json!({"comm_id": "o", "data": {"state": {"msg_id": "r"}}});
+        tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
+        tell(&mut widgets, "comm_msg", &request, &[]);
+        for line in 0..10_000 {
+            let says = json!({"name": "stdout", "text": format!("line {line}\n")});
+            assert!(tell(&mut widgets, "stream", &says, &[]));
+        }
+        let mut document = notebook(&json!({}), &json!([]));
+        document.put_widgets(&widgets).unwrap();
+        let outputs = state(&document)["state"]["o"]["state"]["outputs"].to_string();
+        assert!(outputs.len() < 15_000, "{}", outputs.len());
+        for kept in ["line 0\\n", "left out here; more", "line 9999\\n"] {
+            assert!(outputs.contains(kept), "{outputs}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 
-use super::writing::Recorded;
+use super::writing::{Recorded, no_widgets};
 use crate::notebook::{Fold, Widgets};
 use crate::project::jobs::{Job, JobFolder, Said};
 
@@ -20,7 +20,7 @@ impl Kept {
     pub(super) fn read(job: &Job, folder: &JobFolder) -> io::Result<Self> {
         let mut kept = Self {
             outputs: vec![Recorded::of(job); job.cells.len()],
-            widgets: Widgets::default(),
+            widgets: no_widgets(job),
             ids: HashSet::new(),
         };
         for (recorded, cell) in kept.outputs.iter_mut().zip(&job.cells) {

@@ -108,7 +108,7 @@ impl<'a> Recorder<'a> {
             folder,
             events: RefCell::new(folder.events()?),
             outputs: RefCell::new(vec![Recorded::of(&job); job.cells.len()]),
-            widgets: RefCell::default(),
+            widgets: RefCell::new(writing::no_widgets(&job)),
             elsewhere: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),

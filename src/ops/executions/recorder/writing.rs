@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::gaps::{Gaps, Wrote};
 use super::{Never, Recorder};
-use crate::notebook::{Execution, Folded, Json};
+use crate::notebook::{Execution, Folded, Json, Widgets};
 use crate::ops::executions::into_notebook::{self, Leaving};
 use crate::ops::kernels::status::joined_to;
 use crate::project::jobs::Job;
@@ -26,16 +26,26 @@ pub(super) struct Recorded {
 impl Recorded {
     /// Returns what will hold as much as a job puts into the notebook. All of it is in the job.
     pub(super) fn of(job: &Job) -> Self {
-        let most = job.max_output.map(usize::try_from).and_then(Result::ok);
-        let folded = most.map(|most| {
-            let more = format!("nb wait {} --all --stream shows all", job.id);
-            Folded::bounded(most, more)
-        });
         Self {
-            folded: folded.unwrap_or_default(),
+            folded: nothing_yet(job),
             ..Self::default()
         }
     }
+}
+
+/// Returns no outputs, which will be as many as a job puts into the notebook of a cell.
+fn nothing_yet(job: &Job) -> Folded {
+    let most = job.max_output.map(usize::try_from).and_then(Result::ok);
+    let folded = most.map(|most| {
+        let more = format!("nb wait {} --all --stream shows all", job.id);
+        Folded::bounded(most, more)
+    });
+    folded.unwrap_or_default()
+}
+
+/// Returns no widgets, of which those that take outputs will be bounded as a job's cells are.
+pub(super) fn no_widgets(job: &Job) -> Widgets {
+    Widgets::bounded(nothing_yet(job))
 }
 
 impl Recorder<'_> {
