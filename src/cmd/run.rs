@@ -9,9 +9,11 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::follow::{Following, Form, Patience};
+use super::terminal::CtrlC;
 use super::{Context, outputs, print};
 use crate::ops::executions::exec::{self, MAX_OUTPUT, Wanted};
 use crate::ops::executions::fold;
+use crate::ops::executions::look::LookError;
 use crate::ops::executions::peek::{PeekError, peek};
 use crate::project::jobs::JobCell;
 
@@ -85,7 +87,14 @@ impl Run {
         let target = context.target(notebook, "nb run --peek CODE").await?;
         let (project, key, session) = (&target.project, &target.key, &target.session);
         let wait = self.patience.wait(context)?;
-        let peeked = peek(project, key, session, &context.by, code, wait).await?;
+        let ctrl_c = CtrlC::listen().map_err(|error| Fault::failed("handle Ctrl-C", &error))?;
+        let stop = ctrl_c.pressed();
+        let peeked = match peek(project, key, session, &context.by, code, wait, stop).await {
+            Err(PeekError::Look(LookError::Stopped { over })) => {
+                return Ok(self.stopped(context, &target.notebook_key, over));
+            }
+            peeked => peeked?,
+        };
         let code = if peeked.raised() { 3 } else { 0 };
         let cut = self.patience.cut("--limit 0 shows all");
         let _ = if self.form.json {
@@ -101,6 +110,21 @@ impl Run {
             print::both(&outputs::text(&peeked.outputs, &cut))
         };
         Ok(ExitCode::from(code))
+    }
+
+    fn stopped(&self, context: &Context, notebook: &str, over: bool) -> ExitCode {
+        let text = match over {
+            true => "interrupted",
+            false => "the code does not heed the interrupt, and goes on; nb restart ends it",
+        };
+        if self.form.json {
+            let _ = context.answer(json!({
+                "notebook": notebook, "status": "interrupted", "over": over, "outputs": [],
+            }));
+        } else {
+            print::note(text);
+        }
+        ExitCode::from(130)
     }
 
     fn meant(&self) -> Result<(Option<PathBuf>, String), Fault> {

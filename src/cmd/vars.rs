@@ -197,7 +197,7 @@ impl From<LookError> for Fault {
             LookError::Busy { behind: None } => {
                 "busy: the kernel does not answer, whatever it runs".to_owned()
             }
-            LookError::Late { .. } => causes(&error),
+            LookError::Late { .. } | LookError::Stopped { .. } => causes(&error),
         };
         let fault = Self::new(Kind::StillRunning, text);
         match error {
@@ -211,6 +211,7 @@ impl From<LookError> for Fault {
             LookError::Late { beside: false, .. } => {
                 fault.hint("the code goes on; nb interrupt ends it")
             }
+            LookError::Stopped { .. } => fault,
         }
     }
 }

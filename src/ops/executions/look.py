@@ -336,6 +336,32 @@ def peek(asked):
         return Text(json.dumps({"error": raised}))
 
 
+def stop(subshell):
+    """Raises KeyboardInterrupt in the code that a subshell runs, and says whether it is over within a
+    second: a subshell that is deleted before would hold up every other request."""
+    import ctypes
+
+    give_back_stdin()
+    found = [it.ident for it in threading.enumerate() if it.name == "subshell-" + subshell]
+
+    def runs():
+        frame = sys._current_frames().get(found[0])
+        while frame is not None and frame.f_code.co_filename != "<nb run --peek>":
+            frame = frame.f_back
+        return frame is not None
+
+    until, raised = time.monotonic() + 1, False
+    while found and runs():
+        if not raised:
+            kind = ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(found[0]), kind)
+            raised = True
+        if time.monotonic() > until:
+            return Text("false")
+        time.sleep(0.01)
+    return Text("true")
+
+
 def told(data):
     """Images are bytes for IPython, and base64 in messages."""
     code = lambda it: base64.b64encode(it).decode("ascii") if isinstance(it, bytes) else it

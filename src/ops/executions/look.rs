@@ -19,6 +19,10 @@ const IDLE_ANSWER: Duration = Duration::from_millis(300);
 /// How long a kernel may take to make or end a subshell.
 const SUBSHELL: Duration = Duration::from_secs(2);
 
+/// How long code on a subshell may take to end once it is to; asked for itself it says so after a
+/// second.
+const STOPS: Duration = Duration::from_secs(3);
+
 /// How long a start or restart that others began is awaited.
 const SETTLES: Duration = Duration::from_secs(20);
 
@@ -44,6 +48,12 @@ pub enum LookError {
         after: Duration,
         /// On a subshell, where nothing interrupts it.
         beside: bool,
+    },
+    /// Whoever asked wanted it no more.
+    #[error("it was interrupted")]
+    Stopped {
+        /// It is over: nothing of it is left in the kernel.
+        over: bool,
     },
 }
 
@@ -112,7 +122,7 @@ impl Look {
         self.runner.parts().1
     }
 
-    /// Asks, and waits for the answer to its end.
+    /// Asks, and waits for the answer to its end, or until that is wanted no more.
     ///
     /// # Errors
     /// None came in time, or the kernel is gone.
@@ -120,33 +130,47 @@ impl Look {
         &mut self,
         request: &Execute,
         wait: Option<Duration>,
+        stop: impl Future<Output = ()>,
     ) -> Result<Answer, LookError> {
         let beside = self.is_beside();
         let (client, _) = self.runner.parts();
         let mut execution = client.start_in(self.subshell.as_deref(), request).await?;
         let mut answer = Answer::default();
+        let mut begun = false;
         let heard = async {
             while let Some(event) = execution.next().await {
                 match event {
                     Event::Told(told) => answer.told.push(told),
                     // Nobody is asked.
                     Event::Prompt(prompt) => execution.answer_eof(&prompt),
-                    Event::Begun | Event::Counted(_) => {}
+                    Event::Begun => begun = true,
+                    Event::Counted(_) => {}
                 }
             }
         };
-        let late = match wait {
-            None => {
-                heard.await;
-                None
-            }
-            Some(after) => {
-                let heard = tokio::time::timeout(after, heard).await;
-                heard.is_err().then_some(after)
+        let late = async {
+            match wait {
+                Some(after) => {
+                    tokio::time::sleep(after).await;
+                    after
+                }
+                None => std::future::pending().await,
             }
         };
-        if let Some(after) = late {
-            return Err(LookError::Late { after, beside });
+        let unanswered = tokio::select! {
+            biased;
+            () = heard => None,
+            after = late => Some(LookError::Late { after, beside }),
+            () = stop => Some(LookError::Stopped { over: false }),
+        };
+        match unanswered {
+            Some(LookError::Stopped { .. }) => {
+                // Before it began the kernel runs another's cell, which is not ours to end.
+                let over = begun && self.stop().await;
+                return Err(LookError::Stopped { over });
+            }
+            Some(late) => return Err(late),
+            None => {}
         }
         if let Some(outcome) = execution.outcome() {
             answer.reply = outcome.reply.as_deref().unwrap_or_default().to_vec();
@@ -160,19 +184,46 @@ impl Look {
         Ok(answer)
     }
 
+    /// Ends the code that was asked for; says whether it is over.
+    async fn stop(&mut self) -> bool {
+        let Some(subshell) = self.subshell.clone() else {
+            return self.runner.interrupt().await;
+        };
+        let (client, _) = self.runner.parts();
+        // Only another subshell can still do something in there.
+        let Ok(Some(other)) = make(client).await else {
+            return false;
+        };
+        let asked = request(&format!("stop({})", literal(&subshell)), true);
+        let stopped = async {
+            let mut execution = client.start_in(Some(&other), &asked).await.ok()?;
+            while execution.next().await.is_some() {}
+            value(execution.outcome()?.reply.as_deref()?).ok()
+        };
+        let stopped = tokio::time::timeout(STOPS, stopped).await;
+        if stopped.is_ok() {
+            end(client, &other).await;
+        }
+        stopped.is_ok_and(|said| said.as_deref() == Some("true"))
+    }
+
     /// Leaves nothing behind.
     pub(super) async fn leave(mut self) {
-        if let Some(id) = &self.subshell {
-            let end = json!({ "subshell_id": id });
-            let (client, _) = self.runner.parts();
-            let ended = client
-                .request(Channel::Control, "delete_subshell_request", &end, SUBSHELL)
-                .await;
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a subshell was not seen to end");
-            }
+        if let Some(id) = self.subshell.take() {
+            end(self.runner.parts().0, &id).await;
         }
         self.runner.leave().await;
+    }
+}
+
+/// Ends a subshell that runs nothing.
+async fn end(client: &mut Client, id: &str) {
+    let end = json!({ "subshell_id": id });
+    let ended = client
+        .request(Channel::Control, "delete_subshell_request", &end, SUBSHELL)
+        .await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a subshell was not seen to end");
     }
 }
 

@@ -48,7 +48,8 @@ struct Found {
 }
 
 /// Runs code on a session's kernel, whose key in the project is `key`, as `by`: on a subshell while a
-/// cell runs, as any code else; it is not counted, and not in the history.
+/// cell runs, as any code else; it is not counted, and not in the history. When `stop` comes it is
+/// interrupted, and nothing of it stays in the kernel where it heeds that.
 ///
 /// # Errors
 /// [`PeekError`]; a busy kernel without subshells says so within seconds.
@@ -59,6 +60,7 @@ pub async fn peek(
     by: &str,
     code: &str,
     wait: Option<Duration>,
+    stop: impl Future<Output = ()>,
 ) -> Result<Peeked, PeekError> {
     let mut look = Look::join(project, key, session, by).await?;
     let beside = look.is_beside();
@@ -72,10 +74,10 @@ pub async fn peek(
             ..Execute::new(code)
         }
     };
-    let answer = look.ask(&request, wait).await;
+    let answer = look.ask(&request, wait, stop).await;
     note(project, key, look.session(), by, code);
     // What is not over would not let its subshell go.
-    if answer.is_ok() {
+    if matches!(answer, Ok(_) | Err(LookError::Stopped { over: true })) {
         look.leave().await;
     }
     let answer = answer?;

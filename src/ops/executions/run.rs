@@ -309,6 +309,18 @@ impl Runner {
         self.process.as_ref()
     }
 
+    /// Interrupts what the kernel runs; says whether it was asked to.
+    pub(super) async fn interrupt(&mut self) -> bool {
+        /// How long the kernel may take to answer a message.
+        const ANSWERS: Duration = Duration::from_secs(2);
+        if let (InterruptMode::Signal, Some(process)) =
+            (self.session.interrupt_mode(), &self.process)
+        {
+            return process.signal_group(Signal::INT).is_ok();
+        }
+        self.client.interrupt(ANSWERS).await.is_ok()
+    }
+
     /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
     pub async fn leave(self) {
         self.client.close().await;

@@ -121,7 +121,9 @@ pub async fn look(
         return Err(VarsError::Language { language });
     }
     let request = request(wanted, look.is_beside());
-    let answer = look.ask(&request, Some(ANSWER)).await;
+    let answer = look
+        .ask(&request, Some(ANSWER), std::future::pending())
+        .await;
     look.leave().await;
     let answer = answer?;
     if let Some(why) = answer.failed {

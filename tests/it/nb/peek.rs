@@ -1,7 +1,12 @@
 //! Code beside a running cell, and without a trace.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use nb::client::{Client, Event, Execute};
 use nb::kernel::connection;
+use nb::wire::Channel;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Said, nb, open, path, until};
 use crate::client::run as block_on;
@@ -125,4 +130,58 @@ fn a_kernel_without_subshells_says_whose_cell_it_runs() {
     std::fs::write(world.project().join("go"), "").expect("let it go on");
     nb(&world, ["wait"]).ended(0);
     peek(&world, "1").ended(0).with("1");
+}
+
+/// The subshells of a kernel.
+fn subshells(opened: &serde_json::Value) -> serde_json::Value {
+    let info = connection::read(&path(&opened["connection_file"])).expect("a connection file");
+    block_on(async move {
+        let mut client = Client::connect(&info, "tests").await.expect("it is up");
+        let asked = serde_json::json!({});
+        let answer = client.request(
+            Channel::Control,
+            "list_subshell_request",
+            &asked,
+            Duration::from_secs(10),
+        );
+        let answer = answer.await.expect("it answers");
+        let content: serde_json::Value =
+            serde_json::from_slice(answer.content()).expect("it is JSON");
+        content["subshell_id"].clone()
+    })
+}
+
+#[test]
+fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
+    let world = World::new();
+    let opened = open(&world, "a.ipynb");
+    let endless = "open('looks', 'w').close()\nwhile True: pass";
+    let interrupted = || {
+        let mut command = world.nb();
+        command.args(["run", "--peek", "--timeout", "0", endless]);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let look = command.stderr(Stdio::piped()).spawn().expect("run nb");
+        let looks = world.project().join("looks");
+        until("the look", || looks.exists().then_some(()));
+        std::fs::remove_file(looks).expect("it is there");
+        let pid = i32::try_from(look.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a pid"), Signal::INT).expect("interrupt it");
+        let said = look.wait_with_output().expect("it ends");
+        assert_eq!(said.status.code(), Some(130), "{said:?}");
+        let told = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(told.contains("interrupted"), "{told}");
+    };
+    // On an idle kernel, and beside a cell.
+    interrupted();
+    nb(&world, ["run", "6 * 7"]).ended(0).with("42");
+    let code = "open('in', 'w').close()\nimport os\nwhile not os.path.exists('go'): pass";
+    nb(&world, ["run", "-d", code]).ended(0);
+    until("the code runs", || {
+        world.project().join("in").exists().then_some(())
+    });
+    interrupted();
+    assert_eq!(subshells(&opened), serde_json::json!([]));
+    peek(&world, "6 * 7").ended(0).with("42");
+    std::fs::write(world.project().join("go"), "").expect("let it go on");
+    nb(&world, ["wait"]).ended(0);
 }
