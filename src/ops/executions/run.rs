@@ -413,7 +413,7 @@ impl Running<'_> {
         };
         let told = async {
             tokio::time::sleep(SOON).await;
-            self.tell_wait(audience);
+            self.tell_wait(audience, None);
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
@@ -423,10 +423,14 @@ impl Running<'_> {
         }
     }
 
-    /// Says that another's cell is waited for.
-    fn tell_wait(&self, audience: &impl Audience) {
+    /// Says that another's cell is waited for. Where the journal's last is our own, which was sent
+    /// already, it is only the kernel that takes its time.
+    fn tell_wait(&self, audience: &impl Audience, sent: Option<&str>) {
         let present = self.project.present(self.key, self.session.generation);
-        audience.waits(present.running.as_ref());
+        let is_ours = |cell: &Cell| Some(cell.msg_id.as_str()) == sent;
+        if !present.running.as_ref().is_some_and(is_ours) {
+            audience.waits(present.running.as_ref());
+        }
     }
 
     /// Sends the code and follows it to its end.
@@ -486,7 +490,7 @@ impl Running<'_> {
                 }
                 () = &mut waits, if !begun && !told => {
                     told = true;
-                    self.tell_wait(audience);
+                    self.tell_wait(audience, Some(&msg_id));
                 }
                 () = audience.interrupts() => {
                     asked = None;
