@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::json;
 
+use super::numbers::Numbers;
 use super::run::{Event, Outcome, Run};
 use super::{Client, ClientError, Prompt, reached};
 use crate::wire::Channel;
@@ -17,6 +18,8 @@ pub struct Execution<'a> {
     run: Run,
     /// Outputs that were dropped before this request was sent.
     dropped_before: u64,
+    /// What the kernel has sent since.
+    numbers: Numbers,
 }
 
 /// What Python, R and Julia kernels take for the end of the input.
@@ -30,6 +33,7 @@ impl<'a> Execution<'a> {
             client,
             run,
             dropped_before,
+            numbers: Numbers::default(),
         }
     }
 
@@ -48,6 +52,9 @@ impl<'a> Execution<'a> {
                 biased;
                 received = self.client.receive() => match received {
                     Ok((channel, message)) => {
+                        if let Ok(header) = message.header() {
+                            self.numbers.take(&header);
+                        }
                         self.run.handle_message(channel, &message, Instant::now());
                     }
                     Err(error) => {
@@ -94,6 +101,12 @@ impl<'a> Execution<'a> {
     /// them; outputs may be among them.
     pub fn dropped(&self) -> u64 {
         self.client.dropped() - self.dropped_before
+    }
+
+    /// Returns how many messages of the kernel never came since the request was sent, where it numbers
+    /// them: its own queue had no room.
+    pub fn missing(&self) -> u64 {
+        self.numbers.missing().saturating_sub(self.dropped())
     }
 
     /// Returns how it ended, once [`Execution::next`] has given none.

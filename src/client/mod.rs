@@ -13,6 +13,7 @@ mod content;
 mod error;
 mod execution;
 mod link;
+mod numbers;
 mod others;
 mod overheard;
 mod request;

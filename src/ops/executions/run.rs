@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::heard::Heard;
 use super::observed;
 pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
-use crate::client::{Client, ClientError, End, Execute, Execution};
+use crate::client::{Client, ClientError, End, Execute, Execution, Told};
 use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::quirks;
@@ -327,6 +328,22 @@ impl Runner {
     }
 }
 
+/// Says that a kernel dropped messages.
+fn lost(messages: u64) -> String {
+    format!(
+        "{messages} messages were lost by the kernel's own queue, which drops what is above 1000: fewer, larger prints lose nothing"
+    )
+}
+
+/// Returns a line of `nb` among what the code says.
+fn on_stderr(text: &str) -> Told {
+    Told {
+        msg_type: "stream".to_owned(),
+        content: json!({ "name": "stderr", "text": text }).to_string().into(),
+        buffers: Vec::new(),
+    }
+}
+
 /// Looks where a session's kernel is, and that it lives.
 ///
 /// # Errors
@@ -502,7 +519,7 @@ impl Running<'_> {
                 }
             }
         }
-        let dropped = execution.dropped();
+        let (dropped, missing) = (execution.dropped(), execution.missing());
         let outcome = execution.outcome();
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
@@ -534,6 +551,12 @@ impl Running<'_> {
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
+        }
+        if missing > 0 {
+            let note = lost(missing);
+            // Among the outputs too: whoever reads them later must not take them for whole.
+            audience.sees(&Event::Told(on_stderr(&format!("[nb] {note}\n"))));
+            self.notes.push(note);
         }
         if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
             self.notes

@@ -374,3 +374,26 @@ fn outputs_find_their_notebook_where_the_projects_folder_is_elsewhere() {
     assert!(text.contains("\"42\""), "{text}");
     inside(&["shutdown", "h.ipynb"]).ended(0);
 }
+
+#[test]
+fn what_the_kernels_own_queue_drops_is_told() {
+    // As if it had sent so many that nobody received.
+    let skip = |count: u32| {
+        format!("get_ipython().kernel.session.message_count += {count}\nprint('after', flush=True)")
+    };
+    let world = notebook(&[&skip(500), &skip(10)]);
+    let lost = "500 messages were lost by the kernel's own queue";
+    let said = nb(&world, ["exec", "a.ipynb", "0", "--json"]).ended(0);
+    let note = said.json()["notes"][0].clone();
+    assert!(
+        note.as_str().is_some_and(|note| note.contains(lost)),
+        "{said:?}"
+    );
+    let outputs = cell(&world, 0)["outputs"].clone();
+    assert_eq!(outputs[0]["text"], json!(["after\n"]));
+    let told = outputs[1]["text"][0].as_str().expect("a text");
+    assert!(told.starts_with(&format!("[nb] {lost}")), "{told}");
+    // So few may be replies to others.
+    nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
+    assert_eq!(cell(&world, 1)["outputs"].as_array().map(Vec::len), Some(1));
+}

@@ -1,0 +1,116 @@
+//! Which of a kernel's messages never came, by their numbers.
+//!
+//! ipykernel's session numbers what it sends, on all channels together (`<session>_<pid>_<number>` is
+//! the message id of `jupyter_client`). A client sees all of iopub and its own replies. What others are
+//! replied leaves holes of one number each, since the statuses around it are on iopub; a long hole is
+//! what the kernel's PUB socket dropped, whose queue holds 1,000 messages.
+
+use std::collections::BTreeMap;
+
+use crate::wire::Header;
+
+/// Shorter holes may be others' replies, a message that could not be written, or two threads of the
+/// kernel that count at once.
+const HOLE: u64 = 20;
+
+/// The numbers that were seen, of the first session that has any.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// What stands before the number.
+    prefix: Option<String>,
+    /// Runs of numbers without a hole: the first of each, and the one behind its last.
+    runs: BTreeMap<u64, u64>,
+}
+
+impl Numbers {
+    /// Takes a message of the kernel.
+    pub(super) fn take(&mut self, header: &Header<'_>) {
+        let Some((prefix, number)) = numbered(header) else {
+            return;
+        };
+        match &self.prefix {
+            Some(known) if known != prefix => return,
+            Some(_) => {}
+            None => self.prefix = Some(prefix.to_owned()),
+        }
+        let before = self.runs.range(..=number).next_back();
+        let before = before.map(|(first, end)| (*first, *end));
+        if before.is_some_and(|(_, end)| number < end) {
+            return;
+        }
+        let first = match before {
+            Some((first, end)) if end == number => first,
+            _ => number,
+        };
+        let end = self.runs.remove(&(number + 1)).unwrap_or(number + 1);
+        self.runs.insert(first, end);
+    }
+
+    /// Returns how many messages between the first and the last never came.
+    pub(super) fn missing(&self) -> u64 {
+        let ends = self.runs.values();
+        let holes = ends.zip(self.runs.keys().skip(1));
+        let holes = holes.map(|(end, next)| next - end);
+        holes.filter(|hole| *hole >= HOLE).sum()
+    }
+}
+
+/// Returns the number of a message and what stands before it, where `jupyter_client` has made its id.
+fn numbered<'a>(header: &'a Header<'_>) -> Option<(&'a str, u64)> {
+    let (prefix, number) = header.msg_id.rsplit_once('_')?;
+    let pid = prefix.strip_prefix(&*header.session)?.strip_prefix('_')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let number: u64 = number.parse().ok().filter(|_| is_number(pid))?;
+    // Nobody has sent as many.
+    (number < u64::MAX / 2).then_some((prefix, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(session: &str, msg_id: String) -> Header<'static> {
+        Header {
+            msg_id: msg_id.into(),
+            session: session.to_owned().into(),
+            ..Header::default()
+        }
+    }
+
+    fn missing(numbers: impl IntoIterator<Item = u64>) -> u64 {
+        let mut seen = Numbers::default();
+        for number in numbers {
+            seen.take(&header("k", format!("k_7_{number}")));
+        }
+        seen.missing()
+    }
+
+    #[test]
+    fn a_long_hole_is_what_was_dropped() {
+        assert_eq!(missing([]), 0);
+        assert_eq!(missing(5..500), 0);
+        assert_eq!(missing((5..500).chain(1500..1600)), 1000);
+        // Threads send in an order of their own, and what comes twice is one.
+        assert_eq!(missing((5..500).rev().chain(5..500).chain(900..901)), 400);
+        let evens = (0..500).map(|at| at * 2);
+        assert_eq!(missing(evens.chain([1, 3])), 0, "others are replied");
+        let thirds = (0..9).map(|at| at * (HOLE + 1));
+        assert_eq!(missing(thirds), 8 * HOLE);
+    }
+
+    #[test]
+    fn what_others_number_says_nothing() {
+        let mut seen = Numbers::default();
+        for id in [
+            "k_7_1", "k_7_2", "j_7_900", "k_8_900", "k_900", "k_7_x", "k", "_", "k__900",
+        ] {
+            let session = id.split('_').next().unwrap_or_default();
+            seen.take(&header(session, id.to_owned()));
+        }
+        seen.take(&header("other", "k_7_900".to_owned()));
+        seen.take(&header("k", format!("k_7_{}", u64::MAX)));
+        assert_eq!(seen.missing(), 0);
+        seen.take(&header("k", "k_7_900".to_owned()));
+        assert_eq!(seen.missing(), 897);
+    }
+}
