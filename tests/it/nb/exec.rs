@@ -397,3 +397,23 @@ fn what_the_kernels_own_queue_drops_is_told() {
     nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
     assert_eq!(cell(&world, 1)["outputs"].as_array().map(Vec::len), Some(1));
 }
+
+#[test]
+fn a_bar_is_shown_as_it_is_in_the_end() {
+    let cleared = "from IPython.display import clear_output\n\
+        for i in range(300): clear_output(wait=True); print(i, 'of 300')";
+    let returned = "for i in range(3000): print(f'\\r{i} of 3000', end='', flush=i % 10 == 0)";
+    let world = notebook(&[cleared, returned]);
+    for (index, last) in ["299 of 300", "2999 of 3000"].iter().enumerate() {
+        let at = index.to_string();
+        let said = nb(&world, ["exec", "a.ipynb", &at, "--json"]).ended(0);
+        let shown = said.json()["cells"][0]["outputs"].clone();
+        assert_eq!(shown.as_array().map(Vec::len), Some(1), "{shown}");
+        let shown = shown[0]["text"].as_str().expect("a text").trim_end();
+        assert_eq!(shown, *last);
+        assert_eq!(text(&world, index).trim_end(), *last);
+        // What the job keeps comes to the same.
+        let waited = nb(&world, ["wait", &job(&said), "--all"]).ended(0);
+        assert_eq!(waited.out.trim_end(), *last);
+    }
+}
