@@ -15,7 +15,7 @@ use crate::project::Project;
 ///
 /// Kernels of deleted projects, kernels that were never ready because whoever started them was
 /// killed, sockets and connection files of kernels that have ended, records of front ends that were
-/// killed, half-written files, jobs beyond the bound; a kernelspec "nb shared kernel" that is out
+/// killed, half-written files, scratch folders of sandboxes that no session needs, jobs beyond the bound; a kernelspec "nb shared kernel" that is out
 /// of date is mended. Of this project and what belongs to none; with --all of all your projects.
 ///
 /// A kernel that is ready is never ended, since it may hold somebody's variables: `nb shutdown --idle

@@ -4,6 +4,8 @@
 //! [`super::idle`]. A kernel is ended here when nobody can ever have used it, or can again: one
 //! that was never ready, one that was shut down and lives, one whose project was deleted.
 
+pub(super) mod scratch;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -159,7 +161,11 @@ async fn clear_project(
             clear_session(project, &key, dry_run, cleared).await?;
         }
     }
+    let scratches = scratch::listed(project);
     let (files, alive) = unknown(project)?;
+    let sessions = project.state()?.sessions;
+    let scratches = scratch::unneeded(&scratches, sessions.values(), !alive.is_empty());
+    cleared.remove(dry_run, &scratches, "of sandboxes", "scratch folder");
     for process in alive {
         let pid = process.pid;
         cleared.notes.push(format!(
@@ -290,6 +296,7 @@ impl Cleared {
         for path in paths {
             let done = match dry_run {
                 true => Ok(()),
+                false if path.is_dir() && !path.is_symlink() => std::fs::remove_dir_all(path),
                 false => std::fs::remove_file(path),
             };
             match done {

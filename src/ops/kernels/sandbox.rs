@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::gc::scratch::keep;
 use super::open_error::OpenError;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::launch::Start;
@@ -294,6 +295,12 @@ pub(super) fn end(session: &Session) -> Option<String> {
     let sandbox = session.sandbox.as_ref()?;
     let scratch = &sandbox.scratch;
     if sandbox.keep_scratch && scratch.exists() {
+        if let Err(error) = keep(scratch) {
+            let scratch = scratch.display();
+            return Some(format!(
+                "nb gc would remove its scratch folder {scratch}: {error}"
+            ));
+        }
         return Some(format!(
             "its scratch folder was kept: {}",
             scratch.display()

@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 use super::{descendants, home, kill, nb, open, opening, path, pid, shell, sockets, until};
 use crate::world::World;
 
-const ROUNDS: usize = 8;
+/// How often each is killed: few times in every run of the tests, `NB_TEST_ROUNDS` times by hand.
+fn rounds() -> usize {
+    let given = std::env::var("NB_TEST_ROUNDS").ok();
+    given.and_then(|it| it.parse().ok()).unwrap_or(8)
+}
 
 #[test]
 fn opens_that_are_killed_at_any_moment_are_put_right() {
@@ -18,7 +22,7 @@ fn opens_that_are_killed_at_any_moment_are_put_right() {
     open(&world, "t.ipynb");
     let whole = began.elapsed();
     nb(&world, ["shutdown"]).ended(0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let after = whole.mul_f64(random.part() * 1.1);
         eprintln!("round {round}: killed after {after:?}");
         let by_shell = round % 2 == 1;
@@ -45,7 +49,7 @@ fn opens_that_are_killed_at_any_moment_are_put_right() {
 fn restarts_and_shutdowns_that_are_killed_are_put_right() {
     let mut random = Random::seeded();
     let world = World::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         open(&world, "t.ipynb");
         // About as long as each takes.
         let (command, whole) = [("restart", 1.0), ("shutdown", 0.3)][round % 2];
@@ -78,10 +82,15 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
     open(&world, "t.ipynb");
     let whole = began.elapsed();
     let mut sockets_then = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let part = 1.1 * random.part();
         let (mut command, after) = match round % 2 {
-            0 => (opening(&world, "t.ipynb"), whole.mul_f64(part)),
+            0 => {
+                let mut command = opening(&world, "t.ipynb");
+                // Into a sandbox and out of it again.
+                command.args([["--sandbox"], ["--no-sandbox"]][round / 4 % 2]);
+                (command, whole.mul_f64(part))
+            }
             _ => {
                 let mut command = world.nb();
                 command.args(["shutdown", "--force"]);
@@ -103,7 +112,7 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
     }
     until("all is cleared up", || {
         let said = nb(&world, ["gc", "--json"]).ended(0).json();
-        let folders = [".nb/connections", "../home/runtime"];
+        let folders = [".nb/connections", ".nb/scratch", "../home/runtime"];
         let files = folders.map(|folder| files_in(&world.project().join(folder)));
         let sockets = sockets_then.iter().any(|socket| socket.exists());
         let clean = said["found"] == serde_json::json!([]) && files.concat().is_empty();

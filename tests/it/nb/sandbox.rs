@@ -567,4 +567,17 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
         .ended(0)
         .with("its scratch folder was kept");
     assert!(scratch.join("home/kept").exists());
+    // Nor does clearing up take it, whatever becomes of the session; what nobody keeps goes.
+    let left = scratch.with_file_name("left-12345678");
+    std::fs::create_dir_all(left.join("home")).expect("make a folder");
+    std::fs::rename(
+        person.project().join(".nb/state.json"),
+        person.project().join("state.json"),
+    )
+    .expect("forget the sessions");
+    person
+        .nb(&["gc"])
+        .ended(0)
+        .with("removed 1 scratch folder of sandboxes");
+    assert!(scratch.join("home/kept").exists() && !left.exists());
 }
