@@ -1,11 +1,14 @@
 //! A notebook's file, as every command on its cells finds and reads it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
+use super::content;
 use super::stamp::Stamp;
 use crate::notebook::{Document, NotANotebook};
 use crate::project::objects::Objects;
@@ -174,12 +177,11 @@ impl Page {
 }
 
 /// Reads a file's bytes and stamp; nothing if it was written meanwhile.
-pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, Stamp)>> {
     let mut file = File::open(path)?;
     let before = Stamp::of(&file.metadata()?);
     let size = usize::try_from(before.content().0).unwrap_or_default();
-    let mut text = Vec::with_capacity(size.saturating_add(1));
-    file.read_to_end(&mut text)?;
+    let text = content::read(&mut file, size)?;
     let after = Stamp::of(&file.metadata()?);
     Ok(before.agrees(&after).then_some((text, before)))
 }
