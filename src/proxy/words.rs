@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
 use crate::kernel::python::quote;
-use crate::ops::kernels::death::clock;
+use crate::ops::kernels::death::{clock, mend};
 use crate::project::Ended;
 use crate::route::Ending;
 
@@ -36,15 +36,28 @@ pub(super) fn elsewhere(target: &Target, host: &str) -> Ending {
 
 /// It went by itself, and only its user may have another started.
 pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
-    ending(target, "KernelDied", &gone(ended))
+    if ended.is_none_or(|ended| ended.job.is_none()) {
+        return ending(target, "KernelDied", &gone(ended));
+    }
+    let text = format!(
+        "The shared kernel of {} {}. Outputs until then are kept. Start it, and run again what had run: {}",
+        target.key,
+        gone(ended),
+        mend(&target.notebook())
+    );
+    Ending {
+        name: "KernelDied",
+        text,
+    }
 }
 
 /// It went by itself, and the next cell brings another.
 pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
     let text = format!(
-        "The shared kernel of {} {}. The next cell that you run starts another.",
+        "The shared kernel of {} {}. The next cell that you run starts another{}",
         target.key,
-        gone(ended)
+        gone(ended),
+        replay(&target.notebook(), ended).unwrap_or_else(|| ".".to_owned())
     );
     Ending {
         name: "KernelDied",
@@ -130,12 +143,13 @@ pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) 
         .as_ref()
         .filter(|ended| ended.generation < kernel.generation);
     format!(
-        "The shared kernel of {} {}",
+        "The shared kernel of {} {}{}",
         target.key,
         told.map_or_else(
             || "was replaced by a new one: its variables are gone".to_owned(),
             |ended| fate(ended, &TimeZone::system())
-        )
+        ),
+        replay(&target.notebook(), told).unwrap_or_default()
     )
 }
 
@@ -187,10 +201,21 @@ fn gone(ended: Option<&Ended>) -> String {
     format!("{death}: its variables are gone")
 }
 
+/// Where an agent's job was running: what brings its variables back, once there is a kernel.
+fn replay(notebook: &Path, ended: Option<&Ended>) -> Option<String> {
+    ended?.job.as_ref()?;
+    Some(format!(
+        ". Outputs until then are kept; what had run is run again by: nb exec {} --replay",
+        quote(notebook)
+    ))
+}
+
 /// When it died, of what and in whose cell.
 fn death(ended: &Ended, zone: &TimeZone) -> String {
     let during = ended.other.get("cell_of").and_then(|words| words.as_str());
-    let during = during.map_or_else(String::new, |cell| format!(" while {cell} ran"));
+    let job = ended.job.as_ref().map(|job| format!(" (job {job})"));
+    let job = job.unwrap_or_default();
+    let during = during.map_or_else(String::new, |cell| format!(" while {cell} ran{job}"));
     format!(
         "died at {} ({}){during}",
         clock(ended.at, zone),
@@ -230,6 +255,24 @@ mod tests {
             "died at 14:05 on 2026-01-02 (its process ended) while claude's cell 3f2c ran; \
              this is a new one: its variables are gone"
         );
+    }
+
+    #[test]
+    fn where_a_job_was_running_it_is_named_with_what_runs_it_again() {
+        let mut killed = ended("SIGKILL", None);
+        let notebook = Path::new("/p/my t.ipynb");
+        assert_eq!(replay(notebook, Some(&killed)), None);
+        assert_eq!(replay(notebook, None), None);
+        killed.job = Some("7f3a9c21".to_owned());
+        let cell = "ada's cell 3f2c";
+        killed.other.insert("cell_of".into(), cell.into());
+        assert_eq!(
+            fate(&killed, &TimeZone::UTC),
+            "died at 14:05 on 2026-01-02 (SIGKILL) while ada's cell 3f2c ran (job 7f3a9c21); \
+             this is a new one: its variables are gone"
+        );
+        let told = replay(notebook, Some(&killed)).unwrap();
+        assert!(told.ends_with("nb exec '/p/my t.ipynb' --replay"), "{told}");
     }
 
     #[test]

@@ -134,7 +134,7 @@ def agents(kernel):
             with contextlib.suppress(ProcessLookupError):
                 agent.kill()
             agent.wait(SECONDS)
-        noticed(window, "1", "died at", "ada")
+        noticed(window, "1", "died at", "ada", "(job ", "--replay")
         window.close()
 
 
