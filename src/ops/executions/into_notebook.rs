@@ -32,6 +32,9 @@ pub(super) struct Leaving {
     pub(super) by_text: bool,
     /// It was run again since, by whom the notebook need not tell.
     pub(super) ran_since: bool,
+    /// Somebody has asked for it again since: where the notebook has a later number, that is from
+    /// there. VS Code writes no times.
+    pub(super) asked_since: bool,
 }
 
 /// What came of it.
@@ -188,7 +191,12 @@ impl Leaving {
         let is_later = self
             .begun
             .is_some_and(|begun| cell.ran_from().is_some_and(|other| other > begun));
-        if !force && (is_later || self.ran_since) {
+        let is_of_later = self.asked_since
+            && self
+                .execution
+                .execution_count
+                .is_some_and(|count| cell.execution_count().is_some_and(|other| other > count));
+        if !force && (is_later || is_of_later || self.ran_since) {
             return Ok(Went::Not("the cell was run again since".to_owned()));
         }
         if cell.source() == self.code {
@@ -246,6 +254,7 @@ mod tests {
             begun: None,
             by_text,
             ran_since: false,
+            asked_since: false,
         }
     }
 
@@ -353,6 +362,18 @@ mod tests {
             ..mine.clone()
         };
         assert_eq!(went(&mut document, &before), "the cell was run again since");
+        // A front end that writes no times has written its own.
+        let mut theirs = mine.execution.clone();
+        (theirs.execution_count, theirs.times) = (Some(4), None);
+        document.set_execution(0, &theirs).unwrap();
+        let asked = Leaving {
+            asked_since: true,
+            ..mine.clone()
+        };
+        assert_eq!(went(&mut document, &asked), "the cell was run again since");
+        // After a restart numbers begin anew, and nobody has asked for it since.
+        assert_eq!(went(&mut document, &mine), "in");
+        assert_eq!(went(&mut document, &asked), "in");
         let known = Leaving {
             ran_since: true,
             ..mine

@@ -256,3 +256,99 @@ fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
     let saved = nb(&world, ["save", "a.ipynb", "--json"]).ended(0).json();
     assert_eq!(saved["flushed"], json!([]), "{saved}");
 }
+
+#[test]
+fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
+    let code = "import os\nruns = globals().get('runs', 0) + 1\nprint('begin', runs, flush=True)\n\
+        while not os.path.exists(f'go{runs}'): pass\nprint('end', runs)";
+    let world = notebook(&[code]);
+    let begin = |name: &str| {
+        let words = ["exec", "a.ipynb", "0", "-d", "--json", "--as", name];
+        let said = nb(&world, words).ended(0).json();
+        said["job"].as_str().expect("a job").to_owned()
+    };
+    let first = begin("ada");
+    said(&world, &first, "begin 1");
+    let second = begin("bob");
+    nb(&world, ["wait", &second, "--timeout", "0.5"])
+        .ended(4)
+        .with("ada");
+    // The earlier one cannot write until the later one runs.
+    set_mode(&file(&world), 0o444);
+    std::fs::write(world.project().join("go1"), "").expect("open the gate");
+    nb(&world, ["wait", &first])
+        .ended(0)
+        .with("end 1")
+        .with("not in the notebook");
+    said(&world, &second, "begin 2");
+    set_mode(&file(&world), 0o644);
+    std::fs::write(world.project().join("go2"), "").expect("open the gate");
+    nb(&world, ["wait", &second]).ended(0).with("end 2");
+    assert_eq!(text(&world, 0), "begin 2\nend 2\n");
+    assert_eq!(cell(&world, 0)["execution_count"], 2);
+    // The earlier is told, and keeps its own.
+    nb(&world, ["jobs", &first, "--write"])
+        .ended(5)
+        .with("run again since");
+    let kept = nb(&world, ["wait", &first, "--all", "--as", "ada"]).ended(0);
+    assert_eq!(kept.out, "begin 1\nend 1\n");
+    assert_eq!(text(&world, 0), "begin 2\nend 2\n");
+}
+
+#[test]
+fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
+    let small = |script: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-rm", "sh", "-c", script]);
+        command
+    };
+    let can = small("mount -t tmpfs -o size=64k tmpfs /mnt").output();
+    if !can.is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let world = World::new();
+    // What is remembered is elsewhere, and has room.
+    for folder in [".nb", "small"] {
+        std::fs::create_dir(world.project().join(folder)).expect("make a folder");
+    }
+    let script = r#"
+        set -e
+        mount -t tmpfs -o size=512k tmpfs small
+        "$NB_TEST_BINARY" open small/d.ipynb --python "$NB_TEST_PYTHON"
+        "$NB_TEST_BINARY" insert small/d.ipynb -s "print('line ' * 20_000)"
+        dd if=/dev/zero of=small/filler bs=1k count=4000 2> /dev/null || true
+        echo "--- full"
+        "$NB_TEST_BINARY" exec small/d.ipynb 0 --json > said || echo "exec: $?"
+        cat said
+        job=$(sed 's/.*"job":"\([0-9a-f]*\)".*/\1/' said)
+        "$NB_TEST_BINARY" jobs "$job"
+        "$NB_TEST_BINARY" jobs "$job" --write 2>&1 || echo "write: $?"
+        grep -c 'line line' small/d.ipynb || true
+        rm small/filler
+        echo "--- room"
+        "$NB_TEST_BINARY" jobs "$job" --write
+        grep -c 'line line' small/d.ipynb
+        "$NB_TEST_BINARY" shutdown small/d.ipynb
+        ls -A small
+    "#;
+    let mut command = world.command(std::path::Path::new("unshare"));
+    let ran = super::say(command.args(["-rm", "sh", "-c", script]));
+    eprintln!("{}\n{}", ran.out, ran.err);
+    assert_eq!(ran.code, Some(0));
+    let (_, full) = ran.out.split_once("--- full\n").expect("it was full");
+    let (full, room) = full.split_once("--- room\n").expect("there was room");
+    // It ran, and says what mends it.
+    assert!(
+        full.contains("its outputs are not in the notebook"),
+        "{full}"
+    );
+    assert!(
+        full.contains("write: 1") && full.contains("\n0\n"),
+        "{full}"
+    );
+    assert!(ran.err.contains("--write"), "{}", ran.err);
+    assert!(room.contains("are in ") && room.contains("\n1\n"), "{room}");
+    // Nothing half written stays behind.
+    assert!(room.ends_with("d.ipynb\n"), "{room}");
+}

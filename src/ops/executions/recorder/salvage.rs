@@ -1,12 +1,13 @@
 //! Writing into the notebook what a job keeps, when somebody asks for it.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::kept::Kept;
 use crate::ops::executions::follow::heard;
 use crate::ops::executions::into_notebook::{self, Leaving};
 use crate::project::Project;
-use crate::project::jobs::{Ask, Job, JobFolder, NoJob};
+use crate::project::jobs::{Ask, Job, JobCell, JobFolder, NoJob};
 
 /// What became of the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +104,9 @@ pub async fn write(
         return Err(SalvageError::NoCode(id));
     }
     if !force {
+        let again = asked_again(project, &job);
         all.iter_mut()
-            .for_each(|it| it.ran_since = ran_since(project, &job, it.at));
+            .for_each(|it| it.ran_since = again.contains(&it.at));
     }
     let path = to.unwrap_or(&job.path).to_owned();
     let widgets = kept.widgets;
@@ -142,28 +144,40 @@ fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
     }
 }
 
-/// Says whether the journal knows a later execution of one of a job's cells.
-fn ran_since(project: &Project, job: &Job, at: usize) -> bool {
-    let Some(cell) = job.cells.get(at) else {
-        return false;
+/// Returns those of a job's cells for which somebody has asked again since the kernel began with them,
+/// as the journal tells.
+pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
+    let cells = || job.cells.iter().enumerate();
+    let Some(first) = cells().filter_map(|(_, cell)| cell.begun_at).min() else {
+        return HashSet::new();
     };
-    let Some(begun) = cell.begun_at else {
-        return false;
-    };
-    let own = |id: &str| {
-        job.cells
-            .iter()
-            .any(|cell| cell.msg_id.as_deref() == Some(id))
-    };
+    let own: HashSet<_> = job
+        .cells
+        .iter()
+        .filter_map(|cell| cell.msg_id.as_deref())
+        .collect();
+    let mut aborted = HashSet::new();
+    let mut again = HashSet::new();
+    // The newest first.
     let entries = project.past(&job.session).map(|placed| placed.entry);
-    let mut later = entries
-        .take_while(|entry| entry.at > begun)
-        .filter(|entry| entry.event == "asked" && entry.store_history)
-        .filter(|entry| !entry.msg_id.as_deref().is_some_and(own));
-    later.any(|entry| match (&entry.cell, &cell.cell) {
-        (Some(one), Some(other)) if one == other => true,
-        // VS Code names a cell by an address: its text must do.
-        (Some(address), _) if address.contains(':') => entry.code.as_ref() == Some(&cell.code),
-        _ => false,
-    })
+    for entry in entries.take_while(|entry| entry.at > first) {
+        let id = entry.msg_id.unwrap_or_default();
+        if entry.event == "done" && entry.status.as_deref() == Some("aborted") {
+            aborted.insert(id);
+            continue;
+        }
+        let is_later = entry.event == "asked" && entry.store_history;
+        if !is_later || own.contains(&*id) || aborted.contains(&id) {
+            continue;
+        }
+        let same = |cell: &JobCell| match (&entry.cell, &cell.cell) {
+            (Some(one), Some(other)) if one == other => true,
+            // VS Code names a cell by an address: its text must do.
+            (Some(address), _) if address.contains(':') => entry.code.as_ref() == Some(&cell.code),
+            _ => false,
+        };
+        let later = cells().filter(|(_, it)| it.begun_at.is_some_and(|begun| entry.at > begun));
+        again.extend(later.filter(|(_, it)| same(it)).map(|(at, _)| at));
+    }
+    again
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::gaps::{Gaps, Wrote};
+use super::salvage::asked_again;
 use super::{Never, Recorder};
 use crate::notebook::{Execution, Folded, Json, Widgets};
 use crate::ops::executions::into_notebook::{self, Leaving};
@@ -98,7 +99,11 @@ impl Recorder<'_> {
         if cells.is_empty() || !self.job.borrow().saves {
             return Wrote::default();
         }
-        let leaving: Vec<_> = cells.iter().filter_map(|at| self.leaving(*at)).collect();
+        let mut leaving: Vec<_> = cells.iter().filter_map(|at| self.leaving(*at)).collect();
+        let again = asked_again(self.project, &self.job.borrow());
+        for leaving in &mut leaving {
+            leaving.asked_since = again.contains(&leaving.at);
+        }
         let displays: Vec<_> = {
             let (all, job) = (self.outputs.borrow(), self.job.borrow());
             let displays = cells.iter().filter_map(|at| {
@@ -192,6 +197,7 @@ impl Recorded {
             begun: self.busy,
             by_text,
             ran_since: false,
+            asked_since: false,
         })
     }
 
