@@ -272,15 +272,23 @@ impl Pixi {
             .into_iter()
             .flatten();
         let features =
-            features.filter_map(|it| table.get("feature")?.get(it.as_str()?)?.get("activation"));
+            features.filter_map(|it| table.get("feature")?.get(it.as_str()?)?.as_table());
         // The features' own word comes after the project's, and so wins.
-        for activation in table.get("activation").into_iter().chain(features) {
-            let set = activation.get("env").and_then(toml::Value::as_table);
-            for (name, value) in set.into_iter().flatten() {
-                variables.extend(value.as_str().map(|it| (name.clone(), it.to_owned())));
+        for part in std::iter::once(table).chain(features) {
+            let activations = activations(part);
+            // What is said for a platform comes after what is said for all.
+            for activation in activations.iter().rev() {
+                let set = activation.get("env").and_then(toml::Value::as_table);
+                for (name, value) in set.into_iter().flatten() {
+                    variables.extend(value.as_str().map(|it| (name.clone(), it.to_owned())));
+                }
             }
-            let run = activation.get("scripts").and_then(toml::Value::as_array);
-            let run = run.into_iter().flatten().filter_map(toml::Value::as_str);
+            // Of lists of scripts only the one counts that is said most exactly.
+            let mut lists = activations
+                .iter()
+                .filter_map(|it| it.get("scripts")?.as_array());
+            let run = lists.next().into_iter().flatten();
+            let run = run.filter_map(toml::Value::as_str);
             scripts.extend(run.map(|script| project.join(script)));
         }
         Self {
@@ -290,6 +298,25 @@ impl Pixi {
             scripts,
         }
     }
+}
+
+/// Returns what a table says of activation on this platform, the most exact first.
+fn activations(table: &toml::Table) -> Vec<&toml::Value> {
+    let (system, machine) = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("macos", "aarch64") => ("osx", "osx-arm64".to_owned()),
+        ("macos", _) => ("osx", "osx-64".to_owned()),
+        (_, "x86_64") => ("linux", "linux-64".to_owned()),
+        (_, "powerpc64") => ("linux", "linux-ppc64le".to_owned()),
+        (_, other) => ("linux", format!("linux-{other}")),
+    };
+    let of = |name: &str| table.get("target")?.get(name)?.get("activation");
+    let said = [
+        of(&machine),
+        of(system),
+        of("unix"),
+        table.get("activation"),
+    ];
+    said.into_iter().flatten().collect()
 }
 
 /// Where the scripts lie that are run when an environment is entered.
@@ -552,6 +579,23 @@ mod tests {
                 .unwrap()
                 .ends_with(":cuda")
         );
+    }
+
+    #[test]
+    fn what_pixi_is_told_for_a_platform_counts_more() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = temp.path();
+        let text = "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"all.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\
+             [target.unix.activation]\nscripts = [\"unix.sh\"]\nenv = { B = \"2\" }\n\
+             [target.win-64.activation]\nscripts = [\"win.bat\"]\nenv = { A = \"3\" }\n";
+        write(project.join("pixi.toml"), text);
+        let pixi = Pixi::read(project, &project.join(".pixi/envs/default"));
+        let last = |name: &str| {
+            let mut all = pixi.variables.iter().rev();
+            all.find(|(it, _)| it == name).map(|(_, value)| &**value)
+        };
+        assert_eq!((last("A"), last("B")), (Some("1"), Some("2")));
+        assert_eq!(pixi.scripts, [project.join("unix.sh")]);
     }
 
     #[test]
