@@ -16,6 +16,7 @@ use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
+use crate::kernel::trust;
 use crate::ops::editing::rename;
 use crate::ops::kernels::attach::{self, Running};
 use crate::ops::kernels::create::create_notebook;
@@ -77,6 +78,9 @@ pub(super) struct Open {
     /// kernelspec, modules beside a notebook. Look at it first, or make it anew.
     #[arg(long, value_name = "DIR", conflicts_with = "no_kernel")]
     trust: Vec<PathBuf>,
+    /// Start the kernel in a container: not possible yet, says what to do instead
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel_of", "attach", "no_kernel"])]
+    container: Option<String>,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -98,6 +102,32 @@ pub(super) struct Open {
     // Last: its heading stands over all that follows.
     #[command(flatten)]
     sandbox: Sandboxing,
+}
+
+/// Says that no kernel is started in a container by `nb` outside it.
+fn no_container(image: &str, notebook: &Path) -> Fault {
+    let programs = ["podman", "docker"];
+    let program = programs
+        .into_iter()
+        .find(|program| trust::on_path(program, &ProcessVariables).is_some());
+    let text = match program {
+        Some(_) => format!("nb cannot start a kernel in a container of {image} from outside it"),
+        None => format!(
+            "nb cannot start a kernel in a container of {image}, and neither podman nor docker is on PATH"
+        ),
+    };
+    let name = notebook.file_name().unwrap_or_default();
+    let inside = format!(
+        "with nb in the image, the notebook's folder mounted: {} run -v \"$PWD\":/work -w /work {} nb open {}",
+        program.unwrap_or("podman"),
+        quote(Path::new(image)),
+        quote(Path::new(name))
+    );
+    let sandbox = format!(
+        "to confine a kernel of this machine: nb open {} --sandbox",
+        quote(notebook)
+    );
+    Fault::new(Kind::Refused, text).hint(inside).hint(sandbox)
 }
 
 /// Reads an age, or that there is none.
@@ -141,6 +171,9 @@ impl Open {
         if std::path::absolute(&notebook).is_ok_and(|whole| whole.to_str().is_none()) {
             let text = format!("cannot open {}: its path is not UTF-8", notebook.display());
             return Err(Fault::new(Kind::Usage, text).hint("rename it"));
+        }
+        if let Some(image) = &self.container {
+            return Err(no_container(image, &notebook));
         }
         for folder in &self.trust {
             trust_again(folder).await.map_err(|error| {
