@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = nb::kernel::detach::entry().or_else(nb::ops::entry::entry) {
+    if let Some(code) = nb::ops::entry::entry() {
         return code;
     }
     nb::proxy::main(std::env::args_os().skip(1))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = nb::kernel::detach::entry().or_else(nb::ops::entry::entry) {
+    if let Some(code) = nb::ops::entry::entry() {
         return code;
     }
     // One executable is enough: `nb serve` installs a copy of this one under the other's name.

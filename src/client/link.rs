@@ -231,32 +231,34 @@ async fn serve(
     ready: oneshot::Sender<Result<(), ClientError>>,
     hand_over: &HandOver,
 ) {
-    let [iopub, dealers @ ..] = endpoints;
-    let mut readers = Vec::new();
-    let mut writers = Vec::new();
-    // The subscription first: what the kernel says from now on is read.
-    match subscribe(iopub.0, &iopub.1).await {
-        Ok(socket) => readers.push(tokio::spawn(read_iopub(socket, hand_over.clone()))),
+    let [iopub, shell, control, stdin] = endpoints;
+    let dial = |(channel, endpoint): &'_ (Channel, Endpoint)| {
+        let (channel, endpoint) = (*channel, endpoint.clone());
+        async move { Ok((channel, dial(channel, &endpoint, identity).await?)) }
+    };
+    // All at once: each is a few messages there and back.
+    let connected = tokio::try_join!(
+        subscribe(iopub.0, &iopub.1),
+        dial(shell),
+        dial(control),
+        dial(stdin),
+    );
+    let (heard, shell, control, stdin) = match connected {
+        Ok(connected) => connected,
         Err(error) => {
             let _ = ready.send(Err(error));
             return;
         }
-    }
-    for ((channel, endpoint), out) in dealers.iter().zip(out) {
-        match dial(*channel, endpoint, identity).await {
-            Ok((send, reader)) => {
-                writers.push(tokio::spawn(write(*channel, send, out, hand_over.clone())));
-                readers.push(tokio::spawn(read_dealer(
-                    *channel,
-                    reader,
-                    hand_over.clone(),
-                )));
-            }
-            Err(error) => {
-                let _ = ready.send(Err(error));
-                return;
-            }
-        }
+    };
+    let mut readers = vec![tokio::spawn(read_iopub(heard, hand_over.clone()))];
+    let mut writers = Vec::new();
+    for ((channel, (send, reader)), out) in [shell, control, stdin].into_iter().zip(out) {
+        writers.push(tokio::spawn(write(channel, send, out, hand_over.clone())));
+        readers.push(tokio::spawn(read_dealer(
+            channel,
+            reader,
+            hand_over.clone(),
+        )));
     }
     if ready.send(Ok(())).is_err() {
         return;

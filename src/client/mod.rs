@@ -90,6 +90,9 @@ const DIAL_AGAIN: Duration = Duration::from_millis(10);
 /// The first pause before the kernel is asked again for a sign on iopub; it doubles.
 const PROVE_AGAIN: Duration = Duration::from_millis(50);
 
+/// How far a kernel's word on iopub may be behind its answer before it is asked for another.
+const BEHIND: Duration = Duration::from_millis(5);
+
 impl Client {
     /// Connects to a kernel that is running. `username` is what it sees as the sender's name.
     ///
@@ -369,6 +372,34 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the kernel runs nobody's cell, and every output is seen from then on: it has
+    /// answered on shell, which most kernels tell everybody on iopub too. May be dropped halfway.
+    ///
+    /// # Errors
+    /// The kernel is gone.
+    pub async fn idle(&mut self) -> Result<(), ClientError> {
+        let empty = Bytes::from_static(b"{}");
+        let channel = Channel::Shell;
+        let msg_id = self.send(channel, "kernel_info_request", empty, &json!({}));
+        loop {
+            let (from, message) = self.receive().await?;
+            if from == channel && answers(&message, &msg_id) {
+                break;
+            }
+        }
+        // What it told everybody of this very request may be a moment behind.
+        let told = async {
+            while self.iopub != Iopub::Proven {
+                self.receive().await?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(BEHIND, told).await {
+            Ok(told) => told,
+            Err(_) => self.prove_iopub().await,
+        }
     }
 
     /// Tells the kernel's side of a comm something; nobody answers.

@@ -5,7 +5,8 @@
 //! which starts itself once more and ends; the second one, by then a child of init, makes a
 //! session of its own and becomes the wanted program by exec. Where somebody is to know how the
 //! program ends, one more lies between and stays: see [`super::keeper`]. The wanted program's pid
-//! is on disk before its first instruction runs, so no crash between can lose it.
+//! is on disk before its first instruction runs, so no crash between can lose it. Where this very
+//! program is wanted, the second one just goes on as it: to exec costs as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -32,8 +33,8 @@ const BECOMES: &str = "nb:become";
 /// What is to be started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The program and its arguments.
-    pub argv: Vec<OsString>,
+    /// What the process becomes.
+    pub what: What,
     /// Variables to set, beside those of this process.
     pub set: Vec<(OsString, OsString)>,
     /// Variables to remove.
@@ -53,6 +54,15 @@ pub struct Plan {
     pub keep: Option<Keep>,
     /// The keeper, once there is one.
     pub keeper: Option<Process>,
+}
+
+/// What a detached process becomes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// A program, by its name and its arguments.
+    Program(Vec<OsString>),
+    /// This very program, by its arguments. Its environment is the one of whoever asked.
+    Own(Vec<OsString>),
 }
 
 /// Why nothing was started.
@@ -97,19 +107,31 @@ enum Report {
     Failed(String),
 }
 
+/// What a process was started for.
+#[derive(Debug)]
+pub enum Entry {
+    /// A part of a detached start, which is over.
+    Done(ExitCode),
+    /// This program, with these arguments.
+    Program(Vec<OsString>),
+}
+
 /// Runs this process's part of a detached start, if that is what it was started for.
 ///
 /// The first call of every `main`: it reads no other argument and no setting.
-pub fn entry() -> Option<ExitCode> {
-    let word = std::env::args_os().nth(1)?;
+pub fn entry() -> Entry {
+    let mut arguments = std::env::args_os().skip(1);
+    let word = arguments.next().unwrap_or_default();
     if word == OsStr::new(HELPER) {
-        Some(helper(std::env::args_os().nth(2).as_deref()))
+        Entry::Done(helper(arguments))
     } else if word == OsStr::new(KEEPS) {
-        Some(become_keeper())
+        Entry::Done(become_keeper())
     } else if word == OsStr::new(BECOMES) {
-        Some(become_program())
+        become_it()
+    } else if let Some(code) = super::sandbox::entry() {
+        Entry::Done(code)
     } else {
-        super::sandbox::entry()
+        Entry::Program(std::env::args_os().skip(1).collect())
     }
 }
 
@@ -124,17 +146,25 @@ pub fn own_program() -> io::Result<OsString> {
 /// nothing was started or the pid file names what was.
 pub fn start(plan: &Plan) -> Result<Process, DetachError> {
     let program = || {
-        plan.argv
-            .first()
-            .map_or_else(String::new, |name| name.display().to_string())
+        let name = match &plan.what {
+            What::Program(argv) => argv.first(),
+            What::Own(_) => None,
+        };
+        name.map_or_else(|| "nb".to_owned(), |name| name.display().to_string())
     };
     let failed = |reason: String| DetachError::Program {
         program: program(),
         reason,
     };
+    // So that lists of processes tell what this one is.
+    let told = match &plan.what {
+        What::Own(arguments) => arguments.as_slice(),
+        What::Program(_) => &[],
+    };
     let mut helper = Command::new(platform::reopened_executable().map_err(DetachError::Helper)?)
         .arg(HELPER)
-        .args(plan.keep.is_some().then_some(KEEPS))
+        .arg(plan.keep.as_ref().map_or(BECOMES, |_| KEEPS))
+        .args(told)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -165,12 +195,13 @@ pub fn start(plan: &Plan) -> Result<Process, DetachError> {
 }
 
 /// The first process: starts the second with its own stdin and stdout, and leaves it behind.
-fn helper(keeps: Option<&OsStr>) -> ExitCode {
+fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     // A lock or a pipe's end that the caller's shell left open must not live as long as a keeper.
     close_fds::set_fds_cloexec(3, &[]);
-    let word = keeps.unwrap_or(OsStr::new(BECOMES));
-    let started = platform::reopened_executable()
-        .and_then(|program| Command::new(program).arg0("nb").arg(word).spawn());
+    // Here already: the next one may go on as this very program, which has handlers of its own.
+    let started = default_signals()
+        .and_then(|()| platform::reopened_executable())
+        .and_then(|program| Command::new(program).arg0("nb").args(words).spawn());
     match started {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
@@ -197,30 +228,60 @@ fn read_plan() -> io::Result<Plan> {
 }
 
 /// The last process: becomes the wanted program.
-fn become_program() -> ExitCode {
-    let failure = match read_plan() {
-        Ok(plan) => exec(&plan),
-        Err(error) => error,
-    };
-    report(&Report::Failed(failure.to_string()))
+fn become_it() -> Entry {
+    let became = read_plan().and_then(|plan| match &plan.what {
+        What::Program(argv) => Err(exec(&plan, argv)),
+        What::Own(arguments) => go_on(&plan).map(|()| arguments.clone()),
+    });
+    match became {
+        Ok(arguments) => Entry::Program(arguments),
+        Err(error) => Entry::Done(report(&Report::Failed(error.to_string()))),
+    }
 }
 
 /// Becomes the program; returns only why that failed.
-fn exec(plan: &Plan) -> io::Error {
+fn exec(plan: &Plan, argv: &[OsString]) -> io::Error {
+    let become_it = || {
+        leave()?;
+        default_signals()?;
+        let mut command = prepare(plan, argv)?;
+        let process = begin(plan)?;
+        // Whoever asked may be gone by now; the start goes on all the same.
+        report(&Report::Becoming(process));
+        let error = command.exec();
+        let _ = std::fs::remove_file(&plan.pid_file);
+        Err(error)
+    };
+    match become_it() {
+        Err(error) => error,
+        Ok(()) => io::Error::other("it went on"),
+    }
+}
+
+/// Goes on as this very program, as one that was started by exec would begin.
+fn go_on(plan: &Plan) -> io::Result<()> {
+    leave()?;
+    let log = open_log(plan)?;
+    let null = std::fs::File::open("/dev/null")?;
+    std::env::set_current_dir(&plan.folder)?;
+    let process = begin(plan)?;
+    report(&Report::Becoming(process));
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stderr(&log)?;
+    rustix::stdio::dup2_stdout(&log)?;
+    Ok(())
+}
+
+/// Leaves the session and what the caller had opened.
+fn leave() -> io::Result<()> {
     // A lock or a pipe's end that the caller's shell left open must not live as long as a kernel.
     close_fds::set_fds_cloexec(3, &[]);
-    if let Err(error) = rustix::process::setsid() {
-        return error.into();
-    }
-    if let Err(error) = default_signals() {
-        return error;
-    }
-    let prepared = prepare(plan);
-    let Ok(mut command) = prepared else {
-        return prepared
-            .err()
-            .unwrap_or_else(|| io::Error::other("nothing to start"));
-    };
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Writes down which process it is; fails where the start was called off.
+fn begin(plan: &Plan) -> io::Result<Process> {
     let process = Process::current();
     let recorded = Recorded {
         process: process.clone(),
@@ -228,40 +289,38 @@ fn exec(plan: &Plan) -> io::Error {
         keeper: plan.keeper.clone(),
     };
     // Not synced: after a power cut no process is what it names.
-    let recorded = serde_json::to_vec(&recorded).map_err(io::Error::other);
-    if let Err(error) = recorded.and_then(|text| save::replace_unsynced(&plan.pid_file, &text)) {
-        return error;
-    }
+    let text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
+    save::replace_unsynced(&plan.pid_file, &text)?;
+    let called_off = |error: io::Error| {
+        let _ = std::fs::remove_file(&plan.pid_file);
+        error
+    };
     // Recorded first, looked second, as the one who calls it off removes first and looks for a
     // recorded process second: one of the two sees the other.
     if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
-        let _ = std::fs::remove_file(&plan.pid_file);
-        return io::Error::other(format!("{} is gone", needed.display()));
+        let gone = io::Error::other(format!("{} is gone", needed.display()));
+        return Err(called_off(gone));
     }
     // Not before: what bounds the program bounds this one too.
-    if let Some(bytes) = plan.address_space
-        && let Err(error) = limits::bound_address_space(bytes)
-    {
-        let _ = std::fs::remove_file(&plan.pid_file);
-        return error;
+    if let Some(bytes) = plan.address_space {
+        limits::bound_address_space(bytes).map_err(called_off)?;
     }
-    // Whoever asked may be gone by now; the start goes on all the same.
-    report(&Report::Becoming(process));
-    let error = command.exec();
-    let _ = std::fs::remove_file(&plan.pid_file);
-    error
+    Ok(process)
 }
 
-fn prepare(plan: &Plan) -> io::Result<Command> {
-    let (program, arguments) = plan
-        .argv
-        .split_first()
-        .ok_or_else(|| io::Error::other("the command is empty"))?;
-    let log = OpenOptions::new()
+fn open_log(plan: &Plan) -> io::Result<std::fs::File> {
+    OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(&plan.log)?;
+        .open(&plan.log)
+}
+
+fn prepare(plan: &Plan, argv: &[OsString]) -> io::Result<Command> {
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| io::Error::other("the command is empty"))?;
+    let log = open_log(plan)?;
     let mut command = Command::new(program);
     command
         .args(arguments)

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
-use super::detach::{self, DetachError, Plan};
+use super::detach::{self, DetachError, Plan, What};
 use super::environment::activate::{self, Change};
 use super::keeper::Keep;
 use super::limits;
@@ -97,7 +97,7 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
     let bounded = limits::bounded(argv, start.limits);
     let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
     let plan = Plan {
-        argv,
+        what: What::Program(argv),
         set,
         // A kernel that finds its parent gone ends; and neither it nor what it starts is the
         // session that a server may have told this process of.

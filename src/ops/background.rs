@@ -1,6 +1,6 @@
 //! Operations that a process of their own does, which outlives whoever asked.
 //!
-//! The program starts itself again, detached, with the task as its argument (`ops::entry` does it);
+//! The program starts itself again, detached, and is told the task (`ops::entry` does it);
 //! a report comes by a file, which the one who waits removes.
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::detach::{self, Plan};
+use crate::kernel::detach::{self, Plan, What};
 use crate::kernel::process::Process;
 use crate::ops::kernels::open_error::OpenError;
 use crate::project::{Project, Session};
@@ -111,12 +111,11 @@ pub(super) async fn begin(project: &Project, task: &Task) -> Result<Begun, OpenE
     let report = folder.join(format!("{name}.report"));
     let text = serde_json::to_string(task).map_err(|error| internal(error.into()))?;
     let plan = Plan {
-        argv: vec![
-            detach::own_program().map_err(internal)?,
+        what: What::Own(vec![
             OsString::from(WORD),
             text.into(),
             report.clone().into_os_string(),
-        ],
+        ]),
         set: Vec::new(),
         remove: Vec::new(),
         folder: project.root().to_owned(),

@@ -8,14 +8,20 @@ use std::time::Duration;
 use super::background::{Report, Task, WORD};
 use super::causes::with_causes;
 use crate::kernel::connection::KernelFiles;
+use crate::kernel::detach::{self, Entry};
 use crate::ops::executions::recorder;
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::{death, idle, restart};
 use crate::project::{Project, save};
 
-/// Does this process's task, if that is what it was started for. Called first in every `main`.
+/// Does what this process was started for by this very program, if it was. Called first in every
+/// `main`.
 pub fn entry() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
+    let arguments = match detach::entry() {
+        Entry::Done(code) => return Some(code),
+        Entry::Program(arguments) => arguments,
+    };
+    let mut arguments = arguments.into_iter();
     if arguments.next()? != OsStr::new(WORD) {
         return None;
     }

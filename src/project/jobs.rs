@@ -343,6 +343,13 @@ impl Project {
     /// # Errors
     /// There is none, or more than one.
     pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
+        // A recorder knows its job by the whole id.
+        let is_whole = given.len() == ID && given.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let dir = self.dir().join(JOBS).join(given);
+        if is_whole && dir.join(RECORD).exists() {
+            let id = given.to_owned();
+            return Ok(JobFolder { dir, id });
+        }
         let all = self.jobs();
         let found: Vec<_> = all
             .iter()
@@ -403,6 +410,15 @@ const KEPT: &str = "kept";
 const OPEN: &str = "open";
 
 const RECORD: &str = "job.json";
+const EVENTS: &str = "events.jsonl";
+
+/// Says whether a file of a job's folder tells how far the job is, by its name.
+pub fn is_told_in(file: &str) -> bool {
+    file == RECORD || file == EVENTS
+}
+
+/// How long an id is.
+const ID: usize = 8;
 
 /// Longer than anybody holds the lock who only looks.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -474,7 +490,7 @@ impl JobFolder {
 
     /// Returns when something was last written down of the job.
     pub fn last_sign(&self) -> Option<Timestamp> {
-        let files = [RECORD, "events.jsonl"].map(|name| self.dir.join(name));
+        let files = [RECORD, EVENTS].map(|name| self.dir.join(name));
         let files = files.iter().filter_map(|path| path.metadata().ok());
         let last = files.filter_map(|found| found.modified().ok()).max()?;
         Timestamp::try_from(last).ok()
@@ -504,7 +520,7 @@ impl JobFolder {
             .append(true)
             .create(true)
             .mode(0o600)
-            .open(self.dir.join("events.jsonl"))?;
+            .open(self.dir.join(EVENTS))?;
         Ok(Events { file, torn: false })
     }
 
@@ -512,7 +528,7 @@ impl JobFolder {
     /// next reading begins: not all of it where that is much. A line that is being written is left
     /// for then.
     pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
-        let mut file = match File::open(self.dir.join("events.jsonl")) {
+        let mut file = match File::open(self.dir.join(EVENTS)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), from)),
             Err(error) => return Err(error),

@@ -100,6 +100,7 @@ impl World {
         let options = Options {
             code: code.to_owned(),
             cell: None,
+            goes_on: false,
         };
         let ran = runner.run(&options, listener).await;
         runner.leave().await;

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::signs::Signs;
 use crate::project::jobs::{Job, JobFolder, JobState, NoJob, Said};
 
-/// The first pause between two looks; it grows, so that a short cell's end is seen at once.
+/// The first pause between two looks where the system does not tell that something is new; it grows,
+/// so that a short cell's end is seen soon.
 const FIRST: Duration = Duration::from_millis(2);
 
 /// The pause once something was said.
@@ -16,6 +18,10 @@ const BRISK: Duration = Duration::from_millis(6);
 
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(50);
+
+/// Looking takes at most one part of so many of the time, however much is new: the kernel and the
+/// recorder may need the processors.
+const SHARE: u32 = 8;
 
 /// How long a recorder may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);
@@ -76,10 +82,14 @@ pub async fn follow(
     follower: &mut impl Follower,
 ) -> Result<Followed, FollowError> {
     let begun = Instant::now();
-    let mut pause = FIRST;
+    let mut signs = Signs::of(folder.path());
+    let mut pause = if signs.come() { LONGEST } else { FIRST };
+    let mut is_told = false;
     loop {
-        // Whether somebody records it, first: what it did before it ended is there then.
-        let is_recorded = folder.has_recorder();
+        let looked = Instant::now();
+        // Whether somebody records it, first: what it did before it ended is there then. Who has just
+        // written something does.
+        let is_recorded = std::mem::take(&mut is_told) || folder.has_recorder();
         let job = folder.read()?;
         let before = *at;
         loop {
@@ -106,11 +116,20 @@ pub async fn follow(
         if let Some(left) = left {
             return Ok(Followed { job, left });
         }
-        if *at != before {
+        if *at != before && !signs.come() {
             // Where one cell after the other says something, the next may end at once.
             pause = pause.min(BRISK);
         }
-        tokio::time::sleep(pause).await;
+        let rest = Instant::now() + LONGEST.min(looked.elapsed() * SHARE);
+        tokio::select! {
+            () = signs.next() => {
+                is_told = true;
+                if Instant::now() < rest {
+                    tokio::time::sleep_until(rest.into()).await;
+                }
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
         pause = LONGEST.min(pause + pause / 8);
     }
 }

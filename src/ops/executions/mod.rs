@@ -16,6 +16,7 @@ pub(super) mod recorder;
 pub mod replay;
 pub mod reply;
 pub mod run;
+mod signs;
 pub mod stale;
 pub mod vars;
 

@@ -31,7 +31,7 @@ use crate::project::jobs::Job;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
 use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
-use crate::wire::{Channel, ConnectionInfo};
+use crate::wire::ConnectionInfo;
 
 /// How often code is sent that another client's failing cell threw out of the queue.
 const SENDS: u32 = 3;
@@ -52,6 +52,9 @@ pub struct Options {
     pub code: String,
     /// The notebook's cell that it is, if it is one.
     pub cell: Option<String>,
+    /// Another piece follows at once where this one ends well: that it ended may go into the journal
+    /// with the beginning of that.
+    pub goes_on: bool,
 }
 
 /// What the caller does while the code runs.
@@ -179,6 +182,8 @@ pub struct Runner {
     others: Arc<AtomicU64>,
     /// How many it were when a cell of ours ended and left the kernel idle.
     left_idle: Option<u64>,
+    /// What is to go into the journal before anything else.
+    unwritten: Vec<Entry>,
 }
 
 /// What the journal tells of an execution besides.
@@ -233,6 +238,7 @@ impl Runner {
             client,
             others,
             left_idle: None,
+            unwritten: Vec::new(),
         })
     }
 
@@ -256,6 +262,13 @@ impl Runner {
         options: &Options,
         audience: &impl Audience,
     ) -> Result<Ran, RunError> {
+        // Straight after a cell of ours there is nobody to wait for, and asking the kernel takes as long
+        // as a small cell. Who came in between is before us in the kernel's queue.
+        let others = self.others.load(Ordering::Relaxed);
+        let mut is_idle = self.left_idle.take() == Some(others);
+        if !is_idle {
+            self.write_down();
+        }
         let client = &mut self.client;
         let mut running = Running {
             project: &self.project,
@@ -270,12 +283,9 @@ impl Runner {
             notes: Vec::new(),
             execution_count: None,
             is_idle_missing: false,
+            unwritten: &mut self.unwritten,
         };
         let mut status = Status::Aborted;
-        // Straight after a cell of ours there is nobody to wait for, and asking the kernel takes as long
-        // as a small cell. Who came in between is before us in the kernel's queue.
-        let others = self.others.load(Ordering::Relaxed);
-        let mut is_idle = self.left_idle.take() == Some(others);
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
@@ -323,8 +333,28 @@ impl Runner {
     }
 
     /// Leaves the kernel, once what was sent is written: an interrupt or an answer may be on its way.
-    pub async fn leave(self) {
+    pub async fn leave(mut self) {
+        self.write_down();
         self.client.close().await;
+    }
+
+    /// Puts into the journal what is not in it yet.
+    fn write_down(&mut self) {
+        let entries = std::mem::take(&mut self.unwritten);
+        if !entries.is_empty() {
+            journal(&self.project, &entries);
+        }
+    }
+}
+
+/// Puts entries into the journal, in order.
+fn journal(project: &Project, entries: &[Entry]) {
+    // The code has run or will; a journal that cannot be written must not hide that.
+    let written = project
+        .journal()
+        .and_then(|mut journal| journal.append_all(entries));
+    if let Err(error) = written {
+        tracing::warn!(%error, "the journal could not be written");
     }
 }
 
@@ -413,6 +443,8 @@ struct Running<'a> {
     execution_count: Option<u64>,
     /// Whether the kernel never said that it was idle after it.
     is_idle_missing: bool,
+    /// What is to go into the journal first.
+    unwritten: &'a mut Vec<Entry>,
 }
 
 impl Running<'_> {
@@ -422,19 +454,13 @@ impl Running<'_> {
         client: &mut Client,
         audience: &impl Audience,
     ) -> Result<Option<Status>, RunError> {
-        /// Longer than any cell; the caller's time limit is the one that counts.
-        const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-        let answered = async {
-            client.prove_iopub().await?;
-            client.kernel_info(Channel::Shell, FOREVER).await
-        };
         let told = async {
             tokio::time::sleep(SOON).await;
             self.tell_wait(audience, None);
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
-            answer = answered => answer.map(|_| None).map_err(RunError::from),
+            answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
             never = told => match never {},
             () = audience.interrupts() => Ok(Some(Status::Interrupted)),
         }
@@ -631,21 +657,28 @@ impl Running<'_> {
         execution.interrupt();
     }
 
-    fn note_asked(&self, msg_id: &str) {
+    fn note_asked(&mut self, msg_id: &str) {
         let mut entry = self.entry("asked", msg_id);
         entry.code = Some(self.options.code.clone());
         // It answered on shell just before.
         entry.alone = true;
-        self.journal(&entry);
+        let mut entries = std::mem::take(self.unwritten);
+        entries.push(entry);
+        journal(self.project, &entries);
     }
 
-    fn note_done(&self, msg_id: &str, status: Status, took: Duration) {
+    fn note_done(&mut self, msg_id: &str, status: Status, took: Duration) {
         let mut entry = self.entry("done", msg_id);
         entry.status = serde_json::to_value(status)
             .ok()
             .and_then(|word| Some(word.as_str()?.to_owned()));
         entry.took_ms = u64::try_from(took.as_millis()).ok();
-        self.journal(&entry);
+        if self.options.goes_on && status == Status::Ok {
+            // The next cell does not wait for it: it is written while that runs.
+            self.unwritten.push(entry);
+        } else {
+            journal(self.project, &[entry]);
+        }
     }
 
     fn entry(&self, event: &str, msg_id: &str) -> Entry {
@@ -657,17 +690,6 @@ impl Running<'_> {
         entry.job.clone_from(&self.origin.job);
         entry.notebook.clone_from(&self.origin.notebook);
         entry
-    }
-
-    fn journal(&self, entry: &Entry) {
-        // The code has run or will; a journal that cannot be written must not hide that.
-        let written = self
-            .project
-            .journal()
-            .and_then(|mut journal| journal.append(entry));
-        if let Err(error) = written {
-            tracing::warn!(%error, "the journal could not be written");
-        }
     }
 
     fn into_ran(self, status: Status) -> Ran {

@@ -41,8 +41,13 @@ use crate::project::jobs::{Events, Job, JobFolder, JobState};
 /// The job's folder cannot be read or written.
 pub(in crate::ops) async fn perform(project: &Project, folder: &JobFolder) -> io::Result<()> {
     perform_with(project, folder, async |recorder| {
-        recorder.run_all().await;
-        recorder.finish().await;
+        let runner = recorder.run_all().await;
+        let left = async {
+            if let Some(runner) = runner {
+                runner.leave().await;
+            }
+        };
+        tokio::join!(left, recorder.finish());
     })
     .await
 }
@@ -120,7 +125,8 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    async fn run_all(&self) {
+    /// Runs its cells; returns what has joined the kernel, to be left.
+    async fn run_all(&self) -> Option<Runner> {
         let cells = self.job.borrow().cells.len();
         let mut runner = None;
         let mut ended: Option<&str> = None;
@@ -150,9 +156,7 @@ impl<'a> Recorder<'a> {
                 job.notes.extend(notes);
             });
         }
-        if let Some(runner) = runner {
-            Runner::leave(runner).await;
-        }
+        runner
     }
 
     async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
@@ -162,6 +166,7 @@ impl<'a> Recorder<'a> {
             Options {
                 code: job.cells[at].code.clone(),
                 cell: job.cells[at].cell.clone(),
+                goes_on: at + 1 < job.cells.len(),
             }
         };
         let joined = match runner {
