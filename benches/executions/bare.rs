@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nb::wire::{Channel, ConnectionInfo, Endpoint, Ports, Transport};
 use serde_json::Value;
+use tokio::net::UnixStream;
 
 use crate::client::Client;
 use crate::process;
@@ -26,11 +28,32 @@ pub fn run(project: &str, notebook: &str) {
 
 /// Starts a kernel, waits until it answers, and ends it.
 pub fn start(python: &str) {
+    answered(Command::new(python));
+}
+
+/// Starts a kernel as `nb` does, by this interpreter and on Unix sockets, and ends it once it has
+/// answered; returns how long that took it.
+pub fn answered(mut python: Command) -> Duration {
     let folder = tempfile::tempdir().expect("make a folder");
     let file = folder.path().join("kernel.json");
-    let info = process::free_tcp();
+    let info = ConnectionInfo {
+        transport: Transport::Ipc,
+        ip: folder.path().join("k").display().to_string(),
+        ports: Ports {
+            shell: 1,
+            iopub: 2,
+            stdin: 3,
+            control: 4,
+            hb: 5,
+        },
+        ..process::free_tcp()
+    };
     std::fs::write(&file, info.to_json().as_bytes()).expect("write the connection file");
-    let mut kernel = Command::new(python)
+    let Endpoint::Unix(shell) = info.endpoint(Channel::Shell) else {
+        unreachable!("it is on Unix sockets");
+    };
+    let begun = Instant::now();
+    let mut kernel = python
         .args(["-m", "ipykernel_launcher", "-f"])
         .arg(&file)
         .stdin(Stdio::null())
@@ -38,12 +61,16 @@ pub fn start(python: &str) {
         .stderr(Stdio::null())
         .spawn()
         .expect("start a kernel");
-    crate::runtime().block_on(async {
-        process::wait_for_port(&info).await;
+    let took = crate::runtime().block_on(async {
+        while UnixStream::connect(&shell).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         Client::first_reply(&info).await;
+        begun.elapsed()
     });
     kernel.kill().expect("end the kernel");
     kernel.wait().expect("wait for the kernel");
+    took
 }
 
 fn source(cell: &Value) -> String {

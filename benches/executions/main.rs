@@ -6,7 +6,8 @@
 //! requests to the same kernel, waits for each reply and its idle, and writes nothing. On a cold
 //! start, `nb` opens a notebook and runs all of it; nb-cli (where `NB_CLI` names its program),
 //! nbclient and papermill run their own copy. What the kernel alone takes to start and answer stands
-//! beside them: none can be faster.
+//! beside them: none can be faster. By how much `nb open` is slower, two rows of their own say, whose
+//! runs take turns too.
 
 #![allow(
     unreachable_pub,
@@ -28,6 +29,7 @@ mod python;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use programs::{Program, compare, head};
 use serde_json::{Value, json};
@@ -35,6 +37,7 @@ use serde_json::{Value, json};
 /// So often each is run: what takes a moment more often.
 const QUICK: usize = 40;
 const SLOW: usize = 9;
+const OPENS: usize = 20;
 
 /// How many cells the notebook on the warm kernel has.
 const CELLS: usize = 100;
@@ -128,7 +131,37 @@ fn table() {
     let words = [&*this, "--start", &world.python];
     programs.push(Program::new("the kernel alone, until it answers", &words));
     let cold = run("5 cells, cold start", SLOW, &programs);
-    println!("\n{}", json!([warm, hundred, cold]));
+    let open = opening(&world, own);
+    println!("\n{}", json!([warm, hundred, cold, open]));
+}
+
+/// Opens a notebook and starts a kernel alone, in turns, and prints how long each took.
+fn opening(world: &World, own: &str) -> Value {
+    let notebook = world.notebook("opened.ipynb", &["1".to_owned()]);
+    let (mut opened, mut alone) = (Vec::new(), Vec::new());
+    for _ in 0..OPENS {
+        let begun = Instant::now();
+        world.succeed(own, &["open", &notebook]);
+        opened.push(begun.elapsed());
+        world.succeed(own, &["shutdown", &notebook]);
+        let mut python = Command::new(&world.python);
+        world.prepare(&mut python);
+        alone.push(bare::answered(python));
+    }
+    let [opened, alone] = [opened, alone].map(|mut taken| {
+        taken.sort();
+        taken[OPENS / 2].as_secs_f64()
+    });
+    let title = "opening a notebook";
+    println!("{title} (medians of {OPENS})");
+    for (name, seconds) in [
+        ("nb open", opened),
+        ("the kernel alone, until it answers", alone),
+        ("what is ours of it", opened - alone),
+    ] {
+        println!("  {name:<42}{:>9.1} ms", seconds * 1e3);
+    }
+    json!({"what": title, "runs": OPENS, "nb_open_s": opened, "kernel_s": alone})
 }
 
 /// A home and a project of the bench's own.

@@ -79,13 +79,7 @@ impl Link {
         info: &ConnectionInfo,
         identity: &str,
     ) -> Result<Self, ClientError> {
-        let endpoints = [
-            Channel::Iopub,
-            Channel::Shell,
-            Channel::Control,
-            Channel::Stdin,
-        ]
-        .map(|channel| (channel, info.endpoint(channel)));
+        let endpoints = CHANNELS.map(|channel| (channel, info.endpoint(channel)));
         let (shell, shell_out) = mpsc::unbounded_channel();
         let (control, control_out) = mpsc::unbounded_channel();
         let (stdin, stdin_out) = mpsc::unbounded_channel();
@@ -326,6 +320,22 @@ fn options(identity: Option<PeerIdentity>) -> SocketOptions {
         options.peer_identity(identity);
     }
     options
+}
+
+/// The channels that have a socket here.
+const CHANNELS: [Channel; 4] = [
+    Channel::Iopub,
+    Channel::Shell,
+    Channel::Control,
+    Channel::Stdin,
+];
+
+/// Learns whether a kernel listens on all its sockets.
+pub(super) async fn listens(info: &ConnectionInfo) -> Result<(), ClientError> {
+    for channel in CHANNELS {
+        reachable(channel, &info.endpoint(channel)).await?;
+    }
+    Ok(())
 }
 
 /// Learns at once, and with the reason, whether somebody listens.

@@ -85,7 +85,7 @@ enum Life {
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// Between two looks whether a kernel that is starting listens yet.
-const DIAL_AGAIN: Duration = Duration::from_millis(10);
+const DIAL_AGAIN: Duration = Duration::from_millis(5);
 
 /// The first pause before the kernel is asked again for a sign on iopub; it doubles.
 const PROVE_AGAIN: Duration = Duration::from_millis(50);
@@ -130,7 +130,12 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let deadline = Instant::now() + patience;
         loop {
-            match Self::connect(info, username).await {
+            // First without the thread that the sockets have, which takes its time.
+            let connected = match link::listens(info).await {
+                Ok(()) => Self::connect(info, username).await,
+                Err(error) => Err(error),
+            };
+            match connected {
                 Err(error) if error.may_come_up() && Instant::now() < deadline => {
                     tokio::time::sleep(DIAL_AGAIN).await;
                 }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::lock::Lock;
 use super::root::{self, DIR, Roots};
+use super::save::{self, How};
 use super::state::{State, StateError};
 
 /// A project: its root and the private folder that remembers its kernels.
@@ -216,6 +217,28 @@ impl Project {
 
     /// Changes `state.json` under its lock; nothing is written when nothing changed.
     pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
+        self.update_as(How::Synced, change)
+    }
+
+    /// Like [`Project::update`], without waiting for the disk: whoever has more to do meanwhile calls
+    /// [`Project::sync`] beside it.
+    pub fn update_unsynced<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> T,
+    ) -> Result<T, StateError> {
+        self.update_as(How::Unsynced, change)
+    }
+
+    /// Waits until `state.json`, as it is now, is safe from a power cut.
+    pub fn sync(&self) -> io::Result<()> {
+        std::fs::File::open(self.state_file())?.sync_data()
+    }
+
+    fn update_as<T>(
+        &self,
+        how: How,
+        change: impl FnOnce(&mut State) -> T,
+    ) -> Result<T, StateError> {
         let path = self.state_file();
         let _lock =
             Lock::wait(&self.dir.join("state.lock")).map_err(|source| StateError::Write {
@@ -226,7 +249,7 @@ impl Project {
         let mut after = before.clone();
         let answer = change(&mut after);
         if after != before {
-            after.write(&path)?;
+            after.write(&path, how)?;
         }
         Ok(answer)
     }
@@ -293,7 +316,7 @@ fn make(dir: &Path) -> io::Result<()> {
     make_folder(dir)?;
     let ignore = dir.join(".gitignore");
     if !ignore.exists() {
-        super::save::replace(&ignore, b"*\n")?;
+        save::replace(&ignore, b"*\n")?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::save;
+use super::save::{self, How};
 use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
@@ -127,12 +127,12 @@ impl State {
         }
     }
 
-    pub(super) fn write(&self, path: &Path) -> Result<(), StateError> {
+    pub(super) fn write(&self, path: &Path, how: How) -> Result<(), StateError> {
         // Fails on a path that is not UTF-8, which JSON cannot hold.
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
         text.and_then(|mut text| {
             text.push(b'\n');
-            save::replace(path, &text)
+            save::replace_as(path, &text, how)
         })
         .map_err(|source| StateError::Write {
             path: path.to_owned(),

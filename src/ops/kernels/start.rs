@@ -21,7 +21,7 @@ use crate::kernel::{sandbox, trust};
 use crate::ops::background::{self, Task};
 use crate::ops::causes::with_causes;
 use crate::project::{
-    Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, Status, Transport,
+    Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status, Transport,
 };
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
@@ -102,6 +102,20 @@ impl<'a> Held<'a> {
         Ok(())
     }
 
+    /// Changes the project's state, which reaches the disk while the start goes on: what a power cut
+    /// ends, it ends together with the kernel.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, OpenError> {
+        let answer = self.project.update_unsynced(change)?;
+        let project = self.project.clone();
+        // Nobody waits for it but the end of this process.
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = project.sync() {
+                tracing::warn!(%error, "the project's state could not be synced");
+            }
+        }));
+        Ok(answer)
+    }
+
     /// Starts a kernel on new connection files. `before` is the session's record, if it has one.
     pub(super) async fn start(
         &self,
@@ -154,7 +168,7 @@ impl<'a> Held<'a> {
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
         };
-        self.project.update(|state| {
+        self.update(|state| {
             // What names the session's old file must not look like somebody else's kernel.
             if state.connection_file.is_some() && state.connection_file == old_file {
                 state.mirror(&session);
@@ -341,7 +355,7 @@ impl<'a> Held<'a> {
             }
         };
         let said = std::fs::metadata(self.log()).map(|log| log.len());
-        let live = self.project.update(|state| {
+        let live = self.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
             if Process::recorded(session).as_ref() != Some(process) {
                 // The first kernel of a session is the first generation.
