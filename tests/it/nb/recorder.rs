@@ -352,3 +352,19 @@ fn on_a_full_disk_outputs_stay_in_the_job_until_there_is_room() {
     // Nothing half written stays behind.
     assert!(room.ends_with("d.ipynb\n"), "{room}");
 }
+
+#[test]
+fn a_question_outlives_the_recorder_that_heard_it() {
+    let world = notebook(&["print('before', flush=True)\nprint('hi', input('name? '))"]);
+    let id = begin(&world, &["0"]);
+    is(&world, &id, "waiting_input");
+    kill_recorder(&world, &id);
+    nb(&world, ["wait", &id]).ended(7).with("name? ");
+    nb(&world, ["reply", &id, "Ada"]).ended(0);
+    nb(&world, ["wait", &id]).ended(0).with("hi Ada");
+    let text = all_text(&world, 0);
+    assert!(
+        text.starts_with("before\n") && text.ends_with("hi Ada\n"),
+        "{text}"
+    );
+}

@@ -120,8 +120,9 @@ impl Recorder<'_> {
                 Ok(bytes) => wrote.bytes += bytes as u64,
                 Err(why) => {
                     wrote.failed = true;
-                    let note =
-                        format!("what it shows in earlier cells of {told} is not there: {why}");
+                    let note = format!(
+                        "what it shows in earlier cells of {told} is not there: {why}; run it again once that is mended"
+                    );
                     self.job(|job| {
                         if !job.notes.contains(&note) {
                             job.notes.push(note);
