@@ -26,7 +26,7 @@ impl Signs {
             return;
         }
         self.0 = None;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
