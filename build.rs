@@ -17,6 +17,6 @@ fn main() {
         && is("CARGO_CFG_TARGET_ARCH", "x86_64")
         && !features.split(',').any(|feature| feature == "crt-static");
     if can {
-        println!("cargo::rustc-link-arg-bins=-no-pie");
+        println!("cargo::rustc-link-arg-bin=nb=-no-pie");
     }
 }

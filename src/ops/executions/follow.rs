@@ -19,9 +19,9 @@ const BRISK: Duration = Duration::from_millis(6);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Looking takes at most one part of so many of the time, however much is new: the kernel and the
-/// recorder may need the processors.
-const SHARE: u32 = 8;
+/// At least so long lies between two looks, however much is new: the kernel and the recorder may
+/// need the processors.
+const REST: Duration = Duration::from_millis(2);
 
 /// How long a recorder may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);
@@ -86,7 +86,6 @@ pub async fn follow(
     let mut pause = if signs.come() { LONGEST } else { FIRST };
     let mut is_told = false;
     loop {
-        let looked = Instant::now();
         // Whether somebody records it, first: what it did before it ended is there then. Who has just
         // written something does.
         let is_recorded = std::mem::take(&mut is_told) || folder.has_recorder();
@@ -120,7 +119,7 @@ pub async fn follow(
             // Where one cell after the other says something, the next may end at once.
             pause = pause.min(BRISK);
         }
-        let rest = Instant::now() + LONGEST.min(looked.elapsed() * SHARE);
+        let rest = Instant::now() + REST;
         tokio::select! {
             () = signs.next() => {
                 is_told = true;

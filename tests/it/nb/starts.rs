@@ -260,3 +260,21 @@ fn a_shell_that_ends_takes_no_keeper_with_it() {
     nb(&world, ["shutdown"]).ended(0);
     assert_eq!(world.processes(), []);
 }
+
+#[test]
+fn a_container_is_refused_with_what_there_is_instead() {
+    let world = World::new();
+    for json in [&[][..], &["--json"]] {
+        let words = ["open", "t.ipynb", "--container", "python:3.13"];
+        nb(&world, words.iter().chain(json))
+            .ended(5)
+            .with("cannot start a kernel in a container of python:3.13")
+            .with(
+                "run -v \"$PWD\":/work"
+                    .replace('"', if json.is_empty() { "\"" } else { "\\\"" })
+                    .as_str(),
+            )
+            .with("nb open t.ipynb --sandbox");
+    }
+    assert!(!world.project().join("t.ipynb").exists());
+}
