@@ -113,7 +113,7 @@ impl Client {
             refused: 0,
             life: Life::Alive,
             death: None,
-            others: Others::default(),
+            others: Others::new(Instant::now().into_std()),
             observer: None,
             linger: Duration::ZERO,
         })

@@ -39,11 +39,11 @@ pub enum Step {
 }
 
 /// Follows what others run: one after the other, as a kernel does.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Others {
     running: Option<Running>,
-    /// When the first message came.
-    since: Option<Instant>,
+    /// When this client came. While a cell runs that says nothing, nothing comes on iopub.
+    since: Instant,
     /// Something began or ended since: what ends from now on began later than this client came.
     moved: bool,
     raised_early: bool,
@@ -59,10 +59,19 @@ struct Running {
 }
 
 impl Others {
+    /// Follows from now on.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            running: None,
+            since: now,
+            moved: false,
+            raised_early: false,
+        }
+    }
+
     /// Takes a message of iopub; says whether it is a step of what a client runs whose session is not
     /// `own`.
     pub(super) fn take(&mut self, message: &Verified, own: &str, now: Instant) -> Option<Foreign> {
-        let since = *self.since.get_or_insert(now);
         let header = message.header().ok()?;
         if !matches!(&*header.msg_type, "execute_input" | "error" | "status") {
             return None;
@@ -108,7 +117,7 @@ impl Others {
                         raised,
                         early: false,
                     },
-                    None if first && now.duration_since(since) >= SILENT => Step::Ended {
+                    None if first && now.duration_since(self.since) >= SILENT => Step::Ended {
                         raised: self.raised_early,
                         early: true,
                     },
@@ -149,9 +158,10 @@ mod tests {
 
     impl World {
         fn new() -> Self {
+            let now = Instant::now();
             Self {
-                others: Others::default(),
-                now: Instant::now(),
+                others: Others::new(now),
+                now,
             }
         }
 
@@ -203,6 +213,14 @@ mod tests {
 
     #[test]
     fn what_ran_before_is_told_when_it_ends() {
+        let mut world = World::new();
+        world.now += SILENT;
+        assert_eq!(
+            world.is("other", "idle"),
+            ended(false, true),
+            "it was silent"
+        );
+
         let mut world = World::new();
         world.says("other", "stream", &json!({"name": "stdout", "text": "x"}));
         world.now += SILENT;

@@ -255,7 +255,7 @@ fn a_running_cell_is_interrupted() {
     run(async {
         let kernel = Kernel::start(Transport::Tcp);
         let mut client = kernel.client().await;
-        let request = Execute::new("import time; print('asleep', flush=True); time.sleep(600)");
+        let request = Execute::new("import time; print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
             // The print says that the cell is in its sleep, or as good as.
@@ -432,7 +432,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let outcome = client.execute(&request, |_| Some("Ada".to_owned())).await;
         assert!(outcome.is_ok_and(|it| it.end == End::Ok));
 
-        let request = Execute::new("print('asleep', flush=True); time.sleep(600)");
+        let request = Execute::new("print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
         while let Some(event) = execution.next().await {
             if matches!(event.output(), Some(Output::Stream(_))) {
