@@ -155,7 +155,8 @@ fn subshells(opened: &serde_json::Value) -> serde_json::Value {
 fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
     let world = World::new();
     let opened = open(&world, "a.ipynb");
-    let endless = "open('looks', 'w').close()\nwhile True: pass";
+    // Both rest: two threads of a kernel that only compute hardly let a third one stop them.
+    let endless = "import time\nopen('looks', 'w').close()\nwhile True: time.sleep(0.01)";
     let interrupted = || {
         let mut command = world.nb();
         command.args(["run", "--peek", "--timeout", "0", endless]);
@@ -174,7 +175,7 @@ fn a_look_that_is_interrupted_leaves_nothing_in_the_kernel() {
     // On an idle kernel, and beside a cell.
     interrupted();
     nb(&world, ["run", "6 * 7"]).ended(0).with("42");
-    let code = "open('in', 'w').close()\nimport os\nwhile not os.path.exists('go'): pass";
+    let code = "open('in', 'w').close()\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)";
     nb(&world, ["run", "-d", code]).ended(0);
     until("the code runs", || {
         world.project().join("in").exists().then_some(())
