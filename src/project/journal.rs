@@ -119,6 +119,15 @@ impl Project {
         Journal::open(&self.journal_file(), keeps_code)
     }
 
+    /// Appends entries, in order. That they cannot be written is told in the log and stops nothing: what
+    /// they tell of has happened.
+    pub fn write_down(&self, entries: &[Entry]) {
+        let written = self.journal();
+        if let Err(error) = written.and_then(|mut journal| journal.append_all(entries)) {
+            tracing::warn!(%error, "the journal could not be written");
+        }
+    }
+
     /// Returns the journal's entries, oldest first; lines that are no entries are skipped.
     pub fn journal_entries(&self) -> io::Result<Vec<Entry>> {
         match std::fs::read(self.journal_file()) {

@@ -21,10 +21,7 @@ pub(super) fn journal(
     let mut began: Option<Instant> = None;
     move |foreign| {
         let entries = entries(foreign, &key, generation, &mut began);
-        let written = project.journal().and_then(|mut it| it.append_all(&entries));
-        if let Err(error) = written {
-            tracing::warn!(%error, "the journal could not be written");
-        }
+        project.write_down(&entries);
     }
 }
 

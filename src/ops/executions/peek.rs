@@ -110,8 +110,5 @@ fn note(project: &Project, key: &str, session: &Session, by: &str, code: &str) {
     entry.generation = Some(session.generation);
     entry.by = Some(by.to_owned());
     entry.code = Some(code.to_owned());
-    let written = project.journal().and_then(|mut it| it.append(&entry));
-    if let Err(error) = written {
-        tracing::warn!(%error, "the journal could not be written");
-    }
+    project.write_down(&[entry]);
 }

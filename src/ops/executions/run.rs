@@ -342,19 +342,8 @@ impl Runner {
     fn write_down(&mut self) {
         let entries = std::mem::take(&mut self.unwritten);
         if !entries.is_empty() {
-            journal(&self.project, &entries);
+            self.project.write_down(&entries);
         }
-    }
-}
-
-/// Puts entries into the journal, in order.
-fn journal(project: &Project, entries: &[Entry]) {
-    // The code has run or will; a journal that cannot be written must not hide that.
-    let written = project
-        .journal()
-        .and_then(|mut journal| journal.append_all(entries));
-    if let Err(error) = written {
-        tracing::warn!(%error, "the journal could not be written");
     }
 }
 
@@ -664,7 +653,7 @@ impl Running<'_> {
         entry.alone = true;
         let mut entries = std::mem::take(self.unwritten);
         entries.push(entry);
-        journal(self.project, &entries);
+        self.project.write_down(&entries);
     }
 
     fn note_done(&mut self, msg_id: &str, status: Status, took: Duration) {
@@ -677,7 +666,7 @@ impl Running<'_> {
             // The next cell does not wait for it: it is written while that runs.
             self.unwritten.push(entry);
         } else {
-            journal(self.project, &[entry]);
+            self.project.write_down(&[entry]);
         }
     }
 

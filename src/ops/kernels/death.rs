@@ -97,9 +97,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             ..Entry::now("died", key)
         };
         entry.other.insert("reason".into(), end.reason.into());
-        if let Err(error) = project.journal().and_then(|mut it| it.append(&entry)) {
-            tracing::warn!(%error, "cannot write the journal");
-        }
+        project.write_down(&[entry]);
     }
     Ok(now)
 }

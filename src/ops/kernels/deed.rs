@@ -10,10 +10,5 @@ pub(super) fn journal(project: &Project, key: &str, session: &Session, event: &s
         by: Some(by.to_owned()),
         ..Entry::now(event, key)
     };
-    if let Err(error) = project
-        .journal()
-        .and_then(|mut journal| journal.append(&entry))
-    {
-        tracing::warn!(%error, event, "cannot write the journal");
-    }
+    project.write_down(&[entry]);
 }

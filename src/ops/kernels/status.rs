@@ -163,9 +163,7 @@ fn note_end(project: &Project, key: &str, session: &Session, cell: &Cell) {
         status: Some("unseen".to_owned()),
         ..Entry::now("done", key)
     };
-    if let Err(error) = project.journal().and_then(|mut it| it.append(&entry)) {
-        tracing::warn!(%error, "cannot write the journal");
-    }
+    project.write_down(&[entry]);
 }
 
 /// Asks on shell, which waits behind a running cell; none where it cannot be reached.

@@ -294,10 +294,7 @@ impl Recorder<'_> {
         entry.cell.clone_from(&cell.cell);
         entry.status = Some(word.to_owned());
         entry.took_ms = took;
-        let written = self.project.journal();
-        if let Err(error) = written.and_then(|mut journal| journal.append(&entry)) {
-            tracing::warn!(%error, "the journal could not be written");
-        }
+        self.project.write_down(&[entry]);
     }
 
     /// Waits until a front end that goes is certain not to come back, and says whether the outputs
