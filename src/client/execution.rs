@@ -23,7 +23,7 @@ pub struct Execution<'a> {
 }
 
 /// What Python, R and Julia kernels take for the end of the input.
-const EOF: &str = "\u{4}";
+pub const EOF: &str = "\u{4}";
 
 impl<'a> Execution<'a> {
     pub(super) fn new(client: &'a mut Client, msg_id: String) -> Self {

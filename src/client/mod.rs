@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
 pub use content::{Bundle, Output, Prompt, Raised, StreamText, Told};
 pub use error::ClientError;
-pub use execution::Execution;
+pub use execution::{EOF, Execution};
 use link::{Arrived, Link};
 use others::Others;
 pub use others::{Foreign, Step};

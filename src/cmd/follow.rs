@@ -17,6 +17,7 @@ use super::{Context, print};
 use crate::notebook::LeftOut;
 use crate::ops::executions::follow::{FollowError, Followed, Left, follow, taken};
 use crate::ops::executions::reply::reply;
+use crate::ops::executions::run::EOF;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Ask, JobFolder, JobState, NoJob};
 
@@ -246,7 +247,7 @@ impl<'a> Following<'a> {
                     continue;
                 }
             };
-            let text = answer.unwrap_or_else(|| "\u{4}".to_owned());
+            let text = answer.unwrap_or_else(|| EOF.to_owned());
             // Until it is taken the question is still there.
             reply(folder, &prompt, text)
                 .await

@@ -210,9 +210,13 @@ pub fn publisher(limits: Limits) -> (Publisher, Events) {
     (publisher, events)
 }
 
-/// One whose subscribers' queues go on in files of at most so many bytes.
-pub fn spilling_publisher(limits: Limits, bytes: u64) -> (Publisher, Events) {
+/// One whose subscribers' queues have 1 MiB in memory and go on in files of at most so many bytes.
+pub fn spilling_publisher(bytes: u64) -> (Publisher, Events) {
     let (teller, events) = Teller::new();
+    let limits = Limits {
+        outbox_bytes: 1 << 20,
+        ..Limits::default()
+    };
     let folder = std::env::temp_dir();
     let spill = Some(SpillTo { folder, bytes });
     let publisher = Publisher::bind(&any_port(), limits, spill, teller).expect("bind");

@@ -159,12 +159,5 @@ pub async fn taken(folder: &JobFolder) {
 
 /// Waits as [`heard`] does, for a time; says whether it was enough.
 pub(super) async fn heard_within(folder: &JobFolder, limit: Duration) -> bool {
-    let begun = Instant::now();
-    while folder.has_asks() && folder.has_recorder() {
-        if begun.elapsed() >= limit {
-            return false;
-        }
-        tokio::time::sleep(FIRST).await;
-    }
-    true
+    tokio::time::timeout(limit, heard(folder)).await.is_ok()
 }

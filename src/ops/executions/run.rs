@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::heard::Heard;
 use super::observed;
-pub use crate::client::{Bundle, Event, Output, Prompt, Raised, StreamText};
+pub use crate::client::{Bundle, EOF, Event, Output, Prompt, Raised, StreamText};
 use crate::client::{Client, ClientError, End, Execute, Execution, Told};
 use crate::kernel::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};

@@ -13,31 +13,34 @@ const ENTRIES: usize = 1000;
 /// the cell was edited while it ran; or edited since, where a job of the journal's last entries ran it.
 /// Of what front ends run only they know when it is.
 pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
-    let mut stale = Vec::new();
-    let mut asked: HashMap<&str, (usize, &Cell)> = HashMap::new();
-    for place in places {
-        let Some(cell) = document.cells().get(*place) else {
-            continue;
-        };
-        if cell.cell_type() != CellType::Code {
-            continue;
-        }
-        if cell.is_marked_stale() {
-            stale.push(*place);
-        } else if cell.execution_count().is_some() {
-            asked.insert(cell.id(), (*place, cell));
-        }
-    }
-    if asked.is_empty() {
+    let cells = places.iter().filter_map(|place| {
+        let cell = document.cells().get(*place)?;
+        (cell.cell_type() == CellType::Code).then_some((*place, cell))
+    });
+    let marked = cells.clone().filter(|(_, cell)| cell.is_marked_stale());
+    let mut stale: Vec<_> = marked.map(|(place, _)| place).collect();
+    // One that is marked has no count.
+    let mut ran = cells.filter(|(_, cell)| cell.execution_count().is_some());
+    let Some(first) = ran.next() else {
         return stale;
-    }
+    };
     let key = page.project.state().map(|state| state.owner_key(&page.key));
     let past = page.project.past(&key.unwrap_or_else(|_| page.key.clone()));
-    for entry in past.take(ENTRIES).map(|placed| placed.entry) {
+    let past = past.take(ENTRIES).map(|placed| placed.entry);
+    let past = past.filter(|entry| {
         let notebook = entry.notebook.as_ref().unwrap_or(&entry.session);
-        if entry.event != "asked" || !entry.store_history || *notebook != page.key {
-            continue;
-        }
+        entry.event == "asked" && entry.store_history && *notebook == page.key
+    });
+    // Where nobody has run anything through nb the cells need not be looked at.
+    let mut past = past.peekable();
+    if past.peek().is_none() {
+        return stale;
+    }
+    let ran = std::iter::once(first).chain(ran);
+    let mut asked: HashMap<_, _> = ran
+        .map(|(place, cell)| (cell.id(), (place, cell)))
+        .collect();
+    for entry in past {
         // The last that ran it counts, whoever that was.
         let cell = entry.cell.as_deref().and_then(|id| asked.remove(id));
         if let Some((place, cell)) = cell

@@ -146,11 +146,7 @@ impl Behind {
 #[test]
 fn what_a_stalled_subscriber_has_not_read_waits_on_disk_and_comes_in_order() {
     run(async {
-        let limits = Limits {
-            outbox_bytes: 1 << 20,
-            ..Limits::default()
-        };
-        let (publisher, mut events) = spilling_publisher(limits, 64 << 20);
+        let (publisher, mut events) = spilling_publisher(64 << 20);
         let mut behind = behind(&publisher, &mut events, 600).await;
         let mut greeting = [0; 64];
         soon("the greeting", behind.stream.read_exact(&mut greeting))
@@ -175,11 +171,7 @@ fn what_a_stalled_subscriber_has_not_read_waits_on_disk_and_comes_in_order() {
 #[test]
 fn what_is_on_disk_has_a_bound_too() {
     run(async {
-        let limits = Limits {
-            outbox_bytes: 1 << 20,
-            ..Limits::default()
-        };
-        let (publisher, mut events) = spilling_publisher(limits, 8 << 20);
+        let (publisher, mut events) = spilling_publisher(8 << 20);
         let behind = behind(&publisher, &mut events, 10).await;
         let part = Bytes::from(vec![5; 100_000]);
         let mut sent = 0;

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Recorder;
-use crate::client::Event;
+use crate::client::{EOF, Event};
 use crate::ops::executions::run::{Audience as _, Prompt};
+use crate::project::jobs::JobCell;
 use crate::project::questions::Question;
 
 /// How often is looked for a question.
@@ -21,9 +22,6 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long an answer is waited for: a window that was closed must not keep the kernel from everybody
 /// for ever.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
-
-/// What Python, R and Julia kernels take for the end of the input.
-const EOF: &str = "\u{4}";
 
 /// A question that waits.
 struct Waiting {
@@ -74,10 +72,8 @@ impl Recorder<'_> {
     }
 
     fn shows(&self, question: &Question) {
-        let cells = self.job.borrow().cells.clone();
-        let at = cells
-            .iter()
-            .position(|cell| cell.msg_id.as_ref() == Some(&question.msg_id));
+        let asks = |cell: &JobCell| cell.msg_id.as_ref() == Some(&question.msg_id);
+        let at = self.job.borrow().cells.iter().position(asks);
         if let Some(at) = at {
             self.at.set(at);
         }
