@@ -267,7 +267,7 @@ pub(super) fn state(
 
 /// Says the rows, a line of at most `width` columns each.
 fn say(rows: &[Row<'_>], width: Option<usize>, mut print: impl FnMut(&str)) {
-    let widths: Widths<6> = Widths::of(rows, Row::column);
+    let widths: Widths<6> = Widths::of(rows, Row::width);
     let mut line = String::new();
     for row in rows {
         line.clear();
@@ -285,24 +285,44 @@ fn say(rows: &[Row<'_>], width: Option<usize>, mut print: impl FnMut(&str)) {
 impl Row<'_> {
     /// Appends what stands in one of the columns before its text.
     fn column(&self, column: usize, out: &mut String) {
-        // Writing into a string does not fail.
-        let _ = match (column, self.execution_count) {
-            (0, _) => write!(out, "{}", self.index),
+        match (column, self.execution_count) {
+            (0, _) => number(self.index as u64, out),
             (1, _) => {
                 out.push_str(self.short);
-                write!(out, "@{}", self.revision)
+                out.push('@');
+                out.extend(self.revision.digits().map(char::from));
             }
-            (2, _) if self.changes.is_empty() => Ok(()),
             (2, _) => {
-                let words = self.changes.iter().map(|change| word(*change));
-                out.write_str(&words.collect::<Vec<_>>().join(", "))
+                for (at, change) in self.changes.iter().enumerate() {
+                    out.push_str(if at > 0 { ", " } else { "" });
+                    out.push_str(word(*change));
+                }
             }
-            (3, _) => out.write_str(self.cell_type.name()),
-            (4, Some(count)) => write!(out, "In[{count}]"),
-            (4, None) if self.cell_type == CellType::Code => out.write_str("In[ ]"),
-            (5, _) => out.write_str(self.state.unwrap_or_default()),
-            _ => Ok(()),
-        };
+            (3, _) => out.push_str(self.cell_type.name()),
+            (4, Some(count)) => {
+                out.push_str("In[");
+                number(count, out);
+                out.push(']');
+            }
+            (4, None) if self.cell_type == CellType::Code => out.push_str("In[ ]"),
+            (5, _) => out.push_str(self.state.unwrap_or_default()),
+            _ => {}
+        }
+    }
+
+    /// Returns how wide that is; of what every row has, without writing it.
+    fn width(&self, column: usize) -> usize {
+        match (column, self.execution_count) {
+            (0, _) => digits(self.index as u64),
+            (1, _) => columns::width(self.short) + 1 + self.revision.digits().len(),
+            (3, _) => self.cell_type.name().len(),
+            (4, Some(count)) => digits(count) + 4,
+            _ => {
+                let mut text = String::new();
+                self.column(column, &mut text);
+                columns::width(&text)
+            }
+        }
     }
 
     /// Appends what its source and its outputs say; where there is too little room for both, the
@@ -329,6 +349,17 @@ impl Row<'_> {
             out.push_str(part);
         }
     }
+}
+
+/// Returns how many decimal digits a number has.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or_default() as usize + 1
+}
+
+/// Appends a number.
+fn number(number: u64, out: &mut String) {
+    // Writing into a string does not fail.
+    let _ = write!(out, "{number}");
 }
 
 fn word(change: Change) -> &'static str {
@@ -402,6 +433,28 @@ mod tests {
         let mut lines = Vec::new();
         say(rows, Some(width), |line| lines.push(line.to_owned()));
         lines
+    }
+
+    #[test]
+    fn a_row_knows_how_wide_its_columns_are() {
+        let mut rows = Vec::new();
+        for count in [None, Some(0), Some(9), Some(10), Some(u64::MAX)] {
+            let mut row = row("x", 1, "");
+            row.execution_count = count;
+            row.index = count.unwrap_or_default() as usize;
+            rows.push(row);
+        }
+        rows[1].short = "日本";
+        rows[2].state = Some("stale");
+        rows[3].changes = vec![Change::Edited, Change::Moved];
+        rows[4].cell_type = CellType::Markdown;
+        for row in rows {
+            for column in 0..6 {
+                let mut text = String::new();
+                row.column(column, &mut text);
+                assert_eq!(row.width(column), text.width(), "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(super) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let cell = |row: &[String; N], column: usize, out: &mut String| {
         out.push_str(row.get(column).map_or("", String::as_str));
     };
-    let widths: Widths<N> = Widths::of(rows, cell);
+    let of_cell = |row: &[String; N], column: usize| row.get(column).map_or(0, |text| width(text));
+    let widths: Widths<N> = Widths::of(rows, of_cell);
     let lines = rows.iter().map(|row| {
         let mut line = String::new();
         widths.line(row, cell, &mut line);
@@ -59,22 +60,20 @@ const SPACES: &str = "                                ";
 pub(super) struct Widths<const N: usize>([usize; N]);
 
 impl<const N: usize> Widths<N> {
-    /// Measures rows. `cell` appends what stands in a row's column; it is asked a second time for the
-    /// lines, so that a long table is not in memory as one of texts too.
-    pub(super) fn of<T>(rows: &[T], cell: impl Fn(&T, usize, &mut String)) -> Self {
+    /// Measures rows by how wide each says that its columns are: a long table need not be in memory as
+    /// one of texts too.
+    pub(super) fn of<T>(rows: &[T], width: impl Fn(&T, usize) -> usize) -> Self {
         let mut widths = [0; N];
-        let mut text = String::new();
         for row in rows {
             for (column, most) in widths.iter_mut().enumerate() {
-                text.clear();
-                cell(row, column, &mut text);
-                *most = width(&text).max(*most);
+                *most = width(row, column).max(*most);
             }
         }
         Self(widths)
     }
 
-    /// Appends a row: each column as wide as its widest cell and a gap, empty columns left out.
+    /// Appends a row, of which `cell` appends what stands in a column: each column as wide as its
+    /// widest cell and a gap, empty columns left out.
     pub(super) fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
         let columns = self.0.iter().enumerate();
         for (column, most) in columns.filter(|(_, most)| **most > 0) {

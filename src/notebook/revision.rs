@@ -64,6 +64,14 @@ impl Revision {
         Self::of(Sha256::new_with_prefix(text))
     }
 
+    /// Returns its digits, which are hexadecimal.
+    pub fn digits(self) -> [u8; 10] {
+        let mut digits = [0; 10];
+        // Twice as many as there are bytes.
+        let _ = hex::encode_to_slice(self.0, &mut digits);
+        digits
+    }
+
     fn of(hash: Sha256) -> Self {
         let whole: [u8; 32] = hash.finalize().into();
         let [a, b, c, d, e, ..] = whole;
@@ -89,8 +97,7 @@ pub(super) fn metadata_digest(raw: &[u8]) -> [u8; 32] {
 
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut digits = [0; 10];
-        hex::encode_to_slice(self.0, &mut digits).map_err(|_| fmt::Error)?;
+        let digits = self.digits();
         f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }

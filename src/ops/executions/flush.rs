@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::follow::heard_within;
 use crate::notebook::Document;
 use crate::project::Project;
-use crate::project::jobs::{Ask, Job, JobFolder};
+use crate::project::jobs::{Ask, Job, JobFolder, JobState};
 
 /// How long a recorder may take: it waits its turn at the notebook, and writes all of it.
 const WRITES: Duration = Duration::from_secs(15);
@@ -67,11 +67,16 @@ pub async fn flush(
 pub(super) fn holders(project: &Project, meant: impl Fn(&Job) -> bool) -> Vec<JobFolder> {
     let mut jobs = project.open_jobs();
     jobs.retain(|folder| {
-        let job = folder.read();
-        let holds = job.is_ok_and(|job| meant(&job) && job.saves && has_begun(&job));
+        let holds = folder.read().is_ok_and(|job| meant(&job) && holds(&job));
         holds && folder.has_recorder()
     });
     jobs
+}
+
+/// Says whether a job's recorder may have something to write: once it is done it has written all that
+/// it could, and is about to end.
+fn holds(job: &Job) -> bool {
+    job.state != JobState::Done && job.saves && has_begun(job)
 }
 
 /// Asks recorders to write, and waits until they have; returns their jobs, and whether each has.
@@ -109,7 +114,7 @@ mod tests {
     use super::*;
     use crate::notebook::words::cells;
     use crate::notebook::{Execution, Json};
-    use crate::project::jobs::{JobCell, JobState};
+    use crate::project::jobs::JobCell;
 
     /// A project with a job whose cell `a` runs.
     fn job(temp: &std::path::Path) -> (Project, JobFolder) {
@@ -159,5 +164,11 @@ mod tests {
         let flushed = flushed.unwrap();
         assert!(flushed[0].heard, "{flushed:?}");
         assert_eq!(flushed[0].written, ["a"]);
+        // Its last word is written, and it has not ended yet.
+        let mut done = folder.read().unwrap();
+        done.state = JobState::Done;
+        folder.write(&done).unwrap();
+        let none = flush(&project, "a.ipynb", read).await.unwrap();
+        assert!(none.is_empty());
     }
 }

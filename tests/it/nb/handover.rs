@@ -55,6 +55,9 @@ fn text(world: &World, index: usize) -> String {
 const COUNTS: &str =
     "import time\nfor n in range(300):\n    print(n, flush=True)\n    time.sleep(0.01)";
 
+/// Goes on once there is a file `go`.
+const GATE: &str = "import os\nwhile not os.path.exists('go'): time.sleep(0.01)";
+
 fn counted() -> String {
     (0..300).map(|n| format!("{n}\n")).collect()
 }
@@ -97,8 +100,7 @@ fn cells_in_the_kernels_queue_are_handed_over_too() {
 
 #[test]
 fn a_client_that_does_not_come_back_to_its_cell_leaves_it_to_a_recorder() {
-    let code =
-        format!("{COUNTS}\nwhile not __import__('os').path.exists('go'): pass\nprint('end')");
+    let code = format!("{COUNTS}\n{GATE}\nprint('end')");
     let world = desk(&[&code]);
     goes(&world, "leaves", 2, &[&code]);
     let id = job(&world);
@@ -109,8 +111,7 @@ fn a_client_that_does_not_come_back_to_its_cell_leaves_it_to_a_recorder() {
 
 #[test]
 fn what_a_proxy_that_was_killed_has_kept_is_found_by_the_next_command() {
-    let code =
-        format!("{COUNTS}\nwhile not __import__('os').path.exists('go'): pass\nprint('end')");
+    let code = format!("{COUNTS}\n{GATE}\nprint('end')");
     let world = desk(&[&code]);
     goes(&world, "killed", 5, &[&code]);
     nb(&world, ["cells", "t.ipynb"])
@@ -164,8 +165,7 @@ fn a_question_of_a_front_end_that_went_can_be_interrupted() {
 
 #[test]
 fn what_is_asked_once_the_client_has_gone_is_answered_too() {
-    let gate = "while not __import__('os').path.exists('go'): pass";
-    let code = format!("{COUNTS}\n{gate}\nname = input('name? ')\nprint('hi', name)");
+    let code = format!("{COUNTS}\n{GATE}\nname = input('name? ')\nprint('hi', name)");
     let world = desk(&[&code]);
     goes(&world, "stays", 7, &[&code]);
     let id = job(&world);
@@ -175,8 +175,7 @@ fn what_is_asked_once_the_client_has_gone_is_answered_too() {
 
 #[test]
 fn what_is_asked_once_the_proxy_has_gone_is_answered_unseen() {
-    let gate = "while not __import__('os').path.exists('go'): pass";
-    let code = format!("{COUNTS}\n{gate}\nname = input('name? ')\nprint('hi', name)");
+    let code = format!("{COUNTS}\n{GATE}\nname = input('name? ')\nprint('hi', name)");
     let world = desk(&[&code]);
     goes(&world, "ends", 8, &[&code]);
     let id = job(&world);

@@ -168,7 +168,7 @@ pub(super) fn ends_within(child: &mut Child, time: Duration) -> bool {
         if child.try_wait().expect("ask for it").is_some() {
             return true;
         }
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
     false
 }

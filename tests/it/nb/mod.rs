@@ -206,12 +206,13 @@ fn stat(pid: u32, field: usize) -> Option<u32> {
 
 /// Looks again and again until there is an answer.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
+        // What is waited for needs the processor too.
+        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -118,7 +118,7 @@ fn a_kernel_without_subshells_says_whose_cell_it_runs() {
     let text = std::fs::read_to_string(&state).expect("read the state");
     let text = text.replace("kernel subshells", "none");
     std::fs::write(&state, text).expect("write the state");
-    let code = "open('in', 'w').close()\nimport os\nwhile not os.path.exists('go'): pass";
+    let code = "open('in', 'w').close()\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)";
     nb(&world, ["run", "-d", "--as", "ada", code]).ended(0);
     until("the code runs", || {
         world.project().join("in").exists().then_some(())

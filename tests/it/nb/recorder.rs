@@ -259,8 +259,8 @@ fn what_a_recorder_holds_is_written_when_the_notebook_is_saved() {
 
 #[test]
 fn of_two_executions_of_one_cell_the_later_stays_and_nothing_is_lost() {
-    let code = "import os\nruns = globals().get('runs', 0) + 1\nprint('begin', runs, flush=True)\n\
-        while not os.path.exists(f'go{runs}'): pass\nprint('end', runs)";
+    let code = "import os, time\nruns = globals().get('runs', 0) + 1\nprint('begin', runs, flush=True)\n\
+        while not os.path.exists(f'go{runs}'): time.sleep(0.01)\nprint('end', runs)";
     let world = notebook(&[code]);
     let begin = |name: &str| {
         let words = ["exec", "a.ipynb", "0", "-d", "--json", "--as", name];

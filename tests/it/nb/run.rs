@@ -8,8 +8,8 @@ use super::{kill, nb, open, say, shell, until};
 use crate::world::World;
 
 /// Code that goes on once there is a file `go` beside the notebook.
-const GATE: &str = "import os\nprint('before', flush=True)\n\
-    while not os.path.exists('go'): pass\nprint('after')";
+const GATE: &str = "import os, time\nprint('before', flush=True)\n\
+    while not os.path.exists('go'): time.sleep(0.01)\nprint('after')";
 
 fn world() -> World {
     let world = World::new();
@@ -258,7 +258,7 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
 fn what_is_no_text_is_kept() {
     let world = world();
     // The kernel sends the last as a byte that is not UTF-8.
-    let code = "import os\nprint(os.urandom(300_000).decode('latin-1'))\n\
+    let code = "import os, time\nprint(os.urandom(300_000).decode('latin-1'))\n\
         print('\\x00\\x1b[31m end \\udcff')";
     let said = nb(&world, ["run", "--json", code]).ended(0).json();
     let text = said["outputs"][0]["text"].as_str().expect("a text");

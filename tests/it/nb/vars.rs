@@ -158,7 +158,7 @@ fn a_busy_kernel_without_subshells_says_whose_cell_it_is() {
     assert!(text.contains("kernel subshells"), "{text}");
     let text = text.replace("kernel subshells", "none");
     std::fs::write(&state, text).expect("write the state");
-    let cell = "import os\nopen('in', 'w').close()\nwhile not os.path.exists('go'): pass";
+    let cell = "import os, time\nopen('in', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)";
     nb(&world, ["insert", "a.ipynb", "-s", cell]).ended(0);
     let exec = nb(
         &world,
