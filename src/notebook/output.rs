@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anstream::adapter::strip_str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memchr2;
 
 use super::cell::{Cell, joined};
 use super::json::{Json, Object, Scanner, decode, lossy};
@@ -67,9 +68,9 @@ impl Output {
     fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
         let word = |name| field(name).map_or_else(String::new, text_of);
-        let output_type = word("output_type");
-        let (kind, text, data) = match output_type.as_str() {
-            "stream" => {
+        let output_type = field("output_type").map(joined).unwrap_or_default();
+        let (kind, text, data) = match &*output_type {
+            b"stream" => {
                 let name = field("name").or_else(|| field("stream")).map(text_of);
                 (
                     OutputKind::Stream(name.unwrap_or_default()),
@@ -77,7 +78,7 @@ impl Output {
                     Vec::new(),
                 )
             }
-            "error" | "pyerr" => {
+            b"error" | b"pyerr" => {
                 let kind = OutputKind::Error {
                     ename: word("ename"),
                     evalue: word("evalue"),
@@ -88,9 +89,9 @@ impl Output {
                     Vec::new(),
                 )
             }
-            "execute_result" | "display_data" | "pyout" => {
-                let kind = match output_type.as_str() {
-                    "display_data" => OutputKind::Display,
+            b"execute_result" | b"display_data" | b"pyout" => {
+                let kind = match &*output_type {
+                    b"display_data" => OutputKind::Display,
                     _ => OutputKind::Result,
                 };
                 let (text, data) = match field("data") {
@@ -100,7 +101,10 @@ impl Output {
                 };
                 (kind, text, data)
             }
-            _ => (OutputKind::Unknown(output_type), String::new(), Vec::new()),
+            _ => {
+                let kind = OutputKind::Unknown(lossy(output_type).into_owned());
+                (kind, String::new(), Vec::new())
+            }
         };
         Self {
             kind,
@@ -141,7 +145,7 @@ impl Output {
                 }
             }
         };
-        one_line(line.trim(), limit)
+        one_line_of(line, limit)
     }
 }
 
@@ -264,8 +268,7 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
 
 /// Returns text as one line of at most `limit` characters, without control characters.
 pub(super) fn one_line(text: &str, limit: usize) -> String {
-    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
-    if text.len() <= limit && text.bytes().all(is_plain) {
+    if is_one_line(text, limit) {
         return text.to_owned();
     }
     let clean = |c: char| if c.is_control() { ' ' } else { c };
@@ -278,12 +281,27 @@ pub(super) fn one_line(text: &str, limit: usize) -> String {
     }
 }
 
+/// Returns text without blanks at its ends as [`one_line`] does; as it is where it is one already.
+fn one_line_of(text: String, limit: usize) -> String {
+    let trimmed = text.trim();
+    match trimmed.len() == text.len() && is_one_line(trimmed, limit) {
+        true => text,
+        false => one_line(trimmed, limit),
+    }
+}
+
+fn is_one_line(text: &str, limit: usize) -> bool {
+    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
+    text.len() <= limit && text.bytes().all(is_plain)
+}
+
 /// Takes out terminals' escapes, and of each line what was written over.
 fn readable(text: String) -> String {
-    let plain = match text.contains('\u{1b}') {
-        true => strip_str(&text).to_string(),
-        false => text,
-    };
+    // Most has neither.
+    if memchr2(b'\x1b', b'\r', text.as_bytes()).is_none() {
+        return text;
+    }
+    let plain = strip_str(&text).to_string();
     if !plain.contains('\r') {
         return plain;
     }

@@ -387,6 +387,16 @@ impl Project {
         }
     }
 
+    /// Does so after a job whose end may have made them too many or too large: each looks at every other
+    /// one, which takes longer than a small cell.
+    pub fn sweep_jobs_after(&self, ended: &JobFolder) {
+        let entries = std::fs::read_dir(self.dir().join(JOBS));
+        let count = entries.into_iter().flatten().count();
+        if count.is_multiple_of(SWEPT_EVERY) || ended.bytes() > MOST_UNSWEPT {
+            self.sweep_jobs();
+        }
+    }
+
     /// Returns the folders of all jobs, in no order.
     pub fn jobs(&self) -> Vec<JobFolder> {
         self.folders(JOBS)
@@ -412,9 +422,22 @@ const OPEN: &str = "open";
 const RECORD: &str = "job.json";
 const EVENTS: &str = "events.jsonl";
 
-/// Says whether a file of a job's folder tells how far the job is, by its name.
-pub fn is_told_in(file: &str) -> bool {
-    file == RECORD || file == EVENTS
+/// What a file of a job's folder tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// What its cells say.
+    Said,
+    /// How far it is.
+    How,
+}
+
+/// Returns what a file of a job's folder tells, by its name.
+pub fn told_in(file: &str) -> Option<Told> {
+    match file {
+        RECORD => Some(Told::How),
+        EVENTS => Some(Told::Said),
+        _ => None,
+    }
 }
 
 /// How long an id is.
@@ -431,6 +454,12 @@ const MOST_BYTES: u64 = 300_000_000;
 
 /// How many of them are kept.
 const MOST_JOBS: usize = 1000;
+
+/// So many jobs may be more than there should be.
+const SWEPT_EVERY: usize = 32;
+
+/// A job of more bytes may be one too many by itself.
+const MOST_UNSWEPT: u64 = 1_000_000;
 
 impl JobFolder {
     /// Returns the job's id.
@@ -740,7 +769,11 @@ pub(super) mod tests {
                 folder
             })
             .collect();
-        project.sweep_jobs();
+        // After a small one it is not looked yet, after a large one it is.
+        let small = job(&project).1;
+        project.sweep_jobs_after(&small);
+        assert_eq!(project.jobs().len(), 5);
+        project.sweep_jobs_after(&over[2]);
         let left = project.jobs();
         let is_left = |folder| left.contains(folder);
         assert!(is_left(&running) && !is_left(&over[0]));

@@ -19,9 +19,9 @@ const BRISK: Duration = Duration::from_millis(6);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// At least so long lies between two looks, however much is new: the kernel and the recorder may
-/// need the processors.
-const REST: Duration = Duration::from_millis(2);
+/// At least so long lies between two looks at what is said, however much that is: the kernel and the
+/// recorder may need the processors.
+const REST: Duration = Duration::from_millis(5);
 
 /// How long a recorder may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);
@@ -121,12 +121,7 @@ pub async fn follow(
         }
         let rest = Instant::now() + REST;
         tokio::select! {
-            () = signs.next() => {
-                is_told = true;
-                if Instant::now() < rest {
-                    tokio::time::sleep_until(rest.into()).await;
-                }
-            }
+            () = signs.next(rest.into()) => is_told = true,
             () = tokio::time::sleep(pause) => {}
         }
         pause = LONGEST.min(pause + pause / 8);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tokio::time::Instant;
+
 use imp::Watch;
 
 /// Signs that something is new in a job's folder.
@@ -18,10 +20,11 @@ impl Signs {
         self.0.is_some()
     }
 
-    /// Waits for the next one; all that have come until then are one. May be dropped halfway.
-    pub(super) async fn next(&mut self) {
+    /// Waits for the next one; all that have come until then are one. What the job says may come in
+    /// floods: of that alone nothing is told before `rest`. May be dropped halfway.
+    pub(super) async fn next(&mut self, rest: Instant) {
         if let Some(watch) = &mut self.0
-            && watch.changed().await.is_ok()
+            && watch.told(rest).await.is_ok()
         {
             return;
         }
@@ -41,8 +44,9 @@ mod imp {
     use rustix::io::Errno;
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
+    use tokio::time::Instant;
 
-    use crate::project::jobs::is_told_in;
+    use crate::project::jobs::{Told, told_in};
 
     /// The folder of a job, watched by the system.
     pub(super) struct Watch(AsyncFd<OwnedFd>);
@@ -60,18 +64,30 @@ mod imp {
             Ok(Self(AsyncFd::with_interest(watch, Interest::READABLE)?))
         }
 
-        pub(super) async fn changed(&mut self) -> io::Result<()> {
+        pub(super) async fn told(&mut self, rest: Instant) -> io::Result<()> {
+            let mut told = self.changed().await?;
+            while told == Told::Said {
+                told = tokio::select! {
+                    () = tokio::time::sleep_until(rest) => return Ok(()),
+                    told = self.changed() => told?,
+                };
+            }
+            Ok(())
+        }
+
+        async fn changed(&mut self) -> io::Result<Told> {
             loop {
                 let mut ready = self.0.readable().await?;
                 let mut room = [MaybeUninit::uninit(); 1024];
                 let mut reader = Reader::new(ready.get_inner(), &mut room);
-                let mut is_told = false;
+                let mut told = None;
                 loop {
                     match reader.next() {
                         Ok(event) => {
-                            // Without a name: some were lost.
                             let name = event.file_name().map(|name| name.to_string_lossy());
-                            is_told |= name.is_none_or(|name| is_told_in(&name));
+                            // Without a name: some were lost.
+                            let of_file = name.map_or(Some(Told::How), |name| told_in(&name));
+                            told = told.max(of_file);
                         }
                         Err(Errno::WOULDBLOCK) => break,
                         Err(Errno::INTR) => {}
@@ -79,8 +95,8 @@ mod imp {
                     }
                 }
                 ready.clear_ready();
-                if is_told {
-                    return Ok(());
+                if let Some(told) = told {
+                    return Ok(told);
                 }
             }
         }
@@ -92,6 +108,8 @@ mod imp {
     use std::io;
     use std::path::Path;
 
+    use tokio::time::Instant;
+
     pub(super) enum Watch {}
 
     impl Watch {
@@ -99,7 +117,7 @@ mod imp {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(super) async fn changed(&mut self) -> io::Result<()> {
+        pub(super) async fn told(&mut self, _rest: Instant) -> io::Result<()> {
             match *self {}
         }
     }
@@ -116,16 +134,34 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let mut signs = Signs::of(temp.path());
         assert!(signs.come());
+        let now = Instant::now();
         let write = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
         // Whatever comes of these was there before the next one.
         write("lock");
         write(".nb-half");
         write("events.jsonl");
-        signs.next().await;
-        let told = tokio::time::timeout(Duration::from_millis(1), signs.next()).await;
+        signs.next(now).await;
+        let told = tokio::time::timeout(Duration::from_millis(1), signs.next(now)).await;
         assert!(told.is_err(), "all that came was told at once");
         std::fs::rename(temp.path().join(".nb-half"), temp.path().join("job.json")).unwrap();
-        signs.next().await;
+        signs.next(now).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_said_waits_and_how_far_the_job_is_does_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut signs = Signs::of(temp.path());
+        let rest = Instant::now() + Duration::from_millis(20);
+        let write = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        write("events.jsonl");
+        signs.next(rest).await;
+        assert!(Instant::now() >= rest);
+        let rest = Instant::now() + Duration::from_secs(3600);
+        write("events.jsonl");
+        write(".nb-half");
+        std::fs::rename(temp.path().join(".nb-half"), temp.path().join("job.json")).unwrap();
+        signs.next(rest).await;
+        assert!(Instant::now() < rest);
     }
 
     #[tokio::test]

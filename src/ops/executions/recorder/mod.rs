@@ -265,7 +265,7 @@ impl<'a> Recorder<'a> {
             }
         });
         self.project.close_job(self.folder);
-        self.project.sweep_jobs();
+        self.project.sweep_jobs_after(self.folder);
     }
 
     /// Says whether code that has run may be kept.
