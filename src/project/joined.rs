@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::counters::Counters;
 use super::folder::Project;
 use super::save;
 
@@ -36,6 +37,9 @@ pub struct Joined {
     /// How many clients are connected to it.
     #[serde(default)]
     pub clients: usize,
+    /// What it has counted, as of a moment ago.
+    #[serde(default)]
+    pub counters: Option<Box<Counters>>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -49,10 +53,10 @@ impl Joined {
 }
 
 impl Project {
-    /// Writes or replaces a proxy's record.
+    /// Writes or replaces a proxy's record. It means nothing after a power cut: no disk is waited for.
     pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {
         self.make_folder("proxies")?;
-        save::replace(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
+        save::replace_unsynced(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
     }
 
     /// Removes a proxy's record; it is no error when there is none.
@@ -106,6 +110,7 @@ mod tests {
             front_end: "VS Code".into(),
             since: Timestamp::now(),
             clients: 1,
+            counters: Some(Box::default()),
             other: Map::new(),
         };
         project.write_joined(&joined).unwrap();

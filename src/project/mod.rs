@@ -10,6 +10,7 @@
 //! not judged here: that is `kernel::process`.
 
 mod config;
+pub mod counters;
 pub mod cursor;
 pub mod displays;
 mod folder;

@@ -16,6 +16,7 @@ use super::start::Pending;
 use super::target::{Found, Named, Target, usual};
 use super::watch::Watch;
 use super::words;
+use crate::project::counters::Counters;
 use crate::project::{Config, OnRestart, Project, StartupCode};
 use crate::route::{Ending, FrontEnd, Kernel, Policies};
 
@@ -35,9 +36,9 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Tells others how many clients are joined.
-    pub(super) fn tell(&self, clients: usize) {
-        self.presence.tell(clients);
+    /// Tells others how many clients are joined, and what was counted.
+    pub(super) fn tell(&self, clients: usize, counted: Option<Counters>) {
+        self.presence.tell(clients, counted);
     }
 }
 
@@ -238,7 +239,7 @@ impl Shell {
             target.key.clone(),
             self.origin.name.to_owned(),
         );
-        presence.tell(self.bridge.borrow().joined().count());
+        presence.tell(self.bridge.borrow().joined().count(), None);
         let bound = Bound {
             journal: journal::Log::open(&target.project, self.origin.by()),
             keep: Keep::new(self.origin.by(), self.origin.name),

@@ -31,8 +31,10 @@ impl Faults {
         }
     }
 
-    /// Returns how many there were in all.
-    pub(super) fn total(&self) -> u64 {
-        self.0.borrow().values().sum()
+    /// Returns how many of one kind there were.
+    pub(super) fn of(&self, fault: Fault) -> u64 {
+        let counts = self.0.borrow();
+        let of_kind = counts.iter().filter(|((_, _, kind), _)| *kind == fault);
+        of_kind.map(|(_, count)| count).sum()
     }
 }

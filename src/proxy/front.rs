@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::counters::Way;
 use super::faults::Fault;
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
-    Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, SpillTo, WhyUnsent,
+    Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, SpillTo,
+    WhyUnsent,
 };
 use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
 
@@ -48,7 +50,7 @@ struct Incoming {
 
 /// The heartbeat's and iopub's events.
 struct Heartbeat(Weak<Shell>);
-struct Subscribers;
+struct Subscribers(Weak<Shell>);
 
 impl Front {
     /// Binds all five ports.
@@ -76,8 +78,13 @@ impl Front {
             outbox_bytes: SUBSCRIBER_BYTES,
             ..limits()
         };
-        let iopub = Publisher::bind(&endpoint, in_memory, spill(), Rc::new(Subscribers))
-            .with_context(|| taken(Channel::Iopub, &endpoint))?;
+        let iopub = Publisher::bind(
+            &endpoint,
+            in_memory,
+            spill(),
+            Rc::new(Subscribers(shell.clone())),
+        )
+        .with_context(|| taken(Channel::Iopub, &endpoint))?;
         let endpoint = connection.endpoint(Channel::Heartbeat);
         let heartbeat = Router::bind(&endpoint, limits(), Rc::new(Heartbeat(shell.clone())))
             .with_context(|| taken(Channel::Heartbeat, &endpoint))?;
@@ -92,26 +99,35 @@ impl Front {
     }
 
     /// Sends a message to one client.
-    pub(super) fn send(&self, client: &ClientId, channel: Channel, message: Verified) {
-        let Some(lane) = self.lane(channel) else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// When it is not delivered; a client that does not read is cut.
+    pub(super) fn send(
+        &self,
+        client: &ClientId,
+        channel: Channel,
+        message: Verified,
+    ) -> Result<(), WhyUnsent> {
+        let lane = self.lane(channel).ok_or(WhyUnsent::NoSuchPeer)?;
         let Some(peer) = lane.peers.0.borrow().get(client).cloned() else {
-            return tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
+            tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
+            return Err(WhyUnsent::NoSuchPeer);
         };
         tracing::debug!(%client, %channel, ?message, "to the client");
-        if let Err(unsent) = lane.router.send(&peer, message.into_frames(&self.key)) {
-            match unsent.why {
-                WhyUnsent::Full => {
-                    tracing::warn!(%client, %channel, "the client does not read its replies: its connection is cut");
-                    lane.router
-                        .disconnect(&peer, "it does not read its replies");
-                }
-                WhyUnsent::NoSuchPeer => {
-                    tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
-                }
+        let Err(unsent) = lane.router.send(&peer, message.into_frames(&self.key)) else {
+            return Ok(());
+        };
+        match unsent.why {
+            WhyUnsent::Full => {
+                tracing::warn!(%client, %channel, "the client does not read its replies: its connection is cut");
+                lane.router
+                    .disconnect(&peer, "it does not read its replies");
+            }
+            WhyUnsent::NoSuchPeer => {
+                tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
             }
         }
+        Err(unsent.why)
     }
 
     /// Sends a message to every subscriber.
@@ -141,6 +157,23 @@ impl Front {
     /// Returns how many subscribers iopub has.
     pub(super) fn subscribers(&self) -> usize {
         self.iopub.subscriber_count()
+    }
+
+    /// Returns what is queued for a client on its own connections, in bytes.
+    pub(super) fn queued_bytes(&self, client: &ClientId) -> usize {
+        let lanes = [&self.shell, &self.control, &self.stdin];
+        let queued = lanes
+            .iter()
+            .map(|lane| match lane.peers.0.borrow().get(client) {
+                Some(peer) => lane.router.queued_bytes(peer),
+                None => 0,
+            });
+        queued.sum()
+    }
+
+    /// Returns what each subscriber has not taken.
+    pub(super) fn unread(&self) -> Vec<Backlog> {
+        self.iopub.backlogs()
     }
 
     /// Writes what is queued, then closes; within a second at most.
@@ -198,6 +231,9 @@ impl ServerHandler for Incoming {
         if !self.replays.borrow_mut().is_new(&message) {
             return fault(Fault::Replayed, "it was sent before");
         }
+        shell
+            .count
+            .came(Way::FromClients, self.channel, message.size());
         let client = ClientId::new(peer.bytes().clone());
         tracing::debug!(%client, channel = %self.channel, ?message, "from the client");
         shell.route(|bridge, now| bridge.client_message(now, self.channel, &client, message));
@@ -217,12 +253,16 @@ impl ServerHandler for Incoming {
     }
 
     fn refused(&self, why: &Left) {
-        refused(self.channel, why);
+        refused(&self.shell, self.channel, why);
     }
 }
 
 impl ServerHandler for Subscribers {
-    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
+    fn joined(&self, _: &PeerId, _: &PeerInfo) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.count.touch();
+        }
+    }
 
     fn message(&self, _: &PeerId, _: Message) {}
 
@@ -230,10 +270,17 @@ impl ServerHandler for Subscribers {
         if !matches!(why.fault(), crate::socket::Fault::Nobody) {
             tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
         }
+        let Some(shell) = self.0.upgrade() else {
+            return;
+        };
+        match why {
+            Left::Full { .. } => shell.count.cut(),
+            _ => shell.count.touch(),
+        }
     }
 
     fn refused(&self, why: &Left) {
-        refused(Channel::Iopub, why);
+        refused(&self.0, Channel::Iopub, why);
     }
 }
 
@@ -253,13 +300,13 @@ impl ServerHandler for Heartbeat {
     }
 
     fn refused(&self, why: &Left) {
-        refused(Channel::Heartbeat, why);
+        refused(&self.0, Channel::Heartbeat, why);
     }
 }
 
 /// Logs a connection that never became a client's; one that only looked whether the port is open
 /// is nobody's fault.
-fn refused(channel: Channel, why: &Left) {
+fn refused(shell: &Weak<Shell>, channel: Channel, why: &Left) {
     // VS Code dials shell and iopub and resets the connection, to see whether somebody listens.
     let reset =
         matches!(why, Left::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
@@ -267,6 +314,9 @@ fn refused(channel: Channel, why: &Left) {
         tracing::debug!(%channel, "a connection was closed before it was one: {why}");
     } else {
         tracing::warn!(%channel, "a connection was refused: {why}");
+        if let Some(shell) = shell.upgrade() {
+            shell.count.refused();
+        }
     }
 }
 

@@ -160,6 +160,9 @@ impl Shell {
             kernel.generation.max(last + 1)
         };
         self.number.set(number);
+        if is_another || (number != last && last > 0) {
+            self.count.restarted();
+        }
         if is_another || number != last {
             bound.keep.forget();
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::counters::Way;
 use super::faults::Fault;
 use super::shell::Shell;
 use super::target::LiveKernel;
@@ -235,6 +236,15 @@ impl Links {
         self.beats.borrow_mut().remove(peer);
     }
 
+    /// Returns what is queued for the kernel, in bytes.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.own
+            .borrow()
+            .values()
+            .map(|own| own.queued_bytes())
+            .sum()
+    }
+
     fn verified(&self, frames: Message) -> Option<Verified> {
         verified(frames, &self.kernel.connection.key)
     }
@@ -275,6 +285,7 @@ fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> 
         );
         return None;
     }
+    shell.count.came(Way::FromKernel, channel, message.size());
     Some(message)
 }
 
@@ -361,7 +372,7 @@ impl DialHandler for Iopub {
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");
         if !shell.listens() {
-            return;
+            return shell.count.untime();
         }
         shell.keeps(&message);
         shell.route(|bridge, now| bridge.iopub_message(now, message));

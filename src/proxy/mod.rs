@@ -17,10 +17,12 @@
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
 //! | `log`, `journal`, `presence` | what is left for others to read |
+//! | `counters`, `report` | what passes, counted; and told |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
 mod args;
 mod bound;
+mod counters;
 mod faults;
 mod front;
 mod journal;
@@ -31,6 +33,7 @@ mod log;
 mod origin;
 mod presence;
 mod relaunch;
+mod report;
 mod restart;
 mod shell;
 mod start;

@@ -1,16 +1,18 @@
 //! What others may read of this proxy while it serves.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use crate::kernel::process::Process;
 use crate::project::Project;
+use crate::project::counters::Counters;
 use crate::project::joined::Joined;
 
 /// This proxy's record in `.nb/proxies/`; removed when it is dropped.
 pub(super) struct Presence {
     project: Project,
-    record: Joined,
-    clients: Cell<Option<usize>>,
+    record: RefCell<Joined>,
+    /// Whether it was ever written.
+    is_written: std::cell::Cell<bool>,
 }
 
 impl Presence {
@@ -26,32 +28,49 @@ impl Presence {
             front_end,
             since: jiff::Timestamp::now(),
             clients: 0,
+            counters: None,
             other: serde_json::Map::new(),
         };
         Self {
             project,
-            record,
-            clients: Cell::new(None),
+            record: RefCell::new(record),
+            is_written: std::cell::Cell::new(false),
         }
     }
 
-    /// Writes the record, where the number of clients has changed.
-    pub(super) fn tell(&self, clients: usize) {
-        if self.clients.replace(Some(clients)) == Some(clients) {
+    /// Writes the record, where something in it has changed.
+    pub(super) fn tell(&self, clients: usize, counters: Option<Counters>) {
+        let mut record = self.record.borrow_mut();
+        let counters = counters.map(Box::new);
+        let counters_change = counters.as_ref().is_some_and(|new| {
+            record
+                .counters
+                .as_ref()
+                .is_none_or(|old| !is_same(old, new))
+        });
+        if self.is_written.replace(true) && record.clients == clients && !counters_change {
             return;
         }
-        let record = Joined {
-            clients,
-            ..self.record.clone()
-        };
+        record.clients = clients;
+        if let Some(counters) = counters {
+            record.counters = Some(counters);
+        }
         if let Err(error) = self.project.write_joined(&record) {
             tracing::warn!("cannot write who is joined: {error}");
         }
     }
 }
 
+/// Whether nothing but time has passed.
+fn is_same(old: &Counters, new: &Counters) -> bool {
+    *old == Counters {
+        at: old.at,
+        ..new.clone()
+    }
+}
+
 impl Drop for Presence {
     fn drop(&mut self) {
-        let _ = self.project.remove_joined(self.record.pid);
+        let _ = self.project.remove_joined(self.record.borrow().pid);
     }
 }

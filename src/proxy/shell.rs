@@ -12,19 +12,21 @@ use tokio::sync::Notify;
 
 use super::args::Launch;
 use super::bound::{Bound, working_folder};
+use super::counters::{Counters, Way};
 use super::faults::Faults;
 use super::front::Front;
 use super::links::Links;
 use super::log;
 use super::origin::Origin;
 use super::relaunch;
+use super::report;
 use super::stop::{Asked, Orphan, Signals};
 use super::target::{Named, Target, read_connection};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::project::Config;
 use crate::route::{Action, Bridge, ClientId, Kernel, Note, Now, Settings};
-use crate::socket::{Dialer, Message, PeerId};
+use crate::socket::{Dialer, Message, PeerId, WhyUnsent};
 use crate::wire::{Channel, ConnectionInfo, Verified};
 
 /// Everything of one proxy, on one thread.
@@ -67,15 +69,7 @@ pub(super) struct Shell {
     why: Cell<Option<&'static str>>,
     /// `state.json` or the kernel's process may have changed. Told from the watcher's thread too.
     pub(super) look: Arc<Notify>,
-    count: Counters,
-}
-
-/// What passed, for the log.
-#[derive(Default)]
-struct Counters {
-    to_kernel: Cell<u64>,
-    to_clients: Cell<u64>,
-    published: Cell<u64>,
+    pub(super) count: Rc<Counters>,
 }
 
 /// How long what is queued for the kernel has at the end, at least.
@@ -162,7 +156,7 @@ impl Shell {
             stop: Notify::new(),
             why: Cell::new(None),
             look: Arc::new(Notify::new()),
-            count: Counters::default(),
+            count: Rc::default(),
         });
         let front = Front::bind(connection, &shell.me)?;
         shell
@@ -185,6 +179,7 @@ impl Shell {
             self.act(action);
         }
         self.acting.set(false);
+        self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
         if due != self.armed.get() {
             self.rearm.notify_one();
@@ -202,11 +197,17 @@ impl Shell {
                 channel,
                 message,
             } => {
-                add(&self.count.to_clients);
-                front.send(&client, channel, message);
+                self.count.passed(Way::ToClients, channel, message.size());
+                if let Err(why) = front.send(&client, channel, message) {
+                    self.count.lost(1);
+                    if why == WhyUnsent::Full {
+                        self.count.cut();
+                    }
+                }
             }
             Action::Publish(message) => {
-                add(&self.count.published);
+                let size = message.size();
+                self.count.passed(Way::ToClients, Channel::Iopub, size);
                 front.publish(message);
             }
             Action::ToKernel {
@@ -214,7 +215,7 @@ impl Shell {
                 channel,
                 message,
             } => {
-                add(&self.count.to_kernel);
+                self.count.passed(Way::ToKernel, channel, message.size());
                 if channel == Channel::Stdin
                     && let Some(bound) = self.bound()
                 {
@@ -257,12 +258,19 @@ impl Shell {
                 }
             }
             Action::Widgets { version } => self.remember_widgets(&version),
-            Action::Log(note) => match note {
-                Note::RequestFailed { .. } | Note::Undeliverable { .. } | Note::NoKernel { .. } => {
-                    tracing::warn!("{note}");
+            Action::Log(note) => {
+                if let Note::Undeliverable { count, .. } | Note::NoKernel { count, .. } = note {
+                    self.count.lost(count);
                 }
-                _ => tracing::info!("{note}"),
-            },
+                match note {
+                    Note::RequestFailed { .. }
+                    | Note::Undeliverable { .. }
+                    | Note::NoKernel { .. } => {
+                        tracing::warn!("{note}");
+                    }
+                    _ => tracing::info!("{note}"),
+                }
+            }
             Action::Heard { session } => self.heard(session),
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(bound) = shell.bound() {
@@ -337,12 +345,17 @@ impl Shell {
     pub(super) fn beat_kernel(&self, peer: &PeerId, frames: Message) {
         let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
         if live && let Some(links) = &*self.links.borrow() {
+            let size = frames.iter().map(bytes::Bytes::len).sum();
+            self.count
+                .passed(Way::FromClients, Channel::Heartbeat, size);
             links.beat(peer, frames);
         }
     }
 
     pub(super) fn beat_client(&self, peer: &PeerId, frames: Message) {
         if let Some(front) = self.front.get() {
+            let size = frames.iter().map(bytes::Bytes::len).sum();
+            self.count.passed(Way::ToClients, Channel::Heartbeat, size);
             front.beat(peer, frames);
         }
     }
@@ -358,8 +371,9 @@ impl Shell {
     /// Who is connected has changed.
     pub(super) fn changed(&self) {
         if let Some(bound) = self.bound() {
-            bound.tell(self.bridge.borrow().joined().count());
+            bound.tell(self.bridge.borrow().joined().count(), None);
         }
+        self.count.touch();
     }
 
     /// Begins something that this thread does beside the rest.
@@ -402,6 +416,9 @@ impl Shell {
 
     /// Runs timers and follows the kernel until it is time to stop.
     async fn run(self: &Rc<Self>) {
+        tokio::task::spawn_local(Rc::clone(&self.count).time());
+        let telling = report::keep_telling(self.me.clone(), Rc::clone(&self.count));
+        tokio::task::spawn_local(telling);
         let mut orphan = Orphan::watch();
         let mut look_at_parent = tokio::time::interval(Orphan::EVERY);
         loop {
@@ -437,17 +454,15 @@ impl Shell {
         }
     }
 
-    fn report(&self) {
-        let count = &self.count;
-        tracing::info!(
-            to_kernel = count.to_kernel.get(),
-            to_clients = count.to_clients.get(),
-            published = count.published.get(),
-            outstanding = self.bridge.borrow().outstanding(),
-            dropped = self.faults.total(),
-            subscribers = self.front.get().map_or(0, Front::subscribers),
-            "counters"
-        );
+    /// Returns the front end's sockets.
+    pub(super) fn front(&self) -> Option<&Front> {
+        self.front.get()
+    }
+
+    /// Returns what is queued for the kernel, in bytes.
+    pub(super) fn queued_for_kernel(&self) -> usize {
+        let links = self.links.borrow();
+        links.as_ref().map_or(0, |links| links.queued_bytes())
     }
 
     /// Delivers what was accepted, within a second at most. The kernel lives on.
@@ -497,10 +512,6 @@ fn now() -> Now {
 fn parent() -> Option<Process> {
     let pid = rustix::process::getppid()?.as_raw_nonzero().get();
     Process::of(u32::try_from(pid).ok()?)
-}
-
-fn add(counter: &Cell<u64>) {
-    counter.set(counter.get() + 1);
 }
 
 /// Waits for a moment; for ever where there is none.

@@ -14,11 +14,12 @@ use super::connect;
 use super::kernel::{Ending, Kernel};
 use super::request::{Key, Requests};
 use super::settings::{Policies, Settings};
+use super::spread::Spread;
 use super::timer::{AWAITED, GONE, Now, PROBE, RETURNS, Timer, Timers};
 use super::to_clients::Seen;
 use super::turns::Running;
 use super::voice::Voice;
-use super::{Action, ClientId, Note};
+use super::{Action, ClientCount, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
 
 /// Who gets what, of one front end's clients and one kernel after another.
@@ -59,6 +60,8 @@ pub struct Bridge {
     pub(super) requests: Requests,
     pub(super) timers: Timers,
     pub(super) voice: Voice,
+    /// From a request's way to the kernel to its reply.
+    pub(super) replies: Spread,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -103,6 +106,7 @@ impl Bridge {
             clients: HashMap::new(),
             requests: Requests::default(),
             timers,
+            replies: Spread::default(),
             actions: VecDeque::new(),
         }
     }
@@ -152,6 +156,17 @@ impl Bridge {
     /// Returns how many requests have no answer yet.
     pub fn outstanding(&self) -> usize {
         self.clients.values().map(|client| client.outstanding).sum()
+    }
+
+    /// Returns what was counted of every client that is known, the proxy's own left out.
+    pub fn counted(&self) -> impl Iterator<Item = (&ClientId, ClientCount)> {
+        let clients = self.clients.iter().filter(|(id, _)| **id != self.own);
+        clients.map(|(id, client)| (id, client.counted()))
+    }
+
+    /// Returns how long the kernel took lately, from a request's way there to its reply.
+    pub fn replies(&self) -> &Spread {
+        &self.replies
     }
 
     /// Returns what is known of the kernel.
@@ -234,6 +249,8 @@ impl Bridge {
         state.joined = true;
         state.undelivered_bytes = 0;
         let undelivered = std::mem::take(&mut state.undelivered);
+        let late = undelivered.iter().map(Verified::size);
+        late.for_each(|bytes| client.to.add(bytes));
         self.timers.stop(&Timer::Gone(id.clone()));
         self.timers.stop(&Timer::HandOver(id.clone()));
         if !known {
@@ -275,6 +292,9 @@ impl Bridge {
     pub fn client_message(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
         if !self.clients.contains_key(id) {
             self.client_joined(channel, id);
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.from.add(message.size());
         }
         let Ok(header) = message.header() else {
             self.log(Note::UnreadableHeader {

@@ -67,8 +67,44 @@ pub(super) struct Client {
     pub(super) prompt: Option<Bytes>,
     /// How many of its requests have no answer yet.
     pub(super) outstanding: usize,
+    /// What it has sent, and what was sent to it alone.
+    pub(super) from: Count,
+    pub(super) to: Count,
     /// An interrupt that is held for a moment, and what came on control after it.
     pub(super) behind_interrupt: VecDeque<Verified>,
+}
+
+/// How many messages, and the bytes of all their frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the line above says it")]
+pub struct Count {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Count {
+    /// Adds a message.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// What was counted of one client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCount {
+    /// Whether it is connected now.
+    pub joined: bool,
+    /// What it has sent.
+    pub from: Count,
+    /// What was sent to it alone.
+    pub to: Count,
+    /// How many of its requests have no answer yet.
+    pub outstanding: usize,
+    /// What of its waits for the kernel, or for its turn.
+    pub held: Count,
+    /// Whether its connections are not being read.
+    pub paused: bool,
 }
 
 /// One of a client's three channels.
@@ -135,6 +171,21 @@ impl Client {
 
     pub(super) fn is_joined(&self) -> bool {
         self.channels.iter().any(|state| state.joined)
+    }
+
+    pub(super) fn counted(&self) -> ClientCount {
+        let held: usize = self.channels.iter().map(|state| state.held.len()).sum();
+        ClientCount {
+            joined: self.is_joined(),
+            from: self.from,
+            to: self.to,
+            outstanding: self.outstanding,
+            held: Count {
+                messages: held as u64,
+                bytes: self.held_bytes as u64,
+            },
+            paused: self.paused,
+        }
     }
 
     pub(super) fn states(&mut self) -> impl Iterator<Item = (Channel, &mut State)> {

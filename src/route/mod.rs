@@ -24,6 +24,7 @@ mod links;
 mod naming;
 mod request;
 mod settings;
+mod spread;
 mod startup;
 mod timer;
 mod to_clients;
@@ -33,9 +34,10 @@ mod voice;
 
 pub use action::{Action, Execution, Note, Phase};
 pub use bridge::Bridge;
-pub use client::ClientId;
+pub use client::{ClientCount, ClientId, Count};
 pub use kernel::{Ending, Interrupt, Kernel};
 pub use settings::{FrontEnd, Policies, Settings};
+pub use spread::Spread;
 pub use timer::Now;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Requests that have no answer yet.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -42,6 +43,8 @@ pub(super) struct Request {
     pub(super) session: String,
     /// Whether a kernel has it.
     pub(super) sent: bool,
+    /// When it went there.
+    pub(super) sent_at: Option<Instant>,
     /// Whether the journal has it.
     pub(super) journalled: bool,
     pub(super) busy: bool,

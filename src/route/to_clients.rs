@@ -11,14 +11,15 @@ use crate::wire::{Channel, Header, Verified};
 impl Bridge {
     pub(super) fn deliver(&mut self, id: &ClientId, channel: Channel, message: Verified) {
         let budget = self.settings.undelivered_bytes;
-        let Some(state) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.on(channel))
-        else {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(state) = client.on(channel) else {
             return;
         };
         if state.joined {
+            let bytes = message.size();
+            client.to.add(bytes);
             return self.actions.push_back(Action::ToClient {
                 client: id.clone(),
                 channel,
@@ -62,6 +63,10 @@ impl Bridge {
             return;
         }
         request.replied = true;
+        if let Some(sent_at) = request.sent_at.take() {
+            self.replies
+                .take(now.instant.saturating_duration_since(sent_at));
+        }
         if request.journalled {
             request.journalled = false;
             let status = reply_status(message.content());

@@ -51,6 +51,7 @@ impl Bridge {
             username: header.username.clone().into_owned(),
             session: header.session.clone().into_owned(),
             sent: false,
+            sent_at: None,
             journalled: false,
             busy: false,
             idle: false,
@@ -157,6 +158,7 @@ impl Bridge {
             && let Some(request) = self.requests.get_mut(key)
         {
             request.sent = true;
+            request.sent_at = Some(now.instant);
             if request.role == Role::Cell
                 && let Some(notice) = self.notice.take()
             {

@@ -82,6 +82,11 @@ impl Link {
         self.outbox.borrow().cost()
     }
 
+    /// Returns what of it is on disk.
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        self.outbox.borrow().spilled()
+    }
+
     /// Waits until no more than half of the budget is used.
     pub(super) async fn room(&self) {
         loop {

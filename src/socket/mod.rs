@@ -48,7 +48,7 @@ use bytes::Bytes;
 pub use crate::zmtp::Message;
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
-pub use publisher::Publisher;
+pub use publisher::{Backlog, Publisher};
 pub use router::{Router, Unsent, WhyUnsent};
 pub use spill::SpillTo;
 

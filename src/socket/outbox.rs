@@ -95,9 +95,13 @@ impl Outbox {
 
     /// Returns what is queued, in bytes of the budget and on disk.
     pub(super) fn cost(&self) -> usize {
-        let spilled = self.spill.as_ref().map_or(0, Spill::len);
-        let spilled = usize::try_from(spilled).unwrap_or(usize::MAX);
+        let spilled = usize::try_from(self.spilled()).unwrap_or(usize::MAX);
         self.cost.saturating_add(spilled)
+    }
+
+    /// Returns what of it is on disk.
+    pub(super) fn spilled(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::len)
     }
 
     /// Returns whether no more than half of the budget is used.

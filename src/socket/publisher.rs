@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::left::Left;
 use super::outbox::Item;
 use super::server::Server;
-use super::{Limits, Message, ServerHandler, SpillTo};
+use super::{Limits, Message, PeerId, ServerHandler, SpillTo};
 use crate::wire::Endpoint;
 use crate::zmtp::{Role, encoded};
 
@@ -18,7 +18,7 @@ use crate::zmtp::{Role, encoded};
 ///
 /// [`ServerHandler::message`] gets each subscription as one frame, `[1]` or `[0]` and the topic;
 /// one that changes nothing for that subscriber is not told. Every connection has a
-/// [`PeerId`](super::PeerId) of its own, whatever identity it announces.
+/// [`PeerId`] of its own, whatever identity it announces.
 pub struct Publisher {
     server: Server,
 }
@@ -85,14 +85,25 @@ impl Publisher {
         count
     }
 
+    /// Returns what each subscriber has not taken yet.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        let mut backlogs = Vec::new();
+        self.server.each_peer(|peer, seat| {
+            let spilled_bytes = seat.link.spilled_bytes();
+            let on_disk = usize::try_from(spilled_bytes).unwrap_or(usize::MAX);
+            backlogs.push(Backlog {
+                peer: peer.clone(),
+                queued_bytes: seat.link.queued_bytes().saturating_sub(on_disk),
+                spilled_bytes,
+            });
+        });
+        backlogs
+    }
+
     /// Closes a subscriber's connection at once; what is queued for it is dropped.
     ///
     /// [`ServerHandler::left`] is called later, not from here.
-    pub fn disconnect(
-        &self,
-        peer: &super::PeerId,
-        reason: impl Into<std::borrow::Cow<'static, str>>,
-    ) {
+    pub fn disconnect(&self, peer: &PeerId, reason: impl Into<std::borrow::Cow<'static, str>>) {
         if let Some(seat) = self.server.seat(peer) {
             seat.link.cut(Left::Disconnected(reason.into()));
         }
@@ -105,6 +116,17 @@ impl Publisher {
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }
+}
+
+/// What one subscriber has not taken yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Who.
+    pub peer: PeerId,
+    /// What is queued in memory, with some for each frame and message.
+    pub queued_bytes: usize,
+    /// What waits on disk.
+    pub spilled_bytes: u64,
 }
 
 /// A message in the form that every subscriber's outbox takes.

@@ -98,9 +98,14 @@ impl Server {
 
     /// Calls `visit` for each peer that can be sent to. It must not call a handler.
     pub(super) fn each(&self, mut visit: impl FnMut(&Seat)) {
-        for seat in self.shared.seats.borrow().values() {
+        self.each_peer(|_, seat| visit(seat));
+    }
+
+    /// As [`Server::each`], with who it is.
+    pub(super) fn each_peer(&self, mut visit: impl FnMut(&PeerId, &Seat)) {
+        for (peer, seat) in &*self.shared.seats.borrow() {
             if seat.link.is_open() {
-                visit(seat);
+                visit(peer, seat);
             }
         }
     }

@@ -168,6 +168,7 @@ mod tests {
                 front_end: "VS Code".to_owned(),
                 since: ago(30),
                 clients: 1,
+                counters: None,
                 other: serde_json::Map::new(),
             };
             project.write_joined(&joined).unwrap();

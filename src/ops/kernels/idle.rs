@@ -278,6 +278,7 @@ mod tests {
             front_end: "VS Code".to_owned(),
             since: Timestamp::now(),
             clients: 1,
+            counters: None,
             other: serde_json::Map::new(),
         });
         assert_eq!(kept(&joined, 0, false).unwrap(), "VS Code is joined");

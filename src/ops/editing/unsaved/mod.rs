@@ -541,6 +541,7 @@ mod tests {
             front_end: "VS Code".to_owned(),
             since: Timestamp::now(),
             clients: 1,
+            counters: None,
             other: serde_json::Map::new(),
         };
         desk.page.project.write_joined(&joined).unwrap();

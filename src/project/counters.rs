@@ -1,0 +1,161 @@
+//! What a proxy has counted since it began, as its record in `proxies/` tells it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What passed a proxy, what waits in it, and how long things take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// When this was counted.
+    pub at: Timestamp,
+    /// Verified messages of clients.
+    pub from_clients: Channels,
+    /// What went to the kernel; requests of the proxy's own are among it.
+    pub to_kernel: Channels,
+    /// Verified messages of the kernel.
+    pub from_kernel: Channels,
+    /// What went to clients; on iopub once, whoever many subscribe.
+    pub to_clients: Channels,
+    /// What was not let in.
+    pub refused: Refused,
+    /// Messages that were let in and could not be delivered.
+    pub lost: u64,
+    /// Connections that were cut because their client does not read.
+    pub cut: u64,
+    /// How often the kernel was followed to another life of it.
+    pub restarts: u64,
+    /// Requests that have no answer yet.
+    pub outstanding: u64,
+    /// What waits for the kernel, or for its turn.
+    pub held: Passed,
+    /// What is queued in memory, in bytes.
+    pub queued_bytes: Queued,
+    /// What waits on disk for clients that do not read, in bytes.
+    pub spilled_bytes: u64,
+    /// Connections to iopub.
+    pub subscribers: u64,
+    /// From a request's way to the kernel to its reply: the kernel's own time is in it.
+    pub reply: Latency,
+    /// From a message's arrival until what it led to was given to the system: the proxy's own time.
+    pub passing: Latency,
+    /// The clients that are known, at most [`CLIENTS_TOLD`] of them.
+    pub clients: Vec<ClientCounters>,
+    /// Fields of another version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// How many clients a record tells of: those with the most waiting for them come first.
+pub const CLIENTS_TOLD: usize = 32;
+
+/// How many messages passed, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Passed {
+    /// How many.
+    pub messages: u64,
+    /// The bytes of all their frames.
+    pub bytes: u64,
+}
+
+/// What passed on each channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "each is named for its channel")]
+pub struct Channels {
+    pub shell: Passed,
+    pub control: Passed,
+    pub stdin: Passed,
+    pub iopub: Passed,
+    pub hb: Passed,
+}
+
+impl Channels {
+    /// Returns what passed on all of them.
+    pub fn total(&self) -> Passed {
+        self.each()
+            .into_iter()
+            .fold(Passed::default(), |sum, (_, it)| Passed {
+                messages: sum.messages + it.messages,
+                bytes: sum.bytes + it.bytes,
+            })
+    }
+
+    /// Returns the channels with their names.
+    pub fn each(&self) -> [(&'static str, Passed); 5] {
+        [
+            ("shell", self.shell),
+            ("control", self.control),
+            ("stdin", self.stdin),
+            ("iopub", self.iopub),
+            ("hb", self.hb),
+        ]
+    }
+}
+
+/// What was not let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Refused {
+    /// Connections that never became a client's.
+    pub connections: u64,
+    /// Frames that are no Jupyter message.
+    pub malformed: u64,
+    /// Messages with a wrong signature.
+    pub bad_signature: u64,
+    /// Messages that were sent before.
+    pub replayed: u64,
+}
+
+impl Refused {
+    /// Returns how many messages were refused.
+    pub fn messages(&self) -> u64 {
+        self.malformed + self.bad_signature + self.replayed
+    }
+}
+
+/// What is queued in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queued {
+    /// For the kernel.
+    pub to_kernel: u64,
+    /// For clients, all together.
+    pub to_clients: u64,
+}
+
+/// How long something took lately, in microseconds; none where it has not happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Latency {
+    /// What half of the last thousand did not exceed.
+    pub p50_us: Option<u64>,
+    /// What all but one in a hundred did not exceed.
+    pub p99_us: Option<u64>,
+}
+
+/// One client of a proxy, or one subscriber that does not keep up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientCounters {
+    /// Its identity, shortened; a subscriber's begins with `iopub`.
+    pub id: String,
+    /// Whether it is connected now.
+    pub joined: bool,
+    /// What it has sent.
+    pub from: Passed,
+    /// What was sent to it alone.
+    pub to: Passed,
+    /// Its requests that have no answer yet.
+    pub outstanding: u64,
+    /// What of its waits for the kernel, or for its turn, in bytes.
+    pub held_bytes: u64,
+    /// What is queued for it in memory, in bytes.
+    pub queued_bytes: u64,
+    /// What waits for it on disk, in bytes.
+    pub spilled_bytes: u64,
+    /// Whether it is not read, since what it has sent waits.
+    pub paused: bool,
+}

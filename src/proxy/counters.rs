@@ -1,0 +1,262 @@
+//! What passes, counted: plain numbers of the one thread.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::faults::{Fault, Faults};
+use crate::project::counters::{Channels, Latency, Passed, Refused};
+use crate::route::Spread;
+use crate::wire::Channel;
+
+/// Which way something passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    FromClients,
+    ToKernel,
+    FromKernel,
+    ToClients,
+}
+
+/// What is counted from the first message on.
+#[derive(Default)]
+pub(super) struct Counters {
+    passed: [[Cell<Passed>; 5]; 4],
+    refused: Cell<u64>,
+    lost: Cell<u64>,
+    cut: Cell<u64>,
+    restarts: Cell<u64>,
+    /// How many messages came since one was timed.
+    untimed: Cell<u32>,
+    /// When the message came that is being timed.
+    timed: Cell<Option<Instant>>,
+    timing: Notify,
+    passing: RefCell<Spread>,
+    /// Something was counted that nobody was told of.
+    fresh: Cell<bool>,
+    changed: Notify,
+}
+
+/// One of so many messages is timed: two looks at the clock and a task that wakes cost more than
+/// all the counting.
+const TIMED: u32 = 16;
+
+impl Counters {
+    /// Counts a message.
+    pub(super) fn passed(&self, way: Way, channel: Channel, bytes: usize) {
+        if let Some(count) = self.count(way, channel) {
+            let Passed {
+                messages,
+                bytes: sum,
+            } = count.get();
+            count.set(Passed {
+                messages: messages + 1,
+                bytes: sum + bytes as u64,
+            });
+        }
+        self.touch();
+    }
+
+    /// Counts a message that has come, and times it if it is its turn; [`Counters::routed`] follows.
+    pub(super) fn came(&self, way: Way, channel: Channel, bytes: usize) {
+        self.passed(way, channel, bytes);
+        let untimed = self.untimed.get();
+        if untimed > 0 {
+            self.untimed.set(untimed - 1);
+        } else if self.timed.get().is_none() {
+            self.untimed.set(TIMED - 1);
+            self.timed.set(Some(Instant::now()));
+        }
+    }
+
+    /// Notes that what came goes no further.
+    pub(super) fn untime(&self) {
+        self.timed.set(None);
+    }
+
+    /// Notes that what came was queued where it goes.
+    pub(super) fn routed(&self) {
+        if self.timed.get().is_some() {
+            self.timing.notify_one();
+        }
+    }
+
+    /// Times messages until they are written, for as long as the runtime lives.
+    ///
+    /// Tasks take turns in the order in which they are woken, and the one that writes was woken
+    /// when the message was queued: when this one runs the system has been given it, unless its
+    /// reader is behind.
+    pub(super) async fn time(self: Rc<Self>) {
+        loop {
+            self.timing.notified().await;
+            if let Some(since) = self.timed.take() {
+                self.passing.borrow_mut().take(since.elapsed());
+            }
+        }
+    }
+
+    /// Counts a connection that never became a client's.
+    pub(super) fn refused(&self) {
+        self.add(&self.refused, 1);
+    }
+
+    /// Counts messages that were let in and could not be delivered.
+    pub(super) fn lost(&self, count: usize) {
+        self.add(&self.lost, count as u64);
+    }
+
+    /// Counts a connection that was cut since its client does not read.
+    pub(super) fn cut(&self) {
+        self.add(&self.cut, 1);
+    }
+
+    /// Counts a kernel that has taken the place of another.
+    pub(super) fn restarted(&self) {
+        self.add(&self.restarts, 1);
+    }
+
+    /// Notes that there is something to tell.
+    pub(super) fn touch(&self) {
+        if !self.fresh.replace(true) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until there is something to tell. Until the next call of [`Counters::told`] that
+    /// happens once.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Writes the numbers down; what changes from now on is to be told anew.
+    pub(super) fn told(&self, faults: &Faults) -> crate::project::counters::Counters {
+        self.fresh.set(false);
+        crate::project::counters::Counters {
+            at: jiff::Timestamp::now(),
+            from_clients: self.channels(Way::FromClients),
+            to_kernel: self.channels(Way::ToKernel),
+            from_kernel: self.channels(Way::FromKernel),
+            to_clients: self.channels(Way::ToClients),
+            refused: Refused {
+                connections: self.refused.get(),
+                malformed: faults.of(Fault::Malformed),
+                bad_signature: faults.of(Fault::BadSignature),
+                replayed: faults.of(Fault::Replayed),
+            },
+            lost: self.lost.get(),
+            cut: self.cut.get(),
+            restarts: self.restarts.get(),
+            passing: latency(&self.passing.borrow()),
+            ..Default::default()
+        }
+    }
+
+    fn add(&self, count: &Cell<u64>, more: u64) {
+        count.set(count.get() + more);
+        self.touch();
+    }
+
+    fn count(&self, way: Way, channel: Channel) -> Option<&Cell<Passed>> {
+        self.passed.get(way as usize)?.get(place(channel))
+    }
+
+    fn channels(&self, way: Way) -> Channels {
+        let of = |channel| self.count(way, channel).map(Cell::get).unwrap_or_default();
+        Channels {
+            shell: of(Channel::Shell),
+            control: of(Channel::Control),
+            stdin: of(Channel::Stdin),
+            iopub: of(Channel::Iopub),
+            hb: of(Channel::Heartbeat),
+        }
+    }
+}
+
+fn place(channel: Channel) -> usize {
+    match channel {
+        Channel::Shell => 0,
+        Channel::Control => 1,
+        Channel::Stdin => 2,
+        Channel::Iopub => 3,
+        Channel::Heartbeat => 4,
+    }
+}
+
+/// Returns what is told of a spread.
+pub(super) fn latency(spread: &Spread) -> Latency {
+    let micros = |percent| {
+        let found = spread.percentile(percent)?;
+        u64::try_from(found.as_micros()).ok()
+    };
+    Latency {
+        p50_us: micros(50),
+        p99_us: micros(99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn each_way_and_channel_has_its_own_count() {
+        let counters = Counters::default();
+        counters.passed(Way::ToKernel, Channel::Shell, 10);
+        counters.came(Way::FromKernel, Channel::Iopub, 5);
+        counters.came(Way::FromKernel, Channel::Iopub, 7);
+        counters.lost(3);
+        let told = counters.told(&Faults::default());
+        let passed = |messages, bytes| Passed { messages, bytes };
+        assert_eq!(told.to_kernel.shell, passed(1, 10));
+        assert_eq!(told.from_kernel.iopub, passed(2, 12));
+        assert_eq!(told.from_kernel.total(), passed(2, 12));
+        assert_eq!(told.from_clients, Channels::default());
+        assert_eq!(told.lost, 3);
+    }
+
+    #[test]
+    fn nobody_is_woken_while_nothing_is_counted() {
+        let counters = Counters::default();
+        let is_woken = || {
+            let mut told = std::pin::pin!(counters.changed());
+            let mut cx = Context::from_waker(Waker::noop());
+            told.as_mut().poll(&mut cx).is_ready()
+        };
+        assert!(!is_woken());
+        counters.passed(Way::ToClients, Channel::Shell, 1);
+        counters.passed(Way::ToClients, Channel::Shell, 1);
+        assert!(is_woken());
+        counters.passed(Way::ToClients, Channel::Shell, 1);
+        assert!(!is_woken(), "once, until it is told");
+        counters.told(&Faults::default());
+        assert!(!is_woken());
+        counters.touch();
+        assert!(is_woken());
+    }
+
+    #[tokio::test]
+    async fn one_of_many_messages_is_timed() {
+        let local = tokio::task::LocalSet::new();
+        let counters = Rc::new(Counters::default());
+        local.spawn_local(Rc::clone(&counters).time());
+        local
+            .run_until(async {
+                counters.routed();
+                for _ in 0..TIMED {
+                    counters.came(Way::FromKernel, Channel::Iopub, 1);
+                    counters.routed();
+                    tokio::task::yield_now().await;
+                }
+                tokio::task::yield_now().await;
+            })
+            .await;
+        let told = counters.told(&Faults::default());
+        assert!(told.passing.p50_us.is_some());
+        assert_eq!(counters.untimed.get(), 0);
+        assert_eq!(counters.timed.get(), None);
+    }
+}

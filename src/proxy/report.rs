@@ -1,0 +1,158 @@
+//! What a proxy tells of itself while it serves: its record, kept up to date, and on SIGUSR1.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use super::counters::{Counters, latency};
+use super::shell::Shell;
+use crate::project::counters::{CLIENTS_TOLD, ClientCounters, Counters as Counted, Passed, Queued};
+use crate::route::Count;
+use crate::socket::Backlog;
+
+/// How much time lies between two of them at least.
+const PACE: Duration = Duration::from_secs(1);
+
+/// While something waits, how often it is looked at whether it still does, at the longest.
+const SELDOM: Duration = Duration::from_secs(32);
+
+/// Writes the record again whenever something was counted, at most once a second.
+///
+/// Nothing wakes while nothing happens. What waits in a queue may go without a message, so there
+/// it is looked at once more, after pauses that double.
+pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
+    let mut pause = None;
+    loop {
+        let happened = match pause {
+            None => {
+                count.changed().await;
+                true
+            }
+            Some(pause) => tokio::time::timeout(pause, count.changed()).await.is_ok(),
+        };
+        let Some(shell) = me.upgrade() else { return };
+        let waits = shell.tell();
+        drop(shell);
+        pause = match pause {
+            _ if !waits => None,
+            Some(before) if !happened => Some((before * 2).min(SELDOM)),
+            _ => Some(PACE),
+        };
+        tokio::time::sleep(PACE).await;
+    }
+}
+
+impl Shell {
+    /// Writes the record; returns whether something waits in a queue.
+    pub(super) fn tell(&self) -> bool {
+        let counted = self.counted();
+        let queued = counted.queued_bytes;
+        let waits = queued.to_clients + queued.to_kernel + counted.spilled_bytes > 0;
+        if let Some(bound) = self.bound() {
+            bound.tell(self.bridge.borrow().joined().count(), Some(counted));
+        }
+        waits
+            || self
+                .bridge
+                .borrow()
+                .counted()
+                .any(|(_, it)| it.held.messages > 0)
+    }
+
+    /// Counts what is there now.
+    pub(super) fn counted(&self) -> Counted {
+        let mut counted = self.count.told(&self.faults);
+        let bridge = self.bridge.borrow();
+        counted.outstanding = bridge.outstanding() as u64;
+        counted.reply = latency(bridge.replies());
+        let Some(front) = self.front() else {
+            return counted;
+        };
+        let mut clients: Vec<_> = bridge
+            .counted()
+            .map(|(id, it)| ClientCounters {
+                id: id.to_string(),
+                joined: it.joined,
+                from: passed(it.from),
+                to: passed(it.to),
+                outstanding: it.outstanding as u64,
+                held_bytes: it.held.bytes,
+                queued_bytes: front.queued_bytes(id) as u64,
+                spilled_bytes: 0,
+                paused: it.paused,
+            })
+            .collect();
+        for (_, it) in bridge.counted() {
+            counted.held.messages += it.held.messages;
+            counted.held.bytes += it.held.bytes;
+        }
+        let behind = front.unread();
+        counted.subscribers = behind.len() as u64;
+        clients.extend(
+            behind
+                .iter()
+                .filter(|it| it.queued_bytes > 0)
+                .map(subscriber),
+        );
+        counted.spilled_bytes = clients.iter().map(|it| it.spilled_bytes).sum();
+        counted.queued_bytes = Queued {
+            to_kernel: self.queued_for_kernel() as u64,
+            to_clients: clients.iter().map(|it| it.queued_bytes).sum(),
+        };
+        // Whoever is behind is worth a line; then whoever does much.
+        clients.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.id.cmp(&b.id)));
+        clients.truncate(CLIENTS_TOLD);
+        counted.clients = clients;
+        counted
+    }
+
+    /// Writes the counters down at once: in the record, and as a line of the log.
+    pub(super) fn report(&self) {
+        self.tell();
+        let counted = self.counted();
+        let (p50, p99) = (counted.passing.p50_us, counted.passing.p99_us);
+        tracing::info!(
+            from_clients = counted.from_clients.total().messages,
+            to_kernel = counted.to_kernel.total().messages,
+            from_kernel = counted.from_kernel.total().messages,
+            to_clients = counted.to_clients.total().messages,
+            published = counted.to_clients.iopub.messages,
+            outstanding = counted.outstanding,
+            held = counted.held.messages,
+            queued_bytes = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel,
+            spilled_bytes = counted.spilled_bytes,
+            dropped = counted.refused.messages(),
+            refused = counted.refused.connections,
+            lost = counted.lost,
+            cut = counted.cut,
+            restarts = counted.restarts,
+            subscribers = counted.subscribers,
+            passing_p50_us = p50,
+            passing_p99_us = p99,
+            reply_p50_us = counted.reply.p50_us,
+            reply_p99_us = counted.reply.p99_us,
+            "counters"
+        );
+    }
+}
+
+fn subscriber(behind: &Backlog) -> ClientCounters {
+    ClientCounters {
+        id: format!("iopub {}", behind.peer),
+        joined: true,
+        queued_bytes: behind.queued_bytes as u64,
+        spilled_bytes: behind.spilled_bytes,
+        ..ClientCounters::default()
+    }
+}
+
+fn rank(client: &ClientCounters) -> (u64, u64) {
+    let waits = client.spilled_bytes + client.queued_bytes + client.held_bytes;
+    (waits, client.from.messages + client.to.messages)
+}
+
+fn passed(count: Count) -> Passed {
+    Passed {
+        messages: count.messages,
+        bytes: count.bytes,
+    }
+}
