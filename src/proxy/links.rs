@@ -143,14 +143,13 @@ impl Links {
             return;
         };
         tracing::info!(%client, %channel, "the kernel does not read: the client waits");
+        // At once: what follows for this socket must not overtake it.
+        if let Some(shell) = self.shell.upgrade() {
+            let unsent = self.verified(frames).into_iter().collect();
+            shell.route(|bridge, _| bridge.link_down(client, channel, unsent));
+        }
         let (shell, client) = (self.shell.clone(), client.clone());
-        let unsent: Vec<_> = self.verified(frames).into_iter().collect();
         tokio::task::spawn_local(async move {
-            let Some(strong) = shell.upgrade() else {
-                return;
-            };
-            strong.route(|bridge, _| bridge.link_down(&client, channel, unsent));
-            drop(strong);
             dialer.room().await;
             let Some(strong) = shell.upgrade() else {
                 return;

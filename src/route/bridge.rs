@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::binding::Naming;
-use super::client::{Client, Link};
+use super::client::{Client, Link, Prompt};
 use super::comms::Comms;
 use super::connect;
 use super::kernel::{Ending, Kernel};
@@ -72,6 +72,8 @@ pub(super) struct Probe {
     /// The kernel_info_request that waits in the kernel's shell queue. One at a time: behind a
     /// long cell they would pile up.
     pub(super) on_shell: Option<Key>,
+    /// Whether one was lost with the socket.
+    pub(super) lost: bool,
     /// What ran when the kernel answered it.
     pub(super) ran: Running,
 }
@@ -198,7 +200,7 @@ impl Bridge {
         }
         if self.kernel.is_live() {
             // The change may come in the middle of what the bridge wants done.
-            let not_left = self.take_back();
+            let not_left = self.take_back(|_, _| true);
             self.close_all_links();
             // An answer to the old kernel's question is none to the next one's.
             self.put_back(
@@ -207,6 +209,7 @@ impl Bridge {
                     .chain(not_left)
                     .filter(|(_, channel, _)| *channel != Channel::Stdin),
             );
+            self.drop_answers();
             self.fail(now, ending, |request| request.sent);
         }
         self.kernel = kernel;
@@ -251,6 +254,10 @@ impl Bridge {
         let undelivered = std::mem::take(&mut state.undelivered);
         let late = undelivered.iter().map(Verified::size);
         late.for_each(|bytes| client.to.add(bytes));
+        if client.paused {
+            // This connection is another than the one that is not read: it would be as much again.
+            self.actions.push_back(Action::Pause(id.clone()));
+        }
         self.timers.stop(&Timer::Gone(id.clone()));
         self.timers.stop(&Timer::HandOver(id.clone()));
         if !known {
@@ -352,24 +359,30 @@ impl Bridge {
         {
             state.link = Link::Up;
         }
+        if *id == self.own && channel == Channel::Shell && std::mem::take(&mut self.probe.lost) {
+            self.ask_on_shell(now);
+        }
         self.release(now, id);
     }
 
     /// Takes a socket to the kernel that was lost, and what was not wholly written to it.
     ///
+    /// What is still to be done of the bridge's wishes for this socket comes after that.
+    ///
     /// The caller goes on dialling; whether the kernel has ended is told by [`Bridge::kernel_is`].
     pub fn link_down(&mut self, id: &ClientId, channel: Channel, unsent: Vec<Verified>) {
-        if let Some(state) = self
-            .clients
-            .get_mut(id)
-            .and_then(|client| client.on(channel))
-        {
+        if *id == self.own && channel == Channel::Shell && self.probe.on_shell.take().is_some() {
+            self.timers.stop(&Timer::Busy);
+            self.probe.lost = true;
+        }
+        let known = self.clients.get_mut(id);
+        if let Some(state) = known.and_then(|client| client.on(channel)) {
             state.link = Link::Opening;
-            self.put_back(
-                unsent
-                    .into_iter()
-                    .map(|message| (id.clone(), channel, message)),
-            );
+            let unsent = unsent.into_iter();
+            let unsent = unsent.map(|message| (id.clone(), channel, message));
+            // The next ones must not overtake what came back.
+            let not_left = self.take_back(|client, on| client == id && on == channel);
+            self.put_back(unsent.chain(not_left));
         }
     }
 
@@ -396,8 +409,16 @@ impl Bridge {
     }
 
     /// Takes the loss of the iopub subscription: requests wait until it is proven anew.
+    ///
+    /// What the kernel tells meanwhile is told to nobody.
     pub fn iopub_down(&mut self) {
         self.proven = false;
+        for key in self.requests.keys(|request| request.sent && !request.idle) {
+            if let Some(request) = self.requests.get_mut(&key) {
+                request.unheard = true;
+                request.proof = None;
+            }
+        }
     }
 
     /// Takes a message of the kernel on one client's shell, control or stdin socket.
@@ -424,7 +445,10 @@ impl Bridge {
         };
         let other_session = self.other_session(&header.session);
         if channel == Channel::Stdin && header.msg_type == "input_request" {
-            let prompt = message.header_bytes().clone();
+            let prompt = Prompt {
+                header: message.header_bytes().clone(),
+                cell: message.parent().ok().and_then(|parent| Key::of(&parent)),
+            };
             if let Some(client) = self.clients.get_mut(id) {
                 client.prompt = Some(prompt);
             }

@@ -63,8 +63,8 @@ pub(super) struct Client {
     pub(super) held_bytes: usize,
     /// Whether its connections are not being read.
     pub(super) paused: bool,
-    /// The header of the kernel's `input_request` that it has not answered.
-    pub(super) prompt: Option<Bytes>,
+    /// What the kernel asks of it and it has not answered.
+    pub(super) prompt: Option<Prompt>,
     /// How many of its requests have no answer yet.
     pub(super) outstanding: usize,
     /// What it has sent, and what was sent to it alone.
@@ -105,6 +105,14 @@ pub struct ClientCount {
     pub held: Count,
     /// Whether its connections are not being read.
     pub paused: bool,
+}
+
+/// The kernel's `input_request`.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    pub(super) header: Bytes,
+    /// Whose cell asks. The reply of the cell before it may come later: it has another socket.
+    pub(super) cell: Option<Key>,
 }
 
 /// One of a client's three channels.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::bridge::Bridge;
 use super::client::{Client, Link};
-use super::request::{Key, Role};
+use super::request::{Key, Request, Role};
 use super::timer::{GONE, Now, PROBE_MAX, Timer};
 use super::turns::BUSY;
 use super::{Action, ClientId, Note};
@@ -90,13 +90,14 @@ impl Bridge {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if let Some(prompt) = client.prompt.take()
-            && client.link(Channel::Stdin) == Link::Up
+        // While the socket is lost the question stays: it is answered when there is a way.
+        if client.link(Channel::Stdin) == Link::Up
+            && let Some(prompt) = client.prompt.take()
         {
             let reply = self.voice.say(
                 now,
                 "input_reply",
-                prompt,
+                prompt.header,
                 &json!({ "value": "\u{4}", "status": "ok" }),
             );
             self.actions.push_back(Action::ToKernel {
@@ -144,8 +145,8 @@ impl Bridge {
         let owed = self
             .requests
             .keys(|request| request.client == *id && !request.is_answered());
-        if !owed.is_empty() || client.prompt.is_some() {
-            // Its cell still runs: its end is looked for again later.
+        if !owed.is_empty() || client.prompt.is_some() || !client.behind_interrupt.is_empty() {
+            // Its cell still runs, or its interrupt is about to go: looked for again later.
             return self
                 .timers
                 .start(now.instant + GONE, Timer::Gone(id.clone()));
@@ -191,6 +192,11 @@ impl Bridge {
         if self.probe.on_shell.is_none() && self.kernel.is_live() {
             self.probe.on_shell = self.ask(now, Channel::Shell, "kernel_info_request");
             self.timers.start(now.instant + BUSY, Timer::Busy);
+            for key in self.requests.keys(Request::lacks_lost_idle) {
+                if let Some(request) = self.requests.get_mut(&key) {
+                    request.proof.clone_from(&self.probe.on_shell);
+                }
+            }
         }
     }
 

@@ -50,6 +50,11 @@ pub(super) struct Request {
     pub(super) busy: bool,
     pub(super) idle: bool,
     pub(super) replied: bool,
+    /// iopub was lost while a kernel had it: its `idle` may have been told to nobody.
+    pub(super) unheard: bool,
+    /// The proxy's own question that went out when all but the `idle` of this was there. Where
+    /// that one is idle, this one is.
+    pub(super) proof: Option<Key>,
     pub(super) role: Role,
     pub(super) answer: Answer,
 }
@@ -89,6 +94,11 @@ impl Request {
     /// Returns whether nothing more will come for it.
     pub(super) fn is_done(&self) -> bool {
         self.idle && (self.replied || self.reply_type().is_none())
+    }
+
+    /// Returns whether it lacks nothing but an `idle` that may have been told to nobody.
+    pub(super) fn lacks_lost_idle(&self) -> bool {
+        self.unheard && !self.idle && (self.replied || self.reply_type().is_none())
     }
 
     /// Returns whether its asker has what it waits for.

@@ -77,16 +77,23 @@ impl Bridge {
         if request.msg_type == "execute_request" {
             let id = request.client.clone();
             if let Some(client) = self.clients.get_mut(&id) {
-                client.prompt = None;
+                client
+                    .prompt
+                    .take_if(|prompt| prompt.cell.as_ref() == Some(key));
             }
         }
+        let asks = request.lacks_lost_idle();
         self.finish(now, key);
+        if asks {
+            self.ask_on_shell(now);
+        }
     }
 
     pub(super) fn status(&mut self, now: Now, key: &Key, parent: &Header<'_>, state: &str) {
         if let Some(request) = self.requests.get_mut(key) {
             request.busy |= state == "busy";
             request.idle |= state == "idle";
+            request.unheard &= state != "busy";
         }
         // What a subshell runs takes nobody's turn.
         match state {

@@ -56,6 +56,8 @@ impl Bridge {
             busy: false,
             idle: false,
             replied: false,
+            unheard: false,
+            proof: None,
             role: Role::default(),
             answer: Answer::default(),
         };
@@ -144,6 +146,8 @@ impl Bridge {
         if self.is_unnamed() {
             self.wait_for_name(now);
         }
+        // What is asked for one that went before this kernel came has no socket yet.
+        self.open_links(id, channel);
     }
 
     pub(super) fn send(
@@ -261,8 +265,11 @@ impl Bridge {
         }
     }
 
-    /// Takes back what was to be sent and has not left: it is for the kernel that comes next.
-    pub(super) fn take_back(&mut self) -> Vec<(ClientId, Channel, Verified)> {
+    /// Takes back what was to be sent on some of the sockets and has not left.
+    pub(super) fn take_back(
+        &mut self,
+        from: impl Fn(&ClientId, Channel) -> bool,
+    ) -> Vec<(ClientId, Channel, Verified)> {
         let mut back = Vec::new();
         let mut left = VecDeque::new();
         for action in self.actions.drain(..) {
@@ -271,7 +278,7 @@ impl Bridge {
                     client,
                     channel,
                     message,
-                } => back.push((client, channel, message)),
+                } if from(&client, channel) => back.push((client, channel, message)),
                 other => left.push_back(other),
             }
         }
@@ -281,26 +288,51 @@ impl Bridge {
         back
     }
 
+    /// Takes what a client says to the kernel's question.
     pub(super) fn input(&mut self, channel: Channel, id: &ClientId, message: Verified) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.prompt = None;
-        if client.link(channel) == Link::Up {
-            self.actions.push_back(Action::ToKernel {
+        let asked = client.prompt.take().is_some();
+        match client.link(channel) {
+            Link::Up => self.actions.push_back(Action::ToKernel {
                 client: id.clone(),
                 channel,
                 message,
-            });
-        } else {
+            }),
+            // The kernel waits for it, and for nobody else's: it goes when the socket is back.
+            Link::Opening if asked => {
+                client.held_bytes += message.size();
+                if let Some(state) = client.on(channel) {
+                    state.held.push_back(Held { key: None, message });
+                }
+            }
             // The kernel that asked is gone, and the next one has not asked.
-            let _ = asked;
-            self.log(Note::NoKernel {
+            _ => self.log(Note::NoKernel {
                 client: id.clone(),
                 channel,
                 count: 1,
-            });
+            }),
         }
+    }
+
+    /// The kernel that asked is gone: what was said to it is for nobody.
+    pub(super) fn drop_answers(&mut self) {
+        let mut dropped = Vec::new();
+        for (id, client) in &mut self.clients {
+            let held = client.on(Channel::Stdin).map(|state| state.held.drain(..));
+            let held: Vec<_> = held.into_iter().flatten().collect();
+            let bytes: usize = held.iter().map(|held| held.message.size()).sum();
+            client.held_bytes = client.held_bytes.saturating_sub(bytes);
+            if !held.is_empty() {
+                dropped.push(Note::NoKernel {
+                    client: id.clone(),
+                    channel: Channel::Stdin,
+                    count: held.len(),
+                });
+            }
+        }
+        dropped.into_iter().for_each(|note| self.log(note));
     }
 
     /// Answers a request in the kernel's stead: busy, reply, idle.

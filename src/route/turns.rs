@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::bridge::Bridge;
 use super::kernel::Ending;
-use super::request::{Answer, Key, Role};
+use super::request::{Answer, Key, Request, Role};
 use super::timer::{Now, Timer};
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
@@ -102,6 +102,9 @@ impl Bridge {
         if over && matches!(self.running, Running::Cell { client: None, .. }) {
             self.saw_end(key, parent);
         }
+        if parent.session == self.settings.id {
+            self.tell_lost_idles(now, key);
+        }
         if over || self.probe.on_shell.as_ref() == Some(key) {
             // The own question was served: nothing else is, at this place in the order of iopub.
             self.is_idle(now);
@@ -118,6 +121,10 @@ impl Bridge {
     pub(super) fn shell_answers(&mut self, now: Now) {
         self.probe.on_shell = None;
         self.timers.stop(&Timer::Busy);
+        let unproven = |request: &Request| request.lacks_lost_idle() && request.proof.is_none();
+        if !self.requests.keys(unproven).is_empty() {
+            self.ask_on_shell(now);
+        }
         match self.running {
             Running::Nothing => {}
             Running::Something => self.is_idle(now),
@@ -126,6 +133,28 @@ impl Bridge {
                 self.probe.ran = self.running.clone();
                 self.timers.start(now.instant + IDLE_LOST, Timer::IdleLost);
             }
+        }
+    }
+
+    /// The proxy's own question was served: so was what had all its answer when it was asked, but
+    /// for an `idle` that came while iopub was lost.
+    fn tell_lost_idles(&mut self, now: Now, question: &Key) {
+        let proven = |request: &Request| request.proof.as_ref() == Some(question);
+        for key in self.requests.keys(proven) {
+            let Some(request) = self
+                .requests
+                .get_mut(&key)
+                .filter(|it| it.lacks_lost_idle())
+            else {
+                continue;
+            };
+            request.idle = true;
+            if request.answer == Answer::FromKernel {
+                let parent = request.header.clone();
+                let idle = self.voice.status(now, parent, "idle");
+                self.actions.push_back(Action::Publish(idle));
+            }
+            self.finish(now, &key);
         }
     }
 

@@ -367,6 +367,7 @@ fn each_life_of_the_kernel_is_told_to_turn_jedi_off_and_nobody_hears_of_it() {
         answered && !told.iter().any(|told| told.starts_with("journal")),
         "{told:?}"
     );
+    assert_eq!(desk.bridge.outstanding(), 0, "nobody waits for it");
 
     desk.lives(2);
     desk.joins("c");

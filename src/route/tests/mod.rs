@@ -1,8 +1,10 @@
 //! The bridge's rules, each by itself and all of them in a simulated world.
 
 mod cases;
+mod chaos;
 mod connecting;
 mod desk;
+mod faults;
 mod stopping;
 mod turns;
 mod world;

@@ -10,17 +10,21 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A small generator whose seed is printed when a world goes wrong.
-struct Rng(u64);
+pub(super) struct Rng(u64);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
+    pub(super) fn of(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 }
@@ -121,7 +125,7 @@ impl World {
         };
         Self {
             seed,
-            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            rng: Rng::of(seed),
             start,
             clock: Duration::ZERO,
             bridge: Bridge::new(settings, now),

@@ -1,0 +1,99 @@
+//! Whatever happens, in whatever order: clients that come, go, reconnect, share identities and
+//! flood; a kernel that is killed, stopped, restarted; sockets that drop, fill and come back;
+//! clocks that jump. After each step the bridge's books must agree with the world, and once
+//! everything is quiet everybody must have had one answer, and nothing be kept.
+//!
+//! `NB_CHAOS_SEED=N` runs one seed and tells its steps, `NB_CHAOS_SEEDS=N` so many. A seed that
+//! fails prints itself and the fewest steps that still fail.
+
+mod kernel;
+mod place;
+mod step;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use place::Place;
+use step::Step;
+
+use super::world::Rng;
+
+/// How many worlds `cargo test` looks at, in some seconds; CI looks at 10,000.
+const SEEDS: u64 = 2_500;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn drawn(seed: u64) -> Vec<Step> {
+    step::steps(&mut Rng::of(seed))
+}
+
+/// Returns what went wrong, if something did.
+fn failure(seed: u64, steps: &[Step]) -> Option<String> {
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut place = Place::new(seed);
+        for step in steps {
+            place.take(*step);
+        }
+        place.settle();
+    }));
+    let panic = ran.err()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    Some(text.unwrap_or_else(|| "a panic without words".into()))
+}
+
+/// Leaves away whatever is not needed to fail.
+fn shrunk(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+    let mut width = steps.len() / 2;
+    while width > 0 {
+        let mut at = 0;
+        while at < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + width).min(steps.len()));
+            if failure(seed, &fewer).is_some() {
+                steps = fewer;
+            } else {
+                at += width;
+            }
+        }
+        width /= 2;
+    }
+    steps
+}
+
+#[test]
+fn worlds_of_faults_leave_nothing_lost_doubled_or_kept() {
+    if let Some(seed) = number("NB_CHAOS_SEED") {
+        let steps = drawn(seed);
+        eprintln!("{steps:#?}");
+        assert_eq!(failure(seed, &steps), None);
+        return;
+    }
+    let last = number("NB_CHAOS_SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(1);
+    let failed = Mutex::new(None);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(4) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > last || failed.lock().expect("no panic in it").is_some() {
+                        return;
+                    }
+                    if failure(seed, &drawn(seed)).is_some() {
+                        failed.lock().expect("no panic in it").get_or_insert(seed);
+                    }
+                }
+            });
+        }
+    });
+    if let Some(seed) = failed.into_inner().expect("no panic in it") {
+        let steps = shrunk(seed, drawn(seed));
+        let why = failure(seed, &steps);
+        panic!("NB_CHAOS_SEED={seed} fails: {why:?}\nthe fewest steps that do: {steps:#?}");
+    }
+}
