@@ -113,7 +113,11 @@ impl Sandboxing {
 pub(super) fn text(sandbox: &Sandbox, root: &Path) -> String {
     let shown = |path: &Path| {
         let inner = path.strip_prefix(root).unwrap_or(path);
-        inner.display().to_string()
+        match inner.as_os_str().is_empty() {
+            // The whole project.
+            true => ".".to_owned(),
+            false => inner.display().to_string(),
+        }
     };
     let mut parts = Vec::new();
     match &sandbox.reached {

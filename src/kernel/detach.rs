@@ -5,7 +5,8 @@
 //! which starts itself once more and ends; the second one, by then a child of init, makes a
 //! session of its own and becomes the wanted program by exec. Where somebody is to know how the
 //! program ends, one more lies between and stays: see [`super::keeper`]. The wanted program's pid
-//! is on disk before its first instruction runs, so no crash between can lose it. Where this very
+//! is on disk before its first instruction runs, so no crash between can lose it. All of them may
+//! be made before it is known what is wanted ([`Ahead`]). Where this very
 //! program is wanted, the second one just goes on as it: to exec costs as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
@@ -14,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -145,53 +146,86 @@ pub fn own_program() -> io::Result<OsString> {
 /// Blocks for some milliseconds. The process that calls this may be killed at any moment: either
 /// nothing was started or the pid file names what was.
 pub fn start(plan: &Plan) -> Result<Process, DetachError> {
-    let program = || {
-        let name = match &plan.what {
-            What::Program(argv) => argv.first(),
-            What::Own(_) => None,
-        };
-        name.map_or_else(|| "nb".to_owned(), |name| name.display().to_string())
-    };
-    let failed = |reason: String| DetachError::Program {
-        program: program(),
-        reason,
-    };
     // So that lists of processes tell what this one is.
     let told = match &plan.what {
         What::Own(arguments) => arguments.as_slice(),
         What::Program(_) => &[],
     };
-    let mut helper = Command::new(platform::reopened_executable().map_err(DetachError::Helper)?)
-        .arg(HELPER)
-        .arg(plan.keep.as_ref().map_or(BECOMES, |_| KEEPS))
-        .args(told)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(DetachError::Helper)?;
-    let text = serde_json::to_vec(plan)
-        .map_err(io::Error::other)
-        .map_err(DetachError::Helper)?;
-    let written = helper
-        .stdin
-        .take()
-        .map_or(Ok(()), |mut stdin| stdin.write_all(&text));
-    let mut reports = String::new();
-    let read = helper
-        .stdout
-        .take()
-        .map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut reports));
-    helper.wait().map_err(DetachError::Helper)?;
-    written.and(read).map_err(DetachError::Helper)?;
-    let mut started = None;
-    for line in reports.lines() {
-        match serde_json::from_str(line) {
-            Ok(Report::Becoming(process)) => started = Some(process),
-            Ok(Report::Failed(reason)) => return Err(failed(reason)),
-            Err(error) => return Err(failed(error.to_string())),
-        }
+    let word = plan.keep.as_ref().map_or(BECOMES, |_| KEEPS);
+    Ahead::of(word, told)?.start(plan)
+}
+
+/// The processes of a start whose plan is not known yet. They are made while that is found out, wait
+/// for it, and end where none comes.
+#[derive(Debug)]
+pub struct Ahead {
+    helper: Child,
+}
+
+impl Ahead {
+    /// Begins a start of a program that has a keeper.
+    pub fn begin() -> Result<Self, DetachError> {
+        Self::of(KEEPS, &[])
     }
-    started.ok_or_else(|| failed("the helper ended without a word".to_owned()))
+
+    fn of(word: &str, told: &[OsString]) -> Result<Self, DetachError> {
+        let program = platform::reopened_executable().map_err(DetachError::Helper)?;
+        let helper = Command::new(program)
+            .arg(HELPER)
+            .arg(word)
+            .args(told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(DetachError::Helper)?;
+        Ok(Self { helper })
+    }
+
+    /// Starts the program as [`start`] does.
+    pub fn start(mut self, plan: &Plan) -> Result<Process, DetachError> {
+        let program = || {
+            let name = match &plan.what {
+                What::Program(argv) => argv.first(),
+                What::Own(_) => None,
+            };
+            name.map_or_else(|| "nb".to_owned(), |name| name.display().to_string())
+        };
+        let failed = |reason: String| DetachError::Program {
+            program: program(),
+            reason,
+        };
+        let text = serde_json::to_vec(plan)
+            .map_err(io::Error::other)
+            .map_err(DetachError::Helper)?;
+        let written = match self.helper.stdin.take() {
+            Some(mut stdin) => stdin.write_all(&text),
+            None => Ok(()),
+        };
+        let mut reports = String::new();
+        let read = match self.helper.stdout.take() {
+            Some(mut stdout) => stdout.read_to_string(&mut reports),
+            None => Ok(0),
+        };
+        self.helper.wait().map_err(DetachError::Helper)?;
+        written.and(read).map_err(DetachError::Helper)?;
+        let mut started = None;
+        for line in reports.lines() {
+            match serde_json::from_str(line) {
+                Ok(Report::Becoming(process)) => started = Some(process),
+                Ok(Report::Failed(reason)) => return Err(failed(reason)),
+                Err(error) => return Err(failed(error.to_string())),
+            }
+        }
+        started.ok_or_else(|| failed("the helper ended without a word".to_owned()))
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // Without a plan all of them end; the helper has ended as soon as it has started the next.
+        drop(self.helper.stdin.take());
+        let _ = self.helper.wait();
+    }
 }
 
 /// The first process: starts the second with its own stdin and stdout, and leaves it behind.
@@ -210,31 +244,34 @@ fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The second process, where the program has a keeper: starts the third and stays.
 fn become_keeper() -> ExitCode {
-    let kept = read_plan().and_then(|plan| {
-        let keep = plan.keep.clone();
-        let keep = keep.ok_or_else(|| io::Error::other("there is nothing to keep"))?;
-        keeper::keep(plan, &keep, BECOMES)
-    });
-    match kept {
+    match keeper::keep(read_plan, BECOMES) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
     }
 }
 
-fn read_plan() -> io::Result<Plan> {
+/// Waits for the plan; none where nothing is to be started after all.
+fn read_plan() -> io::Result<Option<Plan>> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
     serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
 /// The last process: becomes the wanted program.
 fn become_it() -> Entry {
-    let became = read_plan().and_then(|plan| match &plan.what {
-        What::Program(argv) => Err(exec(&plan, argv)),
-        What::Own(arguments) => go_on(&plan).map(|()| arguments.clone()),
+    let became = read_plan().and_then(|plan| {
+        let Some(plan) = plan else { return Ok(None) };
+        match &plan.what {
+            What::Program(argv) => Err(exec(&plan, argv)),
+            What::Own(arguments) => go_on(&plan).map(|()| Some(arguments.clone())),
+        }
     });
     match became {
-        Ok(arguments) => Entry::Program(arguments),
+        Ok(Some(arguments)) => Entry::Program(arguments),
+        Ok(None) => Entry::Done(ExitCode::SUCCESS),
         Err(error) => Entry::Done(report(&Report::Failed(error.to_string()))),
     }
 }

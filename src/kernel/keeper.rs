@@ -20,7 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group,
+    test_kill_process_group, wait as wait_for_any, waitid,
 };
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
@@ -43,6 +44,9 @@ pub struct Keep {
     pub end_unused: Vec<OsString>,
     /// When to look first; without it not before a SIGUSR1 comes.
     pub first_look: Option<Duration>,
+    /// Whether all that the program started ends with it, in whatever session: Landlock's rules go
+    /// on, but nobody would know of such a process any more.
+    pub ends_all: bool,
 }
 
 /// How a process ended, as its keeper was told.
@@ -75,6 +79,9 @@ const GROUP_GRACE: Duration = Duration::from_secs(1);
 /// How often it is looked whether that has ended: nobody but its parent is told.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
+/// How often it is looked whether what was killed has ended.
+const ADOPTED_POLL: Duration = Duration::from_millis(5);
+
 /// At least so long lies between two looks.
 const LOOK_GAP: Duration = Duration::from_millis(200);
 
@@ -86,28 +93,53 @@ enum Event {
     Look,
 }
 
-/// Starts the plan's program as a child and stays until it has ended.
+/// Starts the plan's program as a child and stays until it has ended. The child is made before the
+/// plan is there, and both end where none comes.
 ///
 /// # Errors
 /// It was not even begun.
-pub(super) fn keep(mut plan: Plan, keep: &Keep, becomes: &str) -> io::Result<()> {
+pub(super) fn keep(
+    read_plan: impl FnOnce() -> io::Result<Option<Plan>>,
+    becomes: &str,
+) -> io::Result<()> {
     rustix::process::setsid()?;
-    // No folder is to be in use because a kernel was once started in it.
-    std::env::set_current_dir("/")?;
-    let (tell, told) = channel();
-    listen(tell.clone())?;
-    let before = platform::oom_kills();
-    plan.keep = None;
-    plan.keeper = Some(Process::current());
-    let text = serde_json::to_vec(&plan).map_err(io::Error::other)?;
     let mut child = Command::new(platform::reopened_executable()?)
         .arg0("nb")
         .arg(becomes)
         .stdin(Stdio::piped())
         .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
+    // No folder is to be in use because a kernel was once started in it.
+    std::env::set_current_dir("/")?;
+    let (tell, told) = channel();
+    listen(tell.clone())?;
+    let before = platform::oom_kills();
+    let plan = read_plan();
+    let mut stdin = child.stdin.take();
+    let plan = match plan {
+        Ok(Some(plan)) => plan,
+        nothing => {
+            drop(stdin);
+            child.wait()?;
+            return nothing.map(drop);
+        }
+    };
+    let keep = &plan.keep.clone();
+    let keep = keep
+        .as_ref()
+        .ok_or_else(|| io::Error::other("there is nothing to keep"))?;
+    if keep.ends_all {
+        platform::adopt_orphans();
+    }
+    let plan = Plan {
+        keep: None,
+        keeper: Some(Process::current()),
+        ..plan
+    };
+    let text = serde_json::to_vec(&plan).map_err(io::Error::other)?;
+    if let Some(stdin) = &mut stdin {
         stdin.write_all(&text)?;
     }
+    drop(stdin);
     let_go()?;
     let pid = child.id();
     let pid_file = plan.pid_file.clone();
@@ -120,6 +152,9 @@ pub(super) fn keep(mut plan: Plan, keep: &Keep, becomes: &str) -> io::Result<()>
     watch(&told, keep);
     let outlived = waiting.join().unwrap_or_default();
     let end = finish(child, &plan.pid_file, before).filter(|_| !outlived);
+    if keep.ends_all {
+        end_adopted();
+    }
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
         save::replace_unsynced(&keep.end_file, &text).ok()?;
@@ -317,6 +352,25 @@ fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
         (Some(signal), _) => Exit::Signal(signal),
         (None, Some(code @ 129..=192)) if stands_for_another => Exit::Signal(code - 128),
         (None, code) => Exit::Status(code.unwrap_or_default()),
+    }
+}
+
+/// Ends what became this process's child because its own parent had ended. What that started comes
+/// here in its turn.
+fn end_adopted() {
+    let deadline = Instant::now() + GROUP_GRACE;
+    while Instant::now() < deadline {
+        for child in platform::children().into_iter().filter_map(raw) {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        loop {
+            match wait_for_any(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(ADOPTED_POLL);
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
-use super::detach::{self, DetachError, Plan, What};
+use super::detach::{self, Ahead, DetachError, Plan, What};
 use super::environment::activate::{self, Change};
 use super::keeper::Keep;
 use super::limits;
@@ -69,8 +69,13 @@ pub fn check_outside(
     trust::check_start(&spec::command(spec, Path::new("")), folder, variables)
 }
 
-/// Starts a kernel that is nobody's descendant. It is not ready yet when this returns.
-pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, LaunchError> {
+/// Starts a kernel that is nobody's descendant, by processes that were made for it where there are
+/// some. It is not ready yet when this returns.
+pub fn launch(
+    start: &Start,
+    ahead: Option<Ahead>,
+    variables: &dyn Variables,
+) -> Result<Process, LaunchError> {
     let mut argv = spec::command(&start.spec, start.files.connection_file());
     let change = activation(start, &argv);
     if let Some(problem) = &change.problem {
@@ -121,7 +126,10 @@ pub fn launch(start: &Start, variables: &dyn Variables) -> Result<Process, Launc
         keep: Some(start.keep.clone()),
         keeper: None,
     };
-    Ok(detach::start(&plan)?)
+    Ok(match ahead {
+        Some(ahead) => ahead.start(&plan)?,
+        None => detach::start(&plan)?,
+    })
 }
 
 /// Returns what is different in the environment that a kernel's program lies in, or that its spec

@@ -1,8 +1,9 @@
 //! What each platform tells of a process. The only file of this module that names platforms.
 
 pub(super) use imp::{
-    BOUNDS_MEMORY, Watch, address_space_max, counts_memory_below, group_memory_max, memory_bytes,
-    oom_kills, program, reopened_executable, start_time, was_ended_for_memory,
+    BOUNDS_MEMORY, Watch, address_space_max, adopt_orphans, children, counts_memory_below,
+    group_memory_max, memory_bytes, oom_kills, program, reopened_executable, start_time,
+    was_ended_for_memory,
 };
 
 /// How many processes the system has ended for want of memory.
@@ -211,6 +212,30 @@ mod imp {
         }
     }
 
+    /// Makes this process the parent of what its descendants leave behind.
+    pub(in super::super) fn adopt_orphans() {
+        // Systems older than that have no sandbox either.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    }
+
+    /// Returns the children of this process, zombies included.
+    pub(in super::super) fn children() -> Vec<u32> {
+        let own = std::process::id();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_child = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.is_ok_and(|stat| parse_parent(&stat) == Some(own))
+        };
+        pids.filter(is_child).collect()
+    }
+
+    /// Reads the parent out of `/proc/PID/stat`: the second field behind the name.
+    fn parse_parent(stat: &str) -> Option<u32> {
+        let fields = stat.rsplit_once(')')?.1;
+        fields.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
     /// Returns a path that starts this very program again, even when its file was replaced.
     pub(in super::super) fn reopened_executable() -> io::Result<PathBuf> {
         let own = PathBuf::from("/proc/self/exe");
@@ -300,6 +325,14 @@ mod imp {
         pub(in super::super) async fn ended(self) -> io::Result<()> {
             match self {}
         }
+    }
+
+    /// Does nothing: orphans are the first process's here.
+    pub(in super::super) fn adopt_orphans() {}
+
+    /// Returns none: nobody's orphans come here.
+    pub(in super::super) fn children() -> Vec<u32> {
+        Vec::new()
     }
 
     /// Returns the path of this program.

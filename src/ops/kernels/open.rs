@@ -17,6 +17,7 @@ use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::detach::Ahead;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
@@ -209,7 +210,10 @@ async fn own(
     options: &OpenOptions,
     notes: &mut Vec<String>,
 ) -> Result<(Session, How, Option<Ended>), OpenError> {
+    // Three programs one after the other: they are there by the time it is known what they start.
+    let ahead = starts(project, key).then(Ahead::begin);
     let held = Held::wait(project, key, options.patience).await?;
+    held.start_by(ahead.and_then(Result::ok));
     let notebook = project.notebook(key);
     notes.extend(sweep(project)?);
     background::sweep(project);
@@ -241,6 +245,16 @@ async fn own(
         set_idle(&held, &session, idle, notes)?;
     }
     Ok((session, how, before))
+}
+
+/// Says whether a kernel will have to be started, as far as that can be told at a glance.
+fn starts(project: &Project, key: &str) -> bool {
+    let state = project.state().unwrap_or_default();
+    let session = state.sessions.get(key);
+    session.is_none_or(|session| {
+        let process = Process::recorded(session);
+        session.owned && process.is_none_or(|process| !process.is_alive())
+    })
 }
 
 /// Lets the keeper of a kernel that runs know when to end it.

@@ -14,6 +14,7 @@ use super::start::Held;
 use super::target::recorded;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles, remove_sockets};
+use crate::kernel::detach::Ahead;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
@@ -106,6 +107,7 @@ pub(in crate::ops) async fn perform(
         session.status = Status::Restarting;
         session.ended = Some(ended(session, "restarted", Some(by)));
     })?;
+    held.start_by(Ahead::begin().ok());
     if let Life::Own(process) = life(&session).await {
         let asked = ask(&session, &process, true).await;
         if asked && !process.ended_within(PROMPT).await {

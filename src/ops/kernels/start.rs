@@ -1,6 +1,7 @@
 //! Starting the kernel of a session whose lock is held: launch, wait, record.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use super::sandbox::{confine, create_files};
 use super::shutdown::ended;
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::detach::Ahead;
 use crate::kernel::keeper::Keep;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
@@ -47,6 +49,8 @@ pub(super) struct Held<'a> {
     pub(super) project: &'a Project,
     pub(super) key: &'a str,
     pub(super) variables: ProcessVariables,
+    /// The processes of a start that is to come.
+    ahead: Mutex<Option<Ahead>>,
     _lock: Lock,
 }
 
@@ -72,6 +76,7 @@ impl<'a> Held<'a> {
                     project,
                     key,
                     variables: ProcessVariables,
+                    ahead: Mutex::default(),
                     _lock: lock,
                 });
             }
@@ -80,6 +85,11 @@ impl<'a> Held<'a> {
             }
             tokio::time::sleep(LOCK_POLL).await;
         }
+    }
+
+    /// Uses these processes for the next start.
+    pub(super) fn start_by(&self, ahead: Option<Ahead>) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
     }
 
     /// Returns the session as it is recorded now.
@@ -279,17 +289,19 @@ impl<'a> Held<'a> {
                     .as_ref()
                     .and_then(|it| it.idle_timeout)
                     .map(Duration::from_secs),
+                ends_all: session.as_ref().is_some_and(|it| it.sandbox.is_some()),
             },
             confined: None,
         };
         let sandbox = session.and_then(|session| session.sandbox);
         let (project, key) = (self.project.clone(), self.key.to_owned());
+        let ahead = std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner));
         let task = tokio::task::spawn_blocking(move || {
             let log_start = launch::begin_log(&start.log).unwrap_or_default();
             if let Some(sandbox) = &sandbox {
                 start.confined = Some(confine(&project, &key, sandbox, &start)?);
             }
-            let process = launch::launch(&start, &ProcessVariables)?;
+            let process = launch::launch(&start, ahead, &ProcessVariables)?;
             Ok((process, log_start))
         });
         task.await
