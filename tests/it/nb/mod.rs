@@ -193,8 +193,14 @@ fn session_of(pid: u32) -> Option<u32> {
     stat(pid, 3)
 }
 
+/// Whether a process has given back all that it had: its memory goes before its locks.
+fn has_ended(pid: u32) -> bool {
+    let state = stat::<char>(pid, 0);
+    state.is_none_or(|state| matches!(state, 'Z' | 'X'))
+}
+
 /// A field of what is known of a process, from its state on.
-fn stat(pid: u32, field: usize) -> Option<u32> {
+fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?
         .1

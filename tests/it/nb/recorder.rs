@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::exec::{GATE, begin, cell, file, is, notebook, said, text};
-use super::{kill, nb, until};
+use super::{has_ended, kill, nb, until};
 use crate::world::World;
 
 /// What is known of a job, once something holds of it.
@@ -63,9 +63,7 @@ fn kill_recorder(world: &World, job: &str) {
     said(world, job, "before");
     let pid = recorder(job);
     kill(pid);
-    until("its end", || {
-        (!PathBuf::from(format!("/proc/{pid}/exe")).exists()).then_some(())
-    });
+    until("its end", || has_ended(pid).then_some(()));
 }
 
 /// All text of a cell's outputs in the file.
