@@ -79,7 +79,7 @@ def main():
         agent("interrupt")
         assert evaluate(person, "mine") == "precious"
 
-        request = begins(person, "print('on', flush=True)\nwhile True: pass")
+        request = begins(person, "print('on')\nwhile True: pass")
         answer = json.loads(agent("interrupt", "--json", expect=5)[0])
         assert answer["error"]["kind"] == "refused", answer
         assert "nb interrupt --force" in answer["error"]["hints"][0], answer
@@ -99,7 +99,7 @@ def main():
         assert code == 0, screen
         outputs(person, request)
         assert reply_to(person, request)["content"]["ename"] == "KeyboardInterrupt"
-        request = begins(person, "print('on', flush=True)\nwhile True: pass")
+        request = begins(person, "print('on')\nwhile True: pass")
         agent("interrupt", "--force")
         outputs(person, request)
         assert reply_to(person, request)["content"]["ename"] == "KeyboardInterrupt"
@@ -117,7 +117,7 @@ def main():
     agent("restart")
     # A client of the kernel itself: no proxy sees what it runs.
     with joined(state()["connection_file"]) as stranger:
-        request = begins(stranger, "print('on', flush=True)\nwhile True: pass")
+        request = begins(stranger, "print('on')\nwhile True: pass")
         _, refused = agent("restart", expect=5)
         assert "which the journal does not know" in refused, refused
         agent("interrupt", "--force")

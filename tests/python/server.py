@@ -182,8 +182,8 @@ def use(port, kernel, shared):
             text += message["content"]["text"]
     assert text.endswith("hello world\n"), text
 
-    for code in ("import time; print('running', flush=True); time.sleep(600)",
-                 "print('running', flush=True)\nwhile True: pass"):  # fmt: skip
+    for code in ("import time; print('running'); time.sleep(600)",
+                 "print('running')\nwhile True: pass"):  # fmt: skip
         interrupt(port, kernel, channels, code)
     # A restart keeps the connection file: the next process binds the ports of the last.
     before = shared and state()["sessions"]["t.ipynb"]

@@ -89,7 +89,7 @@ def use(client, launch, shared):
 
 
 def interrupt(client, cell):
-    request = client.execute("print('on', flush=True)\nwhile True: pass", metadata=cell)
+    request = client.execute("print('on')\nwhile True: pass", metadata=cell)
     client.wait(
         "the cell runs", lambda _, m: m.type == "stream" and m.parent.get("msg_id") == request
     )
