@@ -54,6 +54,7 @@ mod serve;
 mod shutdown;
 mod source;
 mod status;
+mod status_watch;
 mod tail;
 mod terminal;
 mod undo;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind, causes};
+use super::status_watch::Watch;
 use super::{Context, print, sandboxing};
 use crate::kernel::limits::{self, Bound};
 use crate::kernel::paths::ProcessVariables;
@@ -27,7 +28,11 @@ use crate::project::{self, Project};
 /// Show the kernels of this project, who is joined, and whether front ends find them
 ///
 /// Asked about one notebook, it ends with 6 where no kernel runs for it. With --all it shows every
-/// kernel that runs, of all your projects; nb shutdown --idle ends those that nobody uses.
+/// kernel that runs, of all your projects; nb shutdown --idle ends those that nobody uses. With
+/// --watch it looks again and again, until Ctrl-C, and shows what passes each front end's proxy:
+/// messages in a second, what waits for the kernel or for a reader, on disk too, and for how long
+/// the proxy has a message (passing) and the kernel a request (reply), each as the half and as 99 in
+/// a hundred of the last thousand.
 #[derive(Args, Debug)]
 pub(super) struct Status {
     /// The notebook; without it, all of the project
@@ -35,7 +40,18 @@ pub(super) struct Status {
     /// Show the kernels of all your projects
     #[arg(long, conflicts_with = "notebook")]
     all: bool,
-    /// Print one JSON object
+    /// Look again every so many seconds, with what passes each proxy
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        conflicts_with = "all"
+    )]
+    watch: Option<f64>,
+    /// Print one JSON object; with --watch one for each look
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -49,6 +65,9 @@ impl Status {
         let given = self.notebook.clone().or_else(|| context.notebook.clone());
         let named = target::named(given.as_deref(), &ProcessVariables);
         let about_one = named.is_some();
+        if let Some(seconds) = self.watch {
+            return self.watch(context, named, seconds).await;
+        }
         let (project, statuses) = match named {
             Some(notebook) => {
                 let target = context.target(Some(notebook), "nb status").await?;
@@ -57,13 +76,7 @@ impl Status {
                 (target.project, vec![status])
             }
             None => {
-                let project = Project::find(&context.here).ok_or_else(|| {
-                    Fault::new(
-                        Kind::NoKernel,
-                        format!("no notebook is open in {}", context.here.display()),
-                    )
-                    .hint("nb open NOTEBOOK.ipynb | nb status --all")
-                })?;
+                let project = project_at(context)?;
                 let statuses = everywhere::of_project(&project).await?;
                 let owners = statuses.iter();
                 let mut kernels = owners.filter(|it| it.session.kernel_of.is_none());
@@ -90,6 +103,36 @@ impl Status {
         // Asked about one notebook, the exit code answers too.
         let code = if about_one && !alive { 6 } else { 0 };
         Ok(ExitCode::from(code))
+    }
+
+    /// Looks again and again.
+    async fn watch(
+        &self,
+        context: &Context,
+        named: Option<PathBuf>,
+        seconds: f64,
+    ) -> Result<ExitCode, Fault> {
+        let every = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|every| *every >= LEAST)
+            .ok_or_else(|| {
+                let text = format!("--watch={seconds} is no number of seconds from 0.1 on");
+                Fault::new(Kind::Usage, text)
+            })?;
+        let (project, only) = match named {
+            Some(notebook) => {
+                let target = context.target(Some(notebook), "nb status").await?;
+                (target.project, Some((target.key, target.notebook_key)))
+            }
+            None => (project_at(context)?, None),
+        };
+        let watch = Watch {
+            project,
+            only,
+            every,
+            json: self.json,
+        };
+        watch.run().await
     }
 
     /// Shows every kernel that runs.
@@ -153,6 +196,20 @@ impl Status {
     }
 }
 
+/// How often it is looked at most.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// Returns the project at or above the working directory.
+fn project_at(context: &Context) -> Result<Project, Fault> {
+    Project::find(&context.here).ok_or_else(|| {
+        Fault::new(
+            Kind::NoKernel,
+            format!("no notebook is open in {}", context.here.display()),
+        )
+        .hint("nb open NOTEBOOK.ipynb | nb status --all")
+    })
+}
+
 /// Tells of a kernel whose project was deleted.
 fn left_text(left: &Left) -> String {
     let pid = left.process.pid;
@@ -197,6 +254,24 @@ fn state(status: &SessionStatus) -> State {
 }
 
 fn text(status: &SessionStatus) -> String {
+    let mut lines = vec![kernel_text(status)];
+    if status.session.kernel_of.is_some() {
+        return lines.concat();
+    }
+    for joined in &status.joined {
+        lines.push(format!(
+            "  joined: {} since {} ({}, pid {})",
+            joined.front_end,
+            print::moment(joined.since),
+            print::count(joined.clients, "client"),
+            joined.pid
+        ));
+    }
+    lines.join("\n")
+}
+
+/// Tells of the kernel, and not who is joined.
+pub(super) fn kernel_text(status: &SessionStatus) -> String {
     let session = &status.session;
     if let Some(owner) = &session.kernel_of {
         let state = state(status).0;
@@ -263,19 +338,6 @@ fn text(status: &SessionStatus) -> String {
     if !status.shared_by.is_empty() {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
     }
-    for joined in &status.joined {
-        let clients = if joined.clients == 1 {
-            "1 client"
-        } else {
-            &format!("{} clients", joined.clients)
-        };
-        lines.push(format!(
-            "  joined: {} since {} ({clients}, pid {})",
-            joined.front_end,
-            print::moment(joined.since),
-            joined.pid
-        ));
-    }
     lines.join("\n")
 }
 
@@ -318,7 +380,7 @@ fn pid(status: &SessionStatus) -> Option<u32> {
     }
 }
 
-fn object(status: &SessionStatus) -> Value {
+pub(super) fn object(status: &SessionStatus) -> Value {
     let session = &status.session;
     json!({
         "notebook": status.key,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
-use super::status::{SessionStatus, status};
+use super::status::{self, SessionStatus};
 use crate::kernel::process::Process;
 use crate::project::registry::{self, Known, KnownKernel};
 use crate::project::{Project, StateError};
@@ -43,6 +43,20 @@ pub struct Left {
 pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
     let statuses = side_by_side(questions(project)?).await;
     let statuses = statuses.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(with_sharers(project, statuses))
+}
+
+/// As [`of_project`], without a word to any kernel.
+///
+/// # Errors
+/// Where `state.json` cannot be used.
+pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
+    let mut statuses = Vec::new();
+    for (key, session) in project.state()?.all() {
+        if session.kernel_of.is_none() {
+            statuses.push(status::glance(project, &key, session).await?);
+        }
+    }
     Ok(with_sharers(project, statuses))
 }
 
@@ -97,7 +111,7 @@ fn questions(project: &Project) -> Result<Vec<Question>, StateError> {
     Ok(owners
         .map(|(key, session)| {
             let project = project.clone();
-            let question = async move { status(&project, &key, session).await };
+            let question = async move { status::status(&project, &key, session).await };
             Box::pin(question) as Question
         })
         .collect())

@@ -54,6 +54,24 @@ pub async fn status(
     key: &str,
     session: Session,
 ) -> Result<SessionStatus, StateError> {
+    look(project, key, session, true).await
+}
+
+/// As [`status`], without a word to the kernel: whether it is busy is what the journal says.
+pub async fn glance(
+    project: &Project,
+    key: &str,
+    session: Session,
+) -> Result<SessionStatus, StateError> {
+    look(project, key, session, false).await
+}
+
+async fn look(
+    project: &Project,
+    key: &str,
+    session: Session,
+    asks: bool,
+) -> Result<SessionStatus, StateError> {
     let mut life = life(&session).await;
     let running = matches!(life, Life::Own(_) | Life::Foreign) && session.status == Status::Live;
     // Before the kernel is asked: what is asked for after that is another story.
@@ -62,8 +80,13 @@ pub async fn status(
     } else {
         Present::default()
     };
-    let busy = if running { busy(&session).await } else { None };
+    let busy = match running {
+        true if asks => busy(&session).await,
+        true => Some(present.running.is_some()),
+        false => None,
+    };
     if busy == Some(false)
+        && asks
         && let Some(cell) = present.running.take()
         && is_over(&session, &cell).await
     {
