@@ -25,6 +25,8 @@ pub(super) enum Way {
 pub(super) struct Counters {
     passed: [[Cell<Passed>; 5]; 4],
     refused: Cell<u64>,
+    /// Connections that ended by their client's fault, for the log alone.
+    broken: Cell<u64>,
     lost: Cell<u64>,
     cut: Cell<u64>,
     restarts: Cell<u64>,
@@ -97,9 +99,16 @@ impl Counters {
         }
     }
 
-    /// Counts a connection that never became a client's.
-    pub(super) fn refused(&self) {
+    /// Counts a connection that never became a client's; returns how many there were.
+    pub(super) fn refused(&self) -> u64 {
         self.add(&self.refused, 1);
+        self.refused.get()
+    }
+
+    /// Counts a connection that ended by its client's fault; returns how many there were.
+    pub(super) fn broke(&self) -> u64 {
+        self.add(&self.broken, 1);
+        self.broken.get()
     }
 
     /// Counts messages that were let in and could not be delivered.

@@ -16,17 +16,23 @@ pub(super) enum Fault {
     Replayed,
 }
 
+/// Whether the log tells of a fault that is the so manieth of its kind: of the first ten, then of
+/// every thousandth. Whoever can reach a port must not be able to fill the disk.
+pub(super) fn is_told(count: u64) -> bool {
+    count <= 10 || count.is_multiple_of(1000)
+}
+
 /// How often each peer did what.
 #[derive(Debug, Default)]
 pub(super) struct Faults(RefCell<BTreeMap<(&'static str, Channel, Fault), u64>>);
 
 impl Faults {
-    /// Counts a fault and logs it: the first ten of its kind, then every thousandth.
+    /// Counts a fault, and logs it where [`is_told`] says so.
     pub(super) fn count(&self, from: &'static str, channel: Channel, fault: Fault, why: &str) {
         let mut counts = self.0.borrow_mut();
         let count = counts.entry((from, channel, fault)).or_default();
         *count += 1;
-        if *count <= 10 || count.is_multiple_of(1000) {
+        if is_told(*count) {
             tracing::warn!(%channel, count, "a message from the {from} was dropped: {why}");
         }
     }

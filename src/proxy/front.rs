@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::counters::Way;
-use super::faults::Fault;
+use super::faults::{Fault, is_told};
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
@@ -45,8 +45,16 @@ struct Incoming {
     shell: Weak<Shell>,
     peers: Rc<Peers>,
     key: SigningKey,
-    replays: RefCell<Replays>,
+    /// One for the three channels: what was sent on one is no news on another.
+    replays: Rc<RefCell<Replays>>,
+    guests: Rc<RefCell<Guests>>,
 }
+
+/// The channels on which identities are connected that have not sent one rightly signed message.
+///
+/// Whoever can reach a port can announce any identity. Until somebody has shown that it knows the
+/// key nothing is done for it: no socket to the kernel is opened, and nobody hears of it.
+type Guests = HashMap<ClientId, Vec<Channel>>;
 
 /// The heartbeat's and iopub's events.
 struct Heartbeat(Weak<Shell>);
@@ -59,6 +67,8 @@ impl Front {
     /// When one of them is taken: VS Code picks free ports without reserving them, so that two
     /// windows can collide. The front end then tries others.
     pub(super) fn bind(connection: &ConnectionInfo, shell: &Weak<Shell>) -> anyhow::Result<Self> {
+        let replays = Rc::new(RefCell::new(Replays::of(&connection.key)));
+        let guests = Rc::<RefCell<Guests>>::default();
         let lane = |channel| -> anyhow::Result<Lane> {
             let peers = Rc::new(Peers::default());
             let incoming = Incoming {
@@ -66,7 +76,8 @@ impl Front {
                 shell: shell.clone(),
                 peers: Rc::clone(&peers),
                 key: connection.key.clone(),
-                replays: RefCell::new(Replays::of(&connection.key)),
+                replays: Rc::clone(&replays),
+                guests: Rc::clone(&guests),
             };
             let endpoint = connection.endpoint(channel);
             let router = Router::bind(&endpoint, limits(), Rc::new(incoming))
@@ -159,6 +170,15 @@ impl Front {
         self.iopub.subscriber_count()
     }
 
+    /// Lets a client send messages of full length on one channel.
+    fn trust(&self, client: &ClientId, channel: Channel) {
+        if let Some(lane) = self.lane(channel)
+            && let Some(peer) = lane.peers.0.borrow().get(client)
+        {
+            lane.router.trust(peer);
+        }
+    }
+
     /// Returns what is queued for a client on its own connections, in bytes.
     pub(super) fn queued_bytes(&self, client: &ClientId) -> usize {
         let lanes = [&self.shell, &self.control, &self.stdin];
@@ -201,6 +221,28 @@ impl Front {
     }
 }
 
+impl Incoming {
+    /// Lets a client that has shown who it is take part on a channel where it is connected.
+    fn admit(&self, shell: &Shell, channel: Channel, client: &ClientId) {
+        if let Some(front) = shell.front() {
+            front.trust(client, channel);
+        }
+        shell.route(|bridge, _| bridge.client_joined(channel, client));
+        shell.changed();
+    }
+
+    /// Forgets that somebody was connected here who never showed who it is.
+    fn no_guest(&self, client: &ClientId) {
+        let mut guests = self.guests.borrow_mut();
+        if let Some(channels) = guests.get_mut(client) {
+            channels.retain(|channel| *channel != self.channel);
+            if channels.is_empty() {
+                guests.remove(client);
+            }
+        }
+    }
+}
+
 impl ServerHandler for Incoming {
     fn joined(&self, peer: &PeerId, info: &PeerInfo) {
         let client = ClientId::new(peer.bytes().clone());
@@ -209,9 +251,17 @@ impl ServerHandler for Incoming {
             .0
             .borrow_mut()
             .insert(client.clone(), peer.clone());
-        if let Some(shell) = self.shell.upgrade() {
-            shell.route(|bridge, _| bridge.client_joined(self.channel, &client));
-            shell.changed();
+        let Some(shell) = self.shell.upgrade() else {
+            return;
+        };
+        if shell.knows(&client) {
+            self.admit(&shell, self.channel, &client);
+        } else {
+            let mut guests = self.guests.borrow_mut();
+            let channels = guests.entry(client).or_default();
+            if !channels.contains(&self.channel) {
+                channels.push(self.channel);
+            }
         }
     }
 
@@ -235,6 +285,12 @@ impl ServerHandler for Incoming {
             .count
             .came(Way::FromClients, self.channel, message.size());
         let client = ClientId::new(peer.bytes().clone());
+        if !self.guests.borrow().is_empty() {
+            let channels = self.guests.borrow_mut().remove(&client);
+            for channel in channels.unwrap_or_default() {
+                self.admit(&shell, channel, &client);
+            }
+        }
         tracing::debug!(%client, channel = %self.channel, ?message, "from the client");
         shell.route(|bridge, now| bridge.client_message(now, self.channel, &client, message));
     }
@@ -242,10 +298,14 @@ impl ServerHandler for Incoming {
     fn left(&self, peer: &PeerId, why: &Left) {
         let client = ClientId::new(peer.bytes().clone());
         tracing::debug!(%client, channel = %self.channel, "disconnected: {why}");
-        if why.fault() == crate::socket::Fault::Peer {
+        if why.fault() == crate::socket::Fault::Peer
+            && let Some(shell) = self.shell.upgrade()
+            && is_told(shell.count.broke())
+        {
             tracing::warn!(%client, channel = %self.channel, "a client's connection was closed: {why}");
         }
         self.peers.0.borrow_mut().remove(&client);
+        self.no_guest(&client);
         if let Some(shell) = self.shell.upgrade() {
             shell.route(|bridge, now| bridge.client_left(now, self.channel, &client));
             shell.changed();
@@ -267,12 +327,12 @@ impl ServerHandler for Subscribers {
     fn message(&self, _: &PeerId, _: Message) {}
 
     fn left(&self, peer: &PeerId, why: &Left) {
-        if !matches!(why.fault(), crate::socket::Fault::Nobody) {
-            tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
-        }
         let Some(shell) = self.0.upgrade() else {
             return;
         };
+        if why.fault() != crate::socket::Fault::Nobody && is_told(shell.count.broke()) {
+            tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
+        }
         match why {
             Left::Full { .. } => shell.count.cut(),
             _ => shell.count.touch(),
@@ -313,9 +373,12 @@ fn refused(shell: &Weak<Shell>, channel: Channel, why: &Left) {
     if reset || why.fault() == crate::socket::Fault::Nobody {
         tracing::debug!(%channel, "a connection was closed before it was one: {why}");
     } else {
-        tracing::warn!(%channel, "a connection was refused: {why}");
-        if let Some(shell) = shell.upgrade() {
-            shell.count.refused();
+        let Some(shell) = shell.upgrade() else {
+            return;
+        };
+        let count = shell.count.refused();
+        if is_told(count) {
+            tracing::warn!(%channel, count, "a connection was refused: {why}");
         }
     }
 }
@@ -337,10 +400,15 @@ fn spill() -> Option<SpillTo> {
     })
 }
 
+/// The longest message of a client that has not sent one rightly signed message yet. The first of
+/// every front end asks for kernel_info; a thousand strangers must not fill the memory.
+const STRANGER_BYTES: usize = 16 << 20;
+
 /// The bounds of every socket of a front end.
 fn limits() -> Limits {
     Limits {
         outbox_bytes: 256 << 20,
+        max_stranger_message: STRANGER_BYTES,
         ..Limits::default()
     }
 }

@@ -17,7 +17,7 @@
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
 //! | `log`, `journal`, `presence` | what is left for others to read |
-//! | `counters`, `report` | what passes, counted; and told |
+//! | `counters`, `report`, `metrics` | what passes, counted; and told |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
 mod args;
@@ -30,6 +30,7 @@ mod keep;
 mod life;
 mod links;
 mod log;
+mod metrics;
 mod origin;
 mod presence;
 mod relaunch;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::counters::{Counters, latency};
 use super::shell::Shell;
 use crate::project::counters::{CLIENTS_TOLD, ClientCounters, Counters as Counted, Passed, Queued};
-use crate::route::Count;
+use crate::route::{ClientId, Count};
 use crate::socket::Backlog;
 
 /// How much time lies between two of them at least.
@@ -70,7 +70,7 @@ impl Shell {
         let mut clients: Vec<_> = bridge
             .counted()
             .map(|(id, it)| ClientCounters {
-                id: id.to_string(),
+                id: name(id),
                 joined: it.joined,
                 from: passed(it.from),
                 to: passed(it.to),
@@ -132,6 +132,14 @@ impl Shell {
             reply_p99_us = counted.reply.p99_us,
             "counters"
         );
+    }
+}
+
+/// Returns how a client is called: by its identity, or by the number of its connection.
+fn name(id: &ClientId) -> String {
+    match id.bytes().split_first_chunk::<9>() {
+        Some(([0, number @ ..], [])) => format!("#{}", u64::from_be_bytes(*number)),
+        _ => id.to_string(),
     }
 }
 

@@ -366,6 +366,11 @@ impl Shell {
         }
     }
 
+    /// Returns whether somebody has shown that it is this client, a moment ago at least.
+    pub(super) fn knows(&self, client: &ClientId) -> bool {
+        self.bridge.borrow().knows(client)
+    }
+
     // ---- running and stopping
 
     /// Who is connected has changed.

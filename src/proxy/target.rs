@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use super::args::Launch;
 use super::origin::{Origin, notebook_of};
@@ -357,7 +358,7 @@ fn info(session: &Session) -> Option<Bytes> {
 /// Reads and validates a connection file.
 pub(super) fn read_connection(path: &Path) -> anyhow::Result<ConnectionInfo> {
     let context = || format!("cannot use the connection file {}", path.display());
-    let bytes = std::fs::read(path).with_context(context)?;
+    let bytes = Zeroizing::new(std::fs::read(path).with_context(context)?);
     ConnectionInfo::parse(&bytes).with_context(context)
 }
 

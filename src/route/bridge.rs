@@ -155,6 +155,11 @@ impl Bridge {
             .map(|(id, _)| id)
     }
 
+    /// Returns whether anything is known of this client.
+    pub fn knows(&self, id: &ClientId) -> bool {
+        self.clients.contains_key(id)
+    }
+
     /// Returns how many requests have no answer yet.
     pub fn outstanding(&self) -> usize {
         self.clients.values().map(|client| client.outstanding).sum()

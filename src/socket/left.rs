@@ -33,6 +33,9 @@ pub enum Left {
     /// The peer subscribed to more than is kept for one.
     #[error("its subscriptions take more than {0} bytes")]
     TooManyTopics(usize),
+    /// The peer is a process of another user of this machine.
+    #[error("it is of another user of this machine ({0})")]
+    OtherUser(u32),
     /// No connection could be accepted, for want of file descriptors, say.
     #[error("cannot accept a connection: {0}")]
     NotAccepted(#[source] io::Error),
@@ -65,6 +68,7 @@ impl Left {
             Self::Protocol(_)
             | Self::HandshakeTimeout(_)
             | Self::Full { .. }
+            | Self::OtherUser(_)
             | Self::TooManyTopics(_) => Fault::Peer,
             Self::Broken(_) | Self::NotAccepted(_) => Fault::System,
             Self::TooManyPeers(_) | Self::Disconnected(_) => Fault::Us,

@@ -33,6 +33,8 @@ pub(super) struct Link {
     finishing: Cell<bool>,
     /// Its connection has ended.
     over: Cell<bool>,
+    /// How long its messages may be from now on, where that is to change.
+    longest: Cell<Option<usize>>,
 }
 
 /// Notes the end of a connection, also when a handler panics.
@@ -67,7 +69,22 @@ impl Link {
             cut: RefCell::new(None),
             finishing: Cell::new(false),
             over: Cell::new(false),
+            longest: Cell::new(None),
         }
+    }
+
+    /// As [`Link::new`], for a peer that has yet to show who it is where it may send much.
+    pub(super) fn of_stranger(outbox: Outbox, role: Role, limits: &super::Limits) -> Self {
+        let link = Self::new(outbox);
+        if role == Role::Router && limits.max_stranger_message < limits.max_message {
+            link.longest.set(Some(limits.max_stranger_message));
+        }
+        link
+    }
+
+    /// Lets the peer send messages of so many bytes.
+    pub(super) fn set_longest(&self, bytes: usize) {
+        self.longest.set(Some(bytes));
     }
 
     /// Queues a message, or gives it back when the budget is used up.
@@ -184,6 +201,9 @@ impl Link {
         loop {
             loop {
                 self.may_read().await;
+                if let Some(bytes) = self.longest.take() {
+                    connection.set_message_limit(bytes);
+                }
                 match connection.poll_event() {
                     Ok(None) => break,
                     Ok(Some(_)) if self.finishing.get() => {}

@@ -1,4 +1,4 @@
-//! ZMTP over TCP and Unix sockets: [`Router`], [`Publisher`] and [`Dialer`].
+//! ZMTP over TCP and Unix sockets: [`Router`], [`Publisher`] and [`Dialer`]; and one [`Page`].
 //!
 //! Everything runs on one thread, in a [`tokio::task::LocalSet`]: `bind` and `connect` spawn
 //! local tasks and panic elsewhere. Handlers are called on that thread from the task of one
@@ -16,6 +16,7 @@
 //! | from a [`Dialer`] | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
 //! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
+//! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_stranger_message`] | the same |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |
 //! | answers to PING | 4 KiB | further PINGs go unanswered until the peer reads |
@@ -32,6 +33,7 @@ mod dialer;
 mod left;
 mod link;
 mod outbox;
+mod page;
 mod publisher;
 mod router;
 mod server;
@@ -39,6 +41,7 @@ mod signal;
 mod spill;
 mod stream;
 mod topics;
+mod user;
 
 use std::fmt;
 use std::time::Duration;
@@ -48,6 +51,7 @@ use bytes::Bytes;
 pub use crate::zmtp::Message;
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
+pub use page::Page;
 pub use publisher::{Backlog, Publisher};
 pub use router::{Router, Unsent, WhyUnsent};
 pub use spill::SpillTo;
@@ -57,6 +61,8 @@ pub use spill::SpillTo;
 pub struct Limits {
     /// The longest message that a peer may send: the bytes of all its frames.
     pub max_message: usize,
+    /// The same for a [`Router`]'s peer until [`Router::trust`] is called for it.
+    pub max_stranger_message: usize,
     /// How long a peer may take from the connection to its READY.
     pub handshake: Duration,
     /// What may queue up towards one peer, in bytes (with some for each frame and message).
@@ -66,10 +72,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 1 GiB, 10 s, 64 MiB and 1,024.
+    /// Returns 1 GiB, for strangers too, 10 s, 64 MiB and 1,024.
     fn default() -> Self {
         Self {
             max_message: 1 << 30,
+            max_stranger_message: 1 << 30,
             handshake: Duration::from_secs(10),
             outbox_bytes: 64 << 20,
             max_peers: 1024,

@@ -83,6 +83,11 @@ impl Router {
         }
     }
 
+    /// Lets a peer send messages of [`Limits::max_message`] from now on: it has shown who it is.
+    pub fn trust(&self, peer: &PeerId) {
+        self.server.trust(peer);
+    }
+
     /// Returns what is queued for a peer, in bytes; 0 when it is not there.
     pub fn queued_bytes(&self, peer: &PeerId) -> usize {
         let seat = self.server.seat(peer);

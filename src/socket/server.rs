@@ -17,7 +17,7 @@ use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
 use super::signal::Signal;
 use super::spill::SpillTo;
-use super::stream::{Listener, Reader, Writer};
+use super::stream::{Accepted, Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
 use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
 use crate::wire::Endpoint;
@@ -96,6 +96,12 @@ impl Server {
         seats.get(peer).filter(|seat| seat.link.is_open()).cloned()
     }
 
+    pub(super) fn trust(&self, peer: &PeerId) {
+        if let Some(seat) = self.seat(peer) {
+            seat.link.set_longest(self.shared.limits.max_message);
+        }
+    }
+
     /// Calls `visit` for each peer that can be sent to. It must not call a handler.
     pub(super) fn each(&self, mut visit: impl FnMut(&Seat)) {
         self.each_peer(|_, seat| visit(seat));
@@ -162,10 +168,11 @@ async fn accept(shared: Rc<Shared>) {
                 shared.refused(&Left::NotAccepted(error));
                 tokio::time::sleep(ACCEPT_REST).await;
             }
-            Some(Ok(_)) if shared.connections.get() >= shared.limits.max_peers => {
+            Some(Ok(Accepted::Peer(..))) if shared.connections.get() >= shared.limits.max_peers => {
                 shared.refused(&Left::TooManyPeers(shared.limits.max_peers));
             }
-            Some(Ok((reader, writer))) => {
+            Some(Ok(Accepted::Stranger(user))) => shared.refused(&Left::OtherUser(user)),
+            Some(Ok(Accepted::Peer(reader, writer))) => {
                 let counted = Counted::new(&shared);
                 connections.spawn_local(serve(counted, reader, writer));
             }
@@ -245,7 +252,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Shared {
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<(Reader, Writer)>>> {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Accepted>>> {
         self.listener_gone.register(cx);
         match &*self.listener.borrow() {
             Some(listener) => listener.poll_accept(cx).map(Some),
@@ -279,7 +286,7 @@ impl Shared {
             PeerId::made_up(info.connection)
         };
         let seat = Rc::new(Seat {
-            link: Link::new(self.outbox()),
+            link: Link::of_stranger(self.outbox(), self.role, &self.limits),
             topics: RefCell::default(),
         });
         let before = self.seats.borrow_mut().insert(id.clone(), Rc::clone(&seat));

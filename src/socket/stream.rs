@@ -9,6 +9,7 @@ use rustix::net::SocketAddrUnix;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
+use super::user;
 use crate::wire::Endpoint;
 
 /// The half of a connection that is read.
@@ -21,6 +22,14 @@ pub(super) type Writer = Box<dyn AsyncWrite + Unpin>;
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
+}
+
+/// Who has connected.
+pub(super) enum Accepted {
+    /// Somebody to talk with.
+    Peer(Reader, Writer),
+    /// A process of this other user of the machine; its connection is closed already.
+    Stranger(u32),
 }
 
 /// The file of a Unix socket of ours.
@@ -58,14 +67,21 @@ impl Listener {
     }
 
     /// Accepts the next connection.
-    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Reader, Writer)>> {
+    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         match self {
-            Self::Tcp(listener) => listener
-                .poll_accept(cx)
-                .map(|accepted| tcp_halves(accepted?.0)),
-            Self::Unix(listener, _) => listener
-                .poll_accept(cx)
-                .map(|accepted| Ok(unix_halves(accepted?.0))),
+            Self::Tcp(listener) => listener.poll_accept(cx).map(|accepted| {
+                let (stream, peer) = accepted?;
+                if let Some(user) = user::stranger(stream.local_addr()?, peer) {
+                    return Ok(Accepted::Stranger(user));
+                }
+                let (reader, writer) = tcp_halves(stream)?;
+                Ok(Accepted::Peer(reader, writer))
+            }),
+            // Nobody else can open its file.
+            Self::Unix(listener, _) => listener.poll_accept(cx).map(|accepted| {
+                let (reader, writer) = unix_halves(accepted?.0);
+                Ok(Accepted::Peer(reader, writer))
+            }),
         }
     }
 }

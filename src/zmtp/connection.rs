@@ -19,6 +19,8 @@ pub struct Connection {
     identity: Bytes,
     phase: Phase,
     decoder: Decoder,
+    /// How long messages may be once the handshake is complete.
+    message_bytes: usize,
     transmit: BytesMut,
 }
 
@@ -69,13 +71,23 @@ impl Connection {
             identity.len() <= super::IDENTITY_MAX,
             "an identity has at most 255 bytes"
         );
+        let in_handshake = Limits {
+            message_bytes: limits.message_bytes.min(HANDSHAKE_MESSAGE_BYTES),
+            ..limits
+        };
         Self {
             role,
             identity,
             phase: Phase::Greeting,
-            decoder: Decoder::new(limits),
+            decoder: Decoder::new(in_handshake),
+            message_bytes: limits.message_bytes,
             transmit: BytesMut::from(&greeting::ours()[..]),
         }
+    }
+
+    /// Lets the messages that begin from now on have so many bytes.
+    pub fn set_message_limit(&mut self, bytes: usize) {
+        self.decoder.set_message_limit(bytes);
     }
 
     /// Returns where bytes from the peer go; never without room.
@@ -152,6 +164,7 @@ impl Connection {
                     } => {
                         self.accept(&socket_type)?;
                         self.phase = Phase::Traffic { minor };
+                        self.decoder.set_message_limit(self.message_bytes);
                         Ok(Some(Event::Ready(Peer {
                             socket_type,
                             identity,
@@ -226,6 +239,9 @@ enum Step {
     Again,
     Wait,
 }
+
+/// A message before READY is an error in any case: nothing long is received for it.
+const HANDSHAKE_MESSAGE_BYTES: usize = 1024;
 
 /// The most PONGs held for a peer, in bytes.
 const PONGS_MAX: usize = 4 * 1024;
@@ -416,6 +432,27 @@ mod tests {
         events(&mut router, &ping.repeat(10_000), &[1000]).unwrap();
         let pongs = router.poll_transmit().unwrap();
         assert!((PONGS_MAX..PONGS_MAX + 100).contains(&pongs.len()));
+    }
+
+    #[test]
+    fn nothing_long_is_received_before_ready() {
+        let long = [&[2][..], &(1_u64 << 20).to_be_bytes()].concat();
+        let wanted = |limit| Error::MessageTooLong {
+            announced: 1 << 20,
+            limit,
+        };
+        let mut router = connection(Role::Router);
+        let stream = [&greeting::ours()[..], &long].concat();
+        let early = events(&mut router, &stream, &[1000]);
+        assert_eq!(early, Err(wanted(HANDSHAKE_MESSAGE_BYTES)));
+        let mut router = connection(Role::Router);
+        let stream = [&opening(Role::Dealer, b"")[..], &long].concat();
+        assert!(events(&mut router, &stream, &[1000]).is_ok());
+        // Nor from a peer whose messages have another limit from then on.
+        let mut router = connection(Role::Router);
+        events(&mut router, &opening(Role::Dealer, b""), &[1000]).unwrap();
+        router.set_message_limit(1000);
+        assert_eq!(events(&mut router, &long, &[1000]), Err(wanted(1000)));
     }
 
     #[test]

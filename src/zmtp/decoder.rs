@@ -109,6 +109,11 @@ impl Decoder {
         }
     }
 
+    /// Lets frames that begin from now on make messages of so many bytes.
+    pub(super) fn set_message_limit(&mut self, bytes: usize) {
+        self.limits.message_bytes = bytes;
+    }
+
     /// Returns where the next bytes go. There is always room for at least one.
     ///
     /// Memory follows what came: the read buffer doubles when a read has filled it, the buffer
@@ -213,7 +218,7 @@ impl Decoder {
         }
         usize::try_from(header.body)
             .ok()
-            .filter(|&body| body <= self.limits.message_bytes - self.frames_bytes)
+            .filter(|&body| body <= self.limits.message_bytes.saturating_sub(self.frames_bytes))
             .filter(|_| self.drained.is_none())
             .ok_or(Error::MessageTooLong {
                 announced: header.body,

@@ -5,6 +5,7 @@
 mod browser;
 mod client;
 mod demo;
+mod dependencies;
 mod faults;
 mod format;
 mod frontends;
@@ -18,6 +19,7 @@ mod notebooks;
 mod prints;
 mod python;
 mod run;
+mod seeing;
 mod socket_events;
 mod sockets;
 mod vscode;

@@ -309,4 +309,5 @@ def heartbeat(place):
             assert beat.recv() == sent
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+//! Whose process is at the other end of a connection within this machine.
+//!
+//! A port of the loopback interface can be dialled by everybody on the machine, and neither iopub
+//! nor the heartbeat asks for a signature. Linux tells whose a socket is.
+
+use std::net::SocketAddr;
+
+/// Returns the user at the other end, where that is neither this one nor root.
+///
+/// None, too, where the system does not tell: the other end is on another machine, or this is not
+/// Linux, or a sandbox does not allow the question.
+pub(super) fn stranger(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    let here = rustix::process::geteuid().as_raw();
+    user_of(local, peer).filter(|user| *user != here && *user != 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn user_of(_: SocketAddr, _: SocketAddr) -> Option<u32> {
+    None
+}
+
+/// Asks for the one socket that has these two addresses the other way round, by sock_diag(7).
+#[cfg(target_os = "linux")]
+fn user_of(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+    let (local, peer) = (canonical(local), canonical(peer));
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )
+    .ok()?;
+    let kernel = SocketAddrNetlink::new(0, 0);
+    rustix::net::sendto(&socket, &question(local, peer), SendFlags::empty(), &kernel).ok()?;
+    let mut answer = [0; 256];
+    // The answer to such a question is there at once.
+    let (_, len) = rustix::net::recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
+    user_in(answer.get(..len)?)
+}
+
+#[cfg(target_os = "linux")]
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The type of the message, of the question and of its answer.
+#[cfg(target_os = "linux")]
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+
+/// Returns a `nlmsghdr` and a `inet_diag_req_v2`.
+#[cfg(target_os = "linux")]
+fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+    const LEN: u32 = 72;
+    const REQUEST: u16 = 1;
+    const TCP: u8 = 6;
+    let family = if peer.is_ipv4() { 2 } else { 10 };
+    let address = |of: SocketAddr| {
+        let mut bytes = [0; 16];
+        match of.ip() {
+            std::net::IpAddr::V4(ip) => bytes[..4].copy_from_slice(&ip.octets()),
+            std::net::IpAddr::V6(ip) => bytes = ip.octets(),
+        }
+        bytes
+    };
+    let mut bytes = Vec::with_capacity(LEN as usize);
+    bytes.extend(LEN.to_ne_bytes());
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST.to_ne_bytes());
+    // Sequence number and sender.
+    bytes.extend([0; 8]);
+    bytes.extend([family, TCP, 0, 0]);
+    // In any state.
+    bytes.extend([0xff; 4]);
+    bytes.extend(peer.port().to_be_bytes());
+    bytes.extend(local.port().to_be_bytes());
+    bytes.extend(address(peer));
+    bytes.extend(address(local));
+    // On any interface, with any cookie.
+    bytes.extend([0; 4]);
+    bytes.extend([0xff; 8]);
+    bytes
+}
+
+/// Reads the user out of a `nlmsghdr` and a `inet_diag_msg`; an error has another type.
+#[cfg(target_os = "linux")]
+fn user_in(answer: &[u8]) -> Option<u32> {
+    const TYPE: usize = 4;
+    const USER: usize = 16 + 64;
+    let kind = answer.get(TYPE..)?.first_chunk()?;
+    let user = answer.get(USER..)?.first_chunk()?;
+    (u16::from_ne_bytes(*kind) == SOCK_DIAG_BY_FAMILY).then(|| u32::from_ne_bytes(*user))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_of_ones_own_is_known_as_such() {
+        for at in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            // A machine may have no IPv6.
+            let Ok(listener) = TcpListener::bind(at) else {
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let host = if at.starts_with("[::1]") {
+                "::1"
+            } else {
+                "127.0.0.1"
+            };
+            let Ok(dialled) = TcpStream::connect((host, port)) else {
+                continue;
+            };
+            let (accepted, _) = listener.accept().unwrap();
+            let (local, peer) = (
+                accepted.local_addr().unwrap(),
+                accepted.peer_addr().unwrap(),
+            );
+            let here = rustix::process::geteuid().as_raw();
+            assert_eq!(user_of(local, peer), Some(here), "{at}");
+            assert_eq!(stranger(local, peer), None);
+            drop(dialled);
+        }
+    }
+
+    #[test]
+    fn nobody_knows_whose_a_connection_from_elsewhere_is() {
+        let elsewhere = "203.0.113.7:4000".parse().unwrap();
+        let here = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(user_of(here, elsewhere), None);
+    }
+}

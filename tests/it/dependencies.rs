@@ -1,0 +1,114 @@
+//! What `nb` is built of keeps to `deny.toml`: licences, sources, what is banned, one version of each.
+//!
+//! `cargo deny` reads the same file and knows more; this needs nothing installed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What `cargo metadata` says of this package and of all that it is built of.
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("run cargo metadata");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+fn deny() -> toml::Table {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml");
+    let text = std::fs::read_to_string(path).expect("read deny.toml");
+    toml::from_str(&text).expect("it is TOML")
+}
+
+fn words<'a>(list: &'a toml::Value, field: Option<&str>) -> Vec<&'a str> {
+    let list = list.as_array().expect("a list").iter();
+    let words = list.map(|it| match field {
+        Some(field) => it.get(field).and_then(toml::Value::as_str),
+        None => it.as_str(),
+    });
+    words.map(|word| word.expect("a word")).collect()
+}
+
+/// The ids of what is built for a user: without tests and benches.
+fn built(metadata: &Value) -> BTreeSet<&str> {
+    let nodes: BTreeMap<&str, &Value> = metadata["resolve"]["nodes"]
+        .as_array()
+        .expect("a list of nodes")
+        .iter()
+        .map(|node| (node["id"].as_str().expect("an id"), node))
+        .collect();
+    let mut found = BTreeSet::new();
+    let mut to_see = vec![metadata["resolve"]["root"].as_str().expect("a root")];
+    while let Some(id) = to_see.pop() {
+        if !found.insert(id) {
+            continue;
+        }
+        for dependency in nodes[id]["deps"].as_array().expect("a list") {
+            let kinds = dependency["dep_kinds"].as_array().expect("a list");
+            if kinds.iter().any(|kind| kind["kind"] != "dev") {
+                to_see.push(dependency["pkg"].as_str().expect("an id"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_nb_is_built_of_keeps_to_the_rules() {
+    let (metadata, deny) = (metadata(), deny());
+    let built = built(&metadata);
+    let licences = words(&deny["licenses"]["allow"], None);
+    let registries = words(&deny["sources"]["allow-registry"], None);
+    let banned = words(&deny["bans"]["deny"], Some("crate"));
+    let twice = words(&deny["bans"]["skip"], Some("crate"));
+    let mut faults = Vec::new();
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in metadata["packages"].as_array().expect("a list") {
+        let text = |field: &str| package[field].as_str();
+        let name = text("name").expect("a name");
+        match text("source") {
+            None => assert_eq!(name, "nb", "only this package has no source"),
+            Some(source) => {
+                let registry = source.strip_prefix("registry+").unwrap_or(source);
+                if !registries.contains(&registry) {
+                    faults.push(format!("{name} comes from {source}"));
+                }
+            }
+        }
+        let licence = text("license").unwrap_or_default();
+        let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX);
+        let is_allowed = expression.is_ok_and(|expression| {
+            expression.evaluate(|wanted| {
+                let id = wanted.license.id();
+                wanted.addition.is_none() && id.is_some_and(|id| licences.contains(&id.name))
+            })
+        });
+        if !is_allowed {
+            faults.push(format!("{name} has the licence {licence:?}"));
+        }
+        if banned.contains(&name) {
+            faults.push(format!("{name} is banned"));
+        }
+        if built.contains(text("id").expect("an id")) {
+            let version = text("version").expect("a version");
+            versions.entry(name).or_default().push(version);
+        }
+    }
+    for (name, found) in versions {
+        let is_known = |version: &&&str| {
+            let major = version.split('.').next().unwrap_or_default();
+            twice.contains(&&*format!("{name}@{major}"))
+        };
+        let unknown = found.iter().filter(|version| !is_known(version)).count();
+        if unknown > 1 {
+            faults.push(format!("{name} is there in the versions {found:?}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,135 @@
+"""What a proxy tells of itself: its record, its log on SIGUSR1, `nb status --watch`."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from launch import SECONDS, arguments, say
+from raw import Client, connection_file, process
+
+NB = pathlib.Path(".nb")
+
+
+def main():
+    options = arguments()
+    path = connection_file()
+    os.environ["NB_METRICS"] = "1"
+    with contextlib.ExitStack() as stack:
+        child = stack.enter_context(process(options.kernel, path))
+        client = stack.enter_context(Client(path))
+        client.get_ready()
+        record(child, client)
+        at_once(child, client)
+        watched(client)
+        metrics(child)
+        child.terminate()
+        child.wait(SECONDS)
+        assert not (NB / f"proxies/{child.pid}.json").exists()
+        assert not socket_of(child).exists(), "the metrics' socket outlives its proxy"
+
+
+def counted(child):
+    return json.loads((NB / f"proxies/{child.pid}.json").read_text())["counters"]
+
+
+def until(what, condition):
+    end = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.002)
+    return found
+
+
+def record(child, client):
+    before = counted(child)
+    for _ in range(20):
+        client.run("print('not to be told')")
+    asked = before["from_clients"]["shell"]["messages"] + 20
+    now = until(
+        "twenty cells are counted",
+        lambda: (it := counted(child))["from_clients"]["shell"]["messages"] >= asked and it,
+    )
+    assert now["to_clients"]["iopub"]["messages"] >= before["to_clients"]["iopub"]["messages"] + 80
+    assert now["from_kernel"]["iopub"]["bytes"] > now["from_kernel"]["iopub"]["messages"]
+    assert 0 < now["reply"]["p50_us"] <= now["reply"]["p99_us"]
+    assert 0 <= now["passing"]["p50_us"] <= now["passing"]["p99_us"]
+    assert now["lost"] == now["cut"] == now["restarts"] == 0
+    own = [it for it in now["clients"] if it["from"]["messages"] >= 20]
+    assert own and own[0]["to"]["messages"] >= 20 and own[0]["joined"], now["clients"]
+    text = (NB / f"proxies/{child.pid}.json").read_text()
+    assert "not to be told" not in text
+    say(f"passing {now['passing']}, reply {now['reply']}")
+
+
+def at_once(child, client):
+    """SIGUSR1 writes both: what came before it is in it."""
+    client.run("1")
+    lines = (NB / "proxy.log").read_text().count("counters")
+    child.send_signal(signal.SIGUSR1)
+    until("a line of counters", lambda: (NB / "proxy.log").read_text().count("counters") > lines)
+    last = [it for it in (NB / "proxy.log").read_text().splitlines() if "counters" in it][-1]
+    assert "passing_p50_us=" in last and f"[{child.pid}]" in last, last
+
+
+def watched(client):
+    nb = os.environ["NB_TEST_BINARY"]
+    for more, wanted in ((["--json"], '"rates":{'), ([], "  joined ")):
+        command = [nb, "status", "t.ipynb", "--watch=0.1", *more]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+            looks = 0
+            for line in watch.stdout:
+                if more:
+                    session = json.loads(line)["sessions"][0]
+                    assert session["state"] in ("idle", "busy"), session
+                looks += wanted in line
+                if looks == 2:
+                    break
+                client.run("pass")
+            assert looks == 2, f"{command}: it ended"
+            watch.send_signal(signal.SIGINT)
+            watch.stdout.read()
+            assert watch.wait(SECONDS) == 0, watch.returncode
+    wrong = subprocess.run([nb, "status", "--watch=0"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "0.1" in wrong.stderr, wrong
+
+
+def socket_of(child):
+    return pathlib.Path(f"/tmp/nb-{os.geteuid()}/proxy-{child.pid}.metrics")
+
+
+def metrics(child):
+    """What Prometheus reads, over HTTP on a Unix socket of the user's own; readers that do not
+    read or ask hurt nobody."""
+    import socket
+
+    path = socket_of(child)
+    assert path.stat().st_mode & 0o777 == 0o600, oct(path.stat().st_mode)
+    idle = []
+    for _ in range(20):
+        silent = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(BlockingIOError):
+            silent.setblocking(False)
+            silent.connect(str(path))
+        idle.append(silent)
+    for it in idle:
+        it.close()
+    with socket.socket(socket.AF_UNIX) as reader:
+        reader.settimeout(SECONDS)
+        reader.connect(str(path))
+        reader.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        text = b""
+        while got := reader.recv(65536):
+            text += got
+    head, _, body = text.decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK\r\n"), head
+    assert f"Content-Length: {len(body.encode())}" in head, head
+    messages = [it for it in body.splitlines() if it.startswith("nb_proxy_messages_total{")]
+    assert any('way="from_clients",channel="shell"' in it and int(it.split()[-1]) > 20 for it in messages), body
+    assert "nb_proxy_passing_seconds{quantile=\"0.5\"}" in body, body
+
+
+main()
