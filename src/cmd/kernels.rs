@@ -48,6 +48,9 @@ impl Kernels {
             for (folder, error) in &found.unreadable {
                 print::note(&format!("note: cannot read {}: {error}", folder.display()));
             }
+            if let Some(hidden) = &found.hidden {
+                print::note(&format!("note: {hidden}"));
+            }
             let notes = found.chosen.iter().flat_map(|choice| &choice.notes);
             notes.for_each(|note| print::note(&format!("note: {note}")));
         }
@@ -159,6 +162,7 @@ fn object(notebook: Option<&Path>, found: &Available) -> Value {
         })),
         "not_chosen": none.map(|error| json!({ "why": causes(error), "hints": error.hints() })),
         "notes": choice.map(|choice| &choice.notes),
+        "hidden": found.hidden,
         "searched": found.searched,
         "unreadable": unreadable.collect::<Vec<_>>(),
     })

@@ -12,21 +12,22 @@ use super::fault::{Fault, Kind, causes};
 use super::sandboxing::{self, Sandboxing};
 use super::shutdown::age;
 use super::{Context, print};
+use crate::kernel::container;
 use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
-use crate::kernel::trust;
 use crate::ops::editing::rename;
 use crate::ops::kernels::attach::{self, Running};
 use crate::ops::kernels::create::create_notebook;
 use crate::ops::kernels::death;
 use crate::ops::kernels::open::{How, Idle, OpenOptions, Opened, ensure_kernel};
 use crate::ops::kernels::open_error::OpenError;
+use crate::ops::kernels::sandbox::Confinement;
 use crate::ops::kernels::serve::{self, Health, Level};
 use crate::ops::kernels::target;
 use crate::ops::kernels::trust_again::trust_again;
-use crate::project::{self, Limits, Project};
+use crate::project::{self, Container, Limits, Project};
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it
 ///
@@ -78,9 +79,22 @@ pub(super) struct Open {
     /// kernelspec, modules beside a notebook. Look at it first, or make it anew.
     #[arg(long, value_name = "DIR", conflicts_with = "no_kernel")]
     trust: Vec<PathBuf>,
-    /// Start the kernel in a container: not possible yet, says what to do instead
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel_of", "attach", "no_kernel"])]
+    /// Start the kernel in a container of this image, by podman or docker
+    ///
+    /// The image must be there and have ipykernel for its python3, or for --python PATH, a path
+    /// inside. The project's folder is mounted at its own path, and the kernel stays in containers
+    /// of the image over restarts. It is no sandbox: it may write the project's folder and use the
+    /// network. --no-sandbox takes it back.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "transport", "install", "kernel_of", "attach", "no_kernel", "sandbox", "no_sandbox"])]
     container: Option<String>,
+    /// Give podman run or docker run this option too: --container-option=--network=none
+    #[arg(
+        long,
+        value_name = "OPTION",
+        requires = "container",
+        allow_hyphen_values = true
+    )]
+    container_option: Vec<String>,
     /// Name the shared kernelspec in the notebook, so that JupyterLab starts it by itself
     #[arg(long, conflicts_with = "no_serve")]
     select: bool,
@@ -104,30 +118,33 @@ pub(super) struct Open {
     sandbox: Sandboxing,
 }
 
-/// Says that no kernel is started in a container by `nb` outside it.
-fn no_container(image: &str, notebook: &Path) -> Fault {
-    let programs = ["podman", "docker"];
-    let program = programs
-        .into_iter()
-        .find(|program| trust::on_path(program, &ProcessVariables).is_some());
-    let text = match program {
-        Some(_) => format!("nb cannot start a kernel in a container of {image} from outside it"),
-        None => format!(
-            "nb cannot start a kernel in a container of {image}, and neither podman nor docker is on PATH"
-        ),
+/// Returns the container that a kernel is to run in.
+fn container(
+    notebook: &Path,
+    image: &str,
+    python: Option<&Path>,
+    options: &[String],
+) -> Result<Container, Fault> {
+    let notebook = quote(notebook);
+    let refused = |why: &str, mend: String| {
+        let text = format!("cannot start a kernel in a container of {image}: {why}");
+        Fault::new(Kind::Refused, text).hint(mend)
     };
-    let name = notebook.file_name().unwrap_or_default();
-    let inside = format!(
-        "with nb in the image, the notebook's folder mounted: {} run -v \"$PWD\":/work -w /work {} nb open {}",
-        program.unwrap_or("podman"),
-        quote(Path::new(image)),
-        quote(Path::new(name))
-    );
-    let sandbox = format!(
-        "to confine a kernel of this machine: nb open {} --sandbox",
-        quote(notebook)
-    );
-    Fault::new(Kind::Refused, text).hint(inside).hint(sandbox)
+    if image.is_empty() || image.starts_with('-') {
+        let mend = format!("nb open {notebook} --container IMAGE");
+        return Err(refused("that is no image's name", mend));
+    }
+    let program = container::program(image, &ProcessVariables);
+    let program = program.map_err(|(why, mend)| {
+        let instead = format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
+        refused(&why, mend).hint(instead)
+    })?;
+    Ok(Container {
+        program,
+        image: image.to_owned(),
+        python: python.map(|python| python.to_string_lossy().into_owned()),
+        options: options.to_vec(),
+    })
 }
 
 /// Reads an age, or that there is none.
@@ -172,9 +189,14 @@ impl Open {
             let text = format!("cannot open {}: its path is not UTF-8", notebook.display());
             return Err(Fault::new(Kind::Usage, text).hint("rename it"));
         }
-        if let Some(image) = &self.container {
-            return Err(no_container(image, &notebook));
-        }
+        let confinement = match &self.container {
+            Some(image) => {
+                let python = self.python.as_deref();
+                let container = container(&notebook, image, python, &self.container_option)?;
+                Confinement::Container(Box::new(container))
+            }
+            None => self.sandbox.meant()?,
+        };
         for folder in &self.trust {
             trust_again(folder).await.map_err(|error| {
                 let fault = Fault::new(Kind::Refused, causes(&error));
@@ -188,7 +210,7 @@ impl Open {
         };
         let mut options = OpenOptions {
             kernel: self.kernel.clone(),
-            python: self.python.clone(),
+            python: self.python.clone().filter(|_| self.container.is_none()),
             transport: self.transport.map(|transport| match transport {
                 Transport::Ipc => project::Transport::Ipc,
                 Transport::Tcp => project::Transport::Tcp,
@@ -202,7 +224,7 @@ impl Open {
             attach,
             own: self.own,
             limits: self.memory,
-            confinement: self.sandbox.meant()?,
+            confinement,
             idle: self.idle_timeout,
         };
         let project = || {
@@ -316,6 +338,7 @@ impl Open {
                 "connection_file": session.connection_file,
                 "kernel_of": session.kernel_of,
                 "owned": session.owned,
+                "container": session.container,
                 "sandbox": session.sandbox.as_ref().map(sandboxing::object),
                 "shared_with": opened.shared_with,
                 "before": opened.before,

@@ -11,6 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::allowed::Allowed;
 use super::environment::install::Install;
 use super::environment::{self, Environment};
 use super::offer::{self, Offer};
@@ -412,7 +413,9 @@ fn by_language(
     notes: Vec<String>,
 ) -> Result<Choice, ChooseError> {
     let prefix = prefix_in_use(folder, variables);
-    let installed = spec::list(&paths.spec_folders(prefix.as_ref()));
+    let allowed = Allowed::read(paths, prefix.as_ref());
+    let mut installed = spec::list(&paths.spec_folders(prefix.as_ref()));
+    installed.retain(|spec| allowed.permits(&spec.name));
     let found = installed
         .iter()
         .find(|spec| spec.language.eq_ignore_ascii_case(language));

@@ -14,7 +14,7 @@ use super::detach::Recorded;
 use super::keeper::End;
 use super::paths::{JupyterPaths, Variables};
 use super::process::{Process, Signal};
-use super::{sandbox, spec};
+use super::{container, sandbox, spec};
 use crate::project::{Project, RealSpec, Transport, pid_namespace};
 use crate::wire::{
     self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
@@ -215,6 +215,7 @@ impl KernelFiles {
             self.pid_file(),
             self.end_file(),
             sandbox::outcome_file(self),
+            container::record(self),
         ];
         if let Ok(info) = read(&self.connection_file) {
             all.extend(
@@ -251,7 +252,7 @@ impl KernelFiles {
             }
         }
         if let Some(id) = self.id().filter(|id| !id.is_empty()) {
-            // Only a kernel in a sandbox has them.
+            // Only a kernel in a sandbox or in a container has them.
             for folder in socket_folders(variables) {
                 for name in [id.clone(), format!("{id}.out"), format!("{id}.program")] {
                     let path = folder.join(name);
@@ -261,6 +262,7 @@ impl KernelFiles {
             }
         }
         sandbox::clear(self);
+        container::remove(self);
         let _ = std::fs::remove_file(sandbox::outcome_file(self));
         if let Some(link) = self.link_path(variables)
             && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
@@ -501,6 +503,7 @@ pub fn remove_empty_folders(sockets: &[PathBuf], variables: &dyn Variables) {
     let kept = socket_folders(variables);
     let folders = sockets.iter().filter_map(|socket| socket.parent());
     for folder in folders.filter(|folder| !kept.iter().any(|kept| kept == folder)) {
+        let _ = std::fs::remove_file(folder.join(container::COPY));
         // One that is not empty stays.
         let _ = std::fs::remove_dir(folder);
     }

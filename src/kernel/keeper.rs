@@ -26,6 +26,7 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
+use super::container::Named;
 use super::detach::{Plan, Recorded};
 use super::platform::{self, OomKills};
 use super::process::Process;
@@ -47,6 +48,8 @@ pub struct Keep {
     /// Whether all that the program started ends with it, in whatever session: Landlock's rules go
     /// on, but nobody would know of such a process any more.
     pub ends_all: bool,
+    /// The container in which the kernel runs, and for which the program stands.
+    pub container: Option<Named>,
 }
 
 /// How a process ended, as its keeper was told.
@@ -151,7 +154,7 @@ pub(super) fn keep(
     });
     watch(&told, keep);
     let outlived = waiting.join().unwrap_or_default();
-    let end = finish(child, &plan.pid_file, before).filter(|_| !outlived);
+    let end = finish(child, &plan.pid_file, keep, before).filter(|_| !outlived);
     if keep.ends_all {
         end_adopted();
     }
@@ -160,6 +163,9 @@ pub(super) fn keep(
         save::replace_unsynced(&keep.end_file, &text).ok()?;
         own(&keep.after).ok()?.spawn().ok()
     });
+    if let Some(container) = &keep.container {
+        container.remove();
+    }
     end_group(pid);
     if let Some(mut after) = after {
         after.wait()?;
@@ -306,7 +312,7 @@ fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> D
 
 /// Reaps the child and tells how it ended; none where its start failed or was called off, or where
 /// whoever ended it has cleared up.
-fn finish(child: Child, pid_file: &Path, before: OomKills) -> Option<End> {
+fn finish(child: Child, pid_file: &Path, keep: &Keep, before: OomKills) -> Option<End> {
     let pid = child.id();
     let process = recorded(pid, pid_file);
     if process.is_some()
@@ -317,7 +323,8 @@ fn finish(child: Child, pid_file: &Path, before: OomKills) -> Option<End> {
     }
     let ended = child.wait4().ok()?;
     let process = process?;
-    let how = how(ended.status, process.pid != pid);
+    let stands_for_another = process.pid != pid || keep.container.is_some();
+    let how = how(ended.status, stands_for_another);
     let exit = match how {
         Exit::Signal(signal) if signal == Signal::KILL.as_raw() => {
             if platform::was_ended_for_memory(process.pid) {

@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
+use super::container::Contained;
 use super::detach::{self, Ahead, DetachError, Plan, What};
 use super::environment::activate::{self, Change};
 use super::keeper::Keep;
@@ -40,6 +41,8 @@ pub struct Start {
     /// The sandbox that it is to run in. Its process is then known only when it begins there, see
     /// [`sandbox::entered`].
     pub confined: Option<Confined>,
+    /// The container that it is to run in.
+    pub contained: Option<Contained>,
     /// Variables of its environment beside those of this process and of its spec.
     pub more: BTreeMap<String, String>,
     /// What its keeper does.
@@ -77,12 +80,16 @@ pub fn launch(
     variables: &dyn Variables,
 ) -> Result<Process, LaunchError> {
     let mut argv = spec::command(&start.spec, start.files.connection_file());
-    let change = activation(start, &argv);
+    // What an image holds is known inside alone.
+    let change = match &start.contained {
+        Some(_) => Change::default(),
+        None => activation(start, &argv),
+    };
     if let Some(problem) = &change.problem {
         note(&start.log, problem);
     }
     let after = change.of(variables);
-    if start.confined.is_none() {
+    if start.confined.is_none() && start.contained.is_none() {
         trust::check_start(&argv, &start.folder, &after)?;
     }
     let mut set: Vec<_> = change.set.clone().into_iter().collect();
@@ -99,7 +106,14 @@ pub fn launch(
         let set = std::mem::take(&mut set);
         argv = sandbox::wrap(argv, set, confined, &start.files)?;
     }
-    let bounded = limits::bounded(argv, start.limits);
+    let mut limits = start.limits;
+    if let Some(contained) = &start.contained {
+        argv = contained
+            .wrap(&argv, &set, limits, &start.folder, &start.files)
+            .map_err(SandboxError::Folders)?;
+        limits = Limits::default();
+    }
+    let bounded = limits::bounded(argv, limits);
     let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
     let plan = Plan {
         what: What::Program(argv),

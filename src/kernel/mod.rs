@@ -2,8 +2,10 @@
 //!
 //! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `ops`.
 
+pub mod allowed;
 pub mod choose;
 pub mod connection;
+pub mod container;
 pub mod detach;
 pub mod environment;
 pub mod keeper;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::allowed::Allowed;
 use super::choose::{is_there, prefix_in_use};
 use super::environment::install::Install;
 use super::environment::{self, Environment, Manager};
@@ -85,7 +86,8 @@ pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Ve
     let prefix = prefix_in_use(folder, variables);
     let mut offers = of_environments(near, From::AtHand, folder, variables);
     let folders = paths.spec_folders(prefix.as_ref());
-    offers.extend(of_specs(spec::kernels(&folders)));
+    let allowed = Allowed::read(paths, prefix.as_ref());
+    offers.extend(of_specs(allowed.filter(spec::kernels(&folders))));
     offers.extend(pythons_elsewhere(folder, variables));
     let mut seen: Vec<PathBuf> = Vec::new();
     offers.retain(|offer| {
@@ -98,7 +100,9 @@ pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Ve
 
 /// Returns the kernels that are in no environment at hand.
 pub(super) fn elsewhere(paths: &JupyterPaths, variables: &dyn Variables) -> Vec<Offer> {
-    let mut offers = of_specs(spec::kernels(&paths.spec_folders(None)));
+    let allowed = Allowed::read(paths, None);
+    let specs = spec::kernels(&paths.spec_folders(None));
+    let mut offers = of_specs(allowed.filter(specs));
     offers.extend(pythons_elsewhere(Path::new("/"), variables));
     offers
 }

@@ -54,6 +54,8 @@ pub struct JupyterPaths {
     prefer_environment: Option<bool>,
     /// IPython's own folder, from which Jupyter came.
     ipython: Option<PathBuf>,
+    /// The folders of this user's own configuration.
+    config: Vec<PathBuf>,
 }
 
 /// The `sys.prefix` of the Python that is in use, as far as it matters to Jupyter's rules.
@@ -144,6 +146,15 @@ impl JupyterPaths {
             }
         };
         let ipython = variables.path("IPYTHONDIR");
+        let mut config: Vec<_> = variables
+            .get("JUPYTER_CONFIG_PATH")
+            .map(absolute)
+            .unwrap_or_default();
+        if variables.get("JUPYTER_NO_CONFIG").is_none() {
+            let own = variables.path("JUPYTER_CONFIG_DIR");
+            config.extend(own.or_else(|| Some(home().ok()?.join(".jupyter"))));
+            config.extend(home().ok().map(|home| home.join(".local/etc/jupyter")));
+        }
         Ok(Self {
             extra: variables
                 .get("JUPYTER_PATH")
@@ -155,7 +166,20 @@ impl JupyterPaths {
             system,
             prefer_environment: is_set(variables, "JUPYTER_PREFER_ENV_PATH"),
             ipython: ipython.or_else(|| Some(home().ok()?.join(".ipython"))),
+            config,
         })
+    }
+
+    /// Returns the folders that hold Jupyter's configuration, that which counts most first.
+    pub fn config_folders(&self, prefix: Option<&Prefix>) -> Vec<PathBuf> {
+        let shared = prefix.map(|prefix| prefix.path.join("etc/jupyter"));
+        let system = ["/usr/local/etc/jupyter", "/etc/jupyter"].map(PathBuf::from);
+        self.config
+            .iter()
+            .cloned()
+            .chain(shared)
+            .chain(system)
+            .collect()
     }
 
     /// Returns the folders that hold kernelspec folders, the first that has a name wins.

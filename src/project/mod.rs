@@ -39,5 +39,7 @@ pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use root::real_path;
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
-pub use session::{Ended, Exit, InterruptMode, Limits, RealSpec, Session, Status, Transport};
+pub use session::{
+    Container, Ended, Exit, InterruptMode, Limits, RealSpec, Session, Status, Transport,
+};
 pub use state::{State, StateError};

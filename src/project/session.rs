@@ -62,6 +62,9 @@ pub struct Session {
     /// The sandbox that its kernel runs in, now and after every restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
+    /// The container that its kernel runs in, now and after every restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
     /// After how many seconds a kernel of its is ended that nobody uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u64>,
@@ -71,6 +74,21 @@ pub struct Session {
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// A container that a kernel is to run in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// What runs it: podman or docker.
+    pub program: PathBuf,
+    /// Its image.
+    pub image: String,
+    /// The Python inside, where it is not `python3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+    /// More options of the program's `run`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// What a kernel may use of the machine.
@@ -110,6 +128,7 @@ impl Session {
             kernel_of: None,
             limits: Limits::default(),
             sandbox: None,
+            container: None,
             idle_timeout: None,
             log_at: None,
             other: Map::new(),

@@ -92,6 +92,14 @@ pub enum SandboxError {
     /// A sandbox has no network.
     #[error("a kernel in a sandbox is reached over its Unix sockets only")]
     Tcp,
+    /// It cannot run in the container that was asked for.
+    #[error("the kernel cannot run in this container: {why}")]
+    Container {
+        /// Why.
+        why: String,
+        /// What mends it.
+        mend: String,
+    },
     /// Something of the way there failed.
     #[error("cannot make the sandbox's folders: {0}")]
     Folders(#[from] io::Error),
@@ -120,7 +128,9 @@ impl SandboxError {
                 hints
             }
             Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
-            Self::Folder { mend, .. } | Self::Runs { mend, .. } => vec![mend.clone()],
+            Self::Folder { mend, .. } | Self::Runs { mend, .. } | Self::Container { mend, .. } => {
+                vec![mend.clone()]
+            }
             Self::Tcp => vec!["leave --transport tcp out".to_owned()],
             Self::Folders(_) => Vec::new(),
         }

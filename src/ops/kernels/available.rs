@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use super::open::{neighbour, read_named};
 use super::open_error::OpenError;
 use super::target::recorded;
+use crate::kernel::allowed::Allowed;
 use crate::kernel::choose::{self, Choice, ChooseError, Wish};
 use crate::kernel::offer::{self, Offer};
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
+use crate::kernel::spec;
 use crate::project::Project;
 
 /// The kernels of this machine as a notebook sees them.
@@ -20,6 +22,8 @@ pub struct Available {
     pub chosen: Result<Choice, ChooseError>,
     /// The folders that were searched for kernelspecs, in Jupyter's order.
     pub searched: Vec<PathBuf>,
+    /// What is said of kernelspecs that Jupyter's configuration hides.
+    pub hidden: Option<String>,
     /// Those of them that could not be read.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
@@ -63,7 +67,9 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         let is_there = !matches!(error.kind(), io::ErrorKind::NotFound);
         is_there.then(|| (folder.clone(), error))
     });
+    let allowed = Allowed::read(&paths, prefix.as_ref());
     Ok(Available {
+        hidden: allowed.note(&spec::kernels(&searched)),
         offers: offer::all(&folder, &paths, variables),
         chosen,
         unreadable: unreadable.collect(),

@@ -6,10 +6,12 @@ use super::attach;
 use super::life::{sandboxed, unseen};
 use super::open::{OpenOptions, neighbour};
 use super::open_error::OpenError;
+use super::sandbox::Confinement;
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
 use crate::kernel::choose::{self, Wish};
+use crate::kernel::container;
 use crate::kernel::paths::ProcessVariables;
 use crate::notebook;
 use crate::ops::editing::transaction;
@@ -63,9 +65,10 @@ pub fn create_notebook(
     if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
         attach::check(&project, notebook, running)?;
     }
-    let choice = match &options.attach {
-        Some(running) => Ok(running.spec.clone()),
-        None => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
+    let choice = match (&options.attach, &options.confinement) {
+        (Some(running), _) => Ok(running.spec.clone()),
+        (None, Confinement::Container(container)) => Ok(container::spec(container)),
+        (None, _) => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {
         // What another program started may have no name that is known here.

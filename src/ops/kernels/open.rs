@@ -15,7 +15,7 @@ use super::open_error::OpenError;
 use super::sandbox::Confinement;
 use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
-use crate::kernel::choose::{self, Wish};
+use crate::kernel::choose::{self, Choice, Wish};
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::detach::Ahead;
 use crate::kernel::launch;
@@ -23,10 +23,12 @@ use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::SandboxError;
-use crate::kernel::{quirks, spec};
+use crate::kernel::{container, quirks, spec};
 use crate::notebook::Named;
 use crate::ops::background;
-use crate::project::{Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport};
+use crate::project::{
+    Container, Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport,
+};
 
 /// How a notebook is to be opened.
 #[derive(Clone, Debug)]
@@ -383,14 +385,18 @@ async fn start(
     // Said first: whatever else is missing there may be at hand outside.
     refuse_in_a_sandbox()?;
     let named = read_named(notebook)?;
-    let recorded = before.as_ref().filter(|before| before.owned);
+    let container = options.confinement.container_of_new(before.as_ref());
+    // What an image has is not there outside.
+    let recorded = before
+        .as_ref()
+        .filter(|before| before.owned && before.container.is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let neighbour = neighbour(held.project, held.key)?;
     let (wanted, folder) = (
         options.clone(),
         notebook.parent().unwrap_or(notebook).to_owned(),
     );
-    let choosing = tokio::task::spawn_blocking(move || {
+    let choosing = move || {
         let named = meant(named, wanted.language.as_deref());
         let wish = Wish {
             kernel: wanted.kernel.as_deref(),
@@ -402,10 +408,13 @@ async fn start(
             front_end: wanted.front_end_python.as_deref(),
         };
         choose::choose(wish, &folder, &ProcessVariables)
-    });
-    let choice = choosing
-        .await
-        .map_err(|error| OpenError::Internal(error.to_string()))??;
+    };
+    let choice = match &container {
+        Some(container) => container_choice(container),
+        None => tokio::task::spawn_blocking(choosing)
+            .await
+            .map_err(|error| OpenError::Internal(error.to_string()))??,
+    };
     notes.extend(choice.notes);
     let known = before.as_ref();
     let only = quirks::transport(&choice.spec);
@@ -427,17 +436,18 @@ async fn start(
             ));
         }
     }
-    if sandbox.is_none() {
+    if sandbox.is_none() && container.is_none() {
         let folder = notebook.parent().unwrap_or(notebook);
         launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
     }
     let wanted = Wanted {
         spec: choice.spec,
-        transport: match sandbox {
-            Some(_) => Transport::Ipc,
-            None => transport,
+        transport: match sandbox.is_some() || container.is_some() {
+            true => Transport::Ipc,
+            false => transport,
         },
         sandbox,
+        container,
         limits: options
             .limits
             .or(known.map(|before| before.limits))
@@ -450,12 +460,20 @@ async fn start(
     held.start(notebook, before, wanted, options.patience).await
 }
 
+fn container_choice(container: &Container) -> Choice {
+    Choice {
+        spec: container::spec(container),
+        why: "it is in the container".to_owned(),
+        notes: Vec::new(),
+    }
+}
+
 /// Returns what that notebook of the project runs whose kernel was started last.
 pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
     let sessions = project.state()?.sessions;
     let others = sessions
         .into_iter()
-        .filter(|(other, session)| other != key && session.owned);
+        .filter(|(other, it)| other != key && it.owned && it.container.is_none());
     let last = others.max_by_key(|(_, session)| session.started_at);
     Ok(last.and_then(|(_, session)| session.kernelspec))
 }

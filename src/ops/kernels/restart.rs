@@ -71,8 +71,9 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     if life(&session).await == Life::Elsewhere {
         return Err(unseen(&session));
     }
+    let outside = session.sandbox.is_none() && session.container.is_none();
     // Before the kernel that runs is ended for one that would not be started.
-    if let Some(spec) = session.kernelspec.filter(|_| session.sandbox.is_none()) {
+    if let Some(spec) = session.kernelspec.filter(|_| outside) {
         let folder = notebook.parent().unwrap_or(&notebook);
         launch::check_outside(&spec, folder, &ProcessVariables)?;
     }
@@ -123,7 +124,8 @@ pub(in crate::ops) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            held.create(&files, session.sandbox.is_some(), session.transport, &spec)?;
+            let apart = session.sandbox.is_some() || session.container.is_some();
+            held.create(&files, apart, session.transport, &spec)?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use super::gc::scratch::keep;
 use super::open_error::OpenError;
 use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::container::Contained;
 use crate::kernel::launch::Start;
 use crate::kernel::paths::{ProcessVariables, Variables, own_data_dir};
 use crate::kernel::python::quote;
 use crate::kernel::sandbox::{self, Confined, Room, SandboxError};
 use crate::kernel::{spec, trust};
 use crate::project::written::AllWritten;
-use crate::project::{Mechanism, Project, RealSpec, Sandbox, Session, real_path};
+use crate::project::{Container, Mechanism, Project, RealSpec, Sandbox, Session, real_path};
 
 /// Whether a kernel is to run in a sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +24,8 @@ pub enum Confinement {
     Free,
     /// In this one.
     In(Box<Sandbox>),
+    /// In this container.
+    Container(Box<Container>),
 }
 
 impl Confinement {
@@ -35,7 +38,7 @@ impl Confinement {
     ) -> Option<Sandbox> {
         let sandbox = match self {
             Self::AsBefore => before?.sandbox.clone()?,
-            Self::Free => return None,
+            Self::Free | Self::Container(_) => return None,
             Self::In(sandbox) => (**sandbox).clone(),
         };
         Some(Sandbox {
@@ -45,8 +48,32 @@ impl Confinement {
         })
     }
 
+    /// Returns the container for a new kernel.
+    pub(super) fn container_of_new(&self, before: Option<&Session>) -> Option<Container> {
+        match self {
+            Self::AsBefore => before?.container.clone(),
+            Self::Container(container) => Some((**container).clone()),
+            Self::Free | Self::In(_) => None,
+        }
+    }
+
     /// Refuses to take a kernel that runs for one in the sandbox that was asked for.
     pub(super) fn check_running(&self, session: &Session) -> Result<(), SandboxError> {
+        if let Self::Container(wanted) = self {
+            return match &session.container {
+                Some(container) if *container == **wanted => Ok(()),
+                it => Err(SandboxError::Container {
+                    why: match it {
+                        Some(it) => format!("the one that runs is in another, of {}", it.image),
+                        None => "one runs already, in none".to_owned(),
+                    },
+                    mend: format!(
+                        "nb shutdown {}, then repeat this (its variables are gone then)",
+                        quote(&session.notebook)
+                    ),
+                }),
+            };
+        }
         let Self::In(wanted) = self else {
             return Ok(());
         };
@@ -237,6 +264,36 @@ pub(super) fn confine(
         chosen,
         room,
     })
+}
+
+/// Makes of the start of a kernel one in the session's container.
+pub(super) fn contain(
+    project: &Project,
+    container: &Container,
+    files: &KernelFiles,
+) -> Result<Contained, OpenError> {
+    let info = connection::read(files.connection_file())?;
+    let sockets = Path::new(&info.ip).parent().map(Path::to_owned);
+    let sockets = sockets.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))?;
+    let (workspace, hidden) = (real(project.root()), real(project.dir()));
+    let refused = |why: String| SandboxError::Container {
+        why,
+        mend: "move the notebook into a folder of its own".to_owned(),
+    };
+    let home = ProcessVariables.path("HOME");
+    if home.is_some_and(|home| real(&home).starts_with(&workspace)) {
+        let workspace = workspace.display();
+        let why = format!("with {workspace} it would be given your whole home folder");
+        return Err(refused(why).into());
+    }
+    let odd = [&workspace, &hidden, &sockets].into_iter();
+    if let Some(path) = { odd }.find(|path| path.to_string_lossy().contains(':')) {
+        let path = path.display();
+        let why = format!("{path} has a colon in its name, which no mount can have");
+        return Err(refused(why).into());
+    }
+    let container = container.clone();
+    Ok(Contained::new(container, workspace, hidden, sockets, files))
 }
 
 /// Returns where the kernel's program and its libraries lie.

@@ -10,7 +10,7 @@ use super::death;
 use super::life::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, chosen, ready};
-use super::sandbox::{confine, create_files};
+use super::sandbox::{confine, contain, create_files};
 use super::shutdown::ended;
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
@@ -23,7 +23,8 @@ use crate::kernel::{sandbox, trust};
 use crate::ops::background::{self, Task};
 use crate::ops::causes::with_causes;
 use crate::project::{
-    Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status, Transport,
+    Container, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status,
+    Transport,
 };
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
@@ -41,6 +42,7 @@ pub(super) struct Wanted {
     pub(super) transport: Transport,
     pub(super) limits: Limits,
     pub(super) sandbox: Option<Sandbox>,
+    pub(super) container: Option<Container>,
     pub(super) idle_timeout: Option<u64>,
 }
 
@@ -139,6 +141,7 @@ impl<'a> Held<'a> {
             transport,
             limits,
             sandbox,
+            container,
             idle_timeout,
         } = wanted;
         // What another host or container uses is not ours to remove.
@@ -174,6 +177,7 @@ impl<'a> Held<'a> {
             kernel_of: None,
             limits,
             sandbox: sandbox.clone(),
+            container: container.clone(),
             idle_timeout,
             status: Status::Starting,
             ..before.unwrap_or_else(|| empty_session(notebook))
@@ -185,7 +189,12 @@ impl<'a> Held<'a> {
             }
             state.sessions.insert(self.key.to_owned(), session);
         })?;
-        self.create(&files, sandbox.is_some(), transport, &spec)?;
+        self.create(
+            &files,
+            sandbox.is_some() || container.is_some(),
+            transport,
+            &spec,
+        )?;
         self.run(&files, &spec, transport, patience).await
     }
 
@@ -289,10 +298,17 @@ impl<'a> Held<'a> {
                     .as_ref()
                     .and_then(|it| it.idle_timeout)
                     .map(Duration::from_secs),
+                container: None,
                 ends_all: session.as_ref().is_some_and(|it| it.sandbox.is_some()),
             },
             confined: None,
+            contained: None,
         };
+        if let Some(container) = session.as_ref().and_then(|it| it.container.as_ref()) {
+            let contained = contain(self.project, container, files)?;
+            start.keep.container = Some(contained.named().clone());
+            start.contained = Some(contained);
+        }
         let sandbox = session.and_then(|session| session.sandbox);
         let (project, key) = (self.project.clone(), self.key.to_owned());
         let ahead = std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner));

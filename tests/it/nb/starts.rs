@@ -261,20 +261,102 @@ fn a_shell_that_ends_takes_no_keeper_with_it() {
     assert_eq!(world.processes(), []);
 }
 
+/// A stand-in for podman, which runs the kernel without a container and writes down what is removed.
+const PODMAN: &str = r#"#!/bin/sh
+case "$1" in
+image)
+    case "$*" in *missing*) echo "Error: missing: image not known" >&2; exit 1 ;; esac ;;
+run)
+    while [ "$1" != --entrypoint ]; do
+        [ "$1" = --name ] && echo "$2" >> "${0%/*}/ran"
+        shift
+    done
+    program=$2; shift 3
+    exec "$program" "$@" ;;
+rm)
+    for last in "$@"; do :; done
+    echo "$last" >> "${0%/*}/removed" ;;
+esac
+"#;
+
 #[test]
-fn a_container_is_refused_with_what_there_is_instead() {
+fn a_kernel_in_a_container_is_one_like_any_other_and_leaves_no_container() {
+    use std::os::unix::fs::PermissionsExt;
     let world = World::new();
-    for json in [&[][..], &["--json"]] {
-        let words = ["open", "t.ipynb", "--container", "python:3.13"];
-        nb(&world, words.iter().chain(json))
-            .ended(5)
-            .with("cannot start a kernel in a container of python:3.13")
-            .with(
-                "run -v \"$PWD\":/work"
-                    .replace('"', if json.is_empty() { "\"" } else { "\\\"" })
-                    .as_str(),
-            )
-            .with("nb open t.ipynb --sandbox");
-    }
+    let bin = home(&world).join("bin");
+    std::fs::create_dir_all(&bin).expect("make a folder");
+    let podman = bin.join("podman");
+    std::fs::write(&podman, PODMAN).expect("write the stand-in");
+    std::fs::set_permissions(&podman, std::fs::Permissions::from_mode(0o755)).expect("mark it");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", bin.display());
+    let with = |words: &[&str]| say(world.nb().args(words).env("PATH", &path));
+    let python = python::interpreter().to_string_lossy();
+    let names = |file: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(bin.join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+
+    with(&["open", "t.ipynb", "--container", "missing"])
+        .ended(5)
+        .with("podman has no image missing: Error: missing: image not known")
+        .with("podman pull missing")
+        .with("nb open t.ipynb --sandbox");
     assert!(!world.project().join("t.ipynb").exists());
+
+    let words = [
+        "open",
+        "t.ipynb",
+        "--container",
+        "made",
+        "--python",
+        &python,
+        "--json",
+    ];
+    let opened = with(&words).ended(0).json();
+    assert_eq!(opened["container"]["image"], "made");
+    assert_eq!(names("ran").len(), 1);
+    with(&["run", "print(6 * 7)"]).ended(0).with("42");
+    // What it reads in the project are no secrets of nb's: it has a copy of its own file.
+    let file = world
+        .project()
+        .join(".nb")
+        .join(super::path(&opened["connection_file"]));
+    let sockets = sockets(&file);
+    let copy = sockets[0].with_file_name("kernel.json");
+    assert!(copy.exists() && copy != file);
+    with(&["open", "t.ipynb", "--container", "other"])
+        .ended(5)
+        .with("the one that runs is in another, of made")
+        .with("nb shutdown t.ipynb");
+    with(&["restart"]).ended(0);
+    with(&["run", "print(6 * 7)"]).ended(0).with("42");
+
+    // Its death is noticed, and the next one is in a container too.
+    let said = with(&["status", "t.ipynb", "--json"]).ended(0).json();
+    super::kill(pid(&said["sessions"][0]));
+    until("it is noticed", || {
+        (with(&["status", "t.ipynb"]).code == Some(6)).then_some(())
+    });
+    let again = with(&["open", "t.ipynb", "--json"]).ended(0).json();
+    assert_eq!(again["container"]["image"], "made");
+    with(&["shutdown"]).ended(0);
+    assert!(!copy.exists());
+    nothing_is_left(&world);
+    let ran = names("ran");
+    assert_eq!(ran.len(), 3);
+    let removed = names("removed");
+    assert!(ran.iter().all(|name| removed.contains(name)), "{removed:?}");
+
+    let free = with(&[
+        "open",
+        "t.ipynb",
+        "--no-sandbox",
+        "--python",
+        &python,
+        "--json",
+    ]);
+    assert_eq!(free.ended(0).json()["container"], json!(null));
+    assert_eq!(names("ran").len(), 3);
+    with(&["shutdown"]).ended(0);
 }
