@@ -203,6 +203,8 @@ fn proxy_row(joined: &Joined, rate: Option<&Rate>) -> [String; 9] {
 }
 
 fn client_row(client: &ClientCounters, rate: Option<&Rate>) -> [String; 9] {
+    // What a subscriber gets is counted for all of them together.
+    let rate = rate.filter(|_| client.from.messages + client.to.messages > 0);
     let mut who = vec![format!("    {}", client.id)];
     who.extend((client.outstanding > 0).then(|| format!("{} unanswered", client.outstanding)));
     who.extend((!client.joined).then(|| "away".to_owned()));
