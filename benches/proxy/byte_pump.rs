@@ -2,36 +2,44 @@
 
 use std::path::Path;
 
-use nb::wire::{Channel, ConnectionInfo};
-use tokio::net::{TcpListener, TcpStream};
+use nb::wire::{Channel, Endpoint};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 /// Pumps between the five ports of two connection files until the process is killed.
 pub async fn pump(front: &Path, kernel: &Path) {
     let (front, kernel) = (super::process::read(front), super::process::read(kernel));
     let local = tokio::task::LocalSet::new();
     for channel in Channel::ALL {
-        let listener = TcpListener::bind(address(&front, channel))
-            .await
-            .expect("bind");
-        let kernel = address(&kernel, channel);
+        let Endpoint::Tcp(address) = front.endpoint(channel) else {
+            panic!("the client's side is TCP");
+        };
+        let listener = TcpListener::bind(address).await.expect("bind");
+        let kernel = kernel.endpoint(channel);
         local.spawn_local(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let kernel = kernel.clone();
-                tokio::task::spawn_local(async move {
-                    let mut kernel = TcpStream::connect(kernel).await.expect("connect");
-                    client.set_nodelay(true).expect("nodelay");
-                    kernel.set_nodelay(true).expect("nodelay");
-                    let _ = tokio::io::copy_bidirectional(&mut client, &mut kernel).await;
-                });
+            while let Ok((client, _)) = listener.accept().await {
+                client.set_nodelay(true).expect("nodelay");
+                tokio::task::spawn_local(connect(client, kernel.clone()));
             }
         });
     }
     local.await;
 }
 
-fn address(info: &ConnectionInfo, channel: Channel) -> String {
-    info.endpoint(channel)
-        .to_string()
-        .trim_start_matches("tcp://")
-        .to_owned()
+async fn connect(client: TcpStream, kernel: Endpoint) {
+    match kernel {
+        Endpoint::Tcp(address) => {
+            let kernel = TcpStream::connect(address).await.expect("connect");
+            kernel.set_nodelay(true).expect("nodelay");
+            copy(client, kernel).await;
+        }
+        Endpoint::Unix(path) => {
+            let kernel = UnixStream::connect(path).await.expect("connect");
+            copy(client, kernel).await;
+        }
+    }
+}
+
+async fn copy(mut client: TcpStream, mut kernel: impl AsyncRead + AsyncWrite + Unpin) {
+    let _ = copy_bidirectional(&mut client, &mut kernel).await;
 }

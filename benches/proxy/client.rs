@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nb::wire::{Channel, ConnectionInfo, NewHeader, Unverified, Verified};
+use serde_json::json;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
+
+use super::fake_kernel::Flood;
+use super::world::KernelKind;
 
 pub struct Client {
     info: ConnectionInfo,
@@ -44,7 +48,7 @@ impl Client {
             count: 0,
         };
         loop {
-            client.send("kernel_info_request", "", 0).await;
+            client.send("kernel_info_request", &json!({}), None).await;
             client.reply().await;
             if tokio::time::timeout(patience, client.iopub.recv())
                 .await
@@ -77,12 +81,12 @@ impl Client {
         shell.recv().await.expect("a reply");
     }
 
-    async fn send(&mut self, msg_type: &str, code: &str, messages: usize) {
-        let content = serde_json::json!({ "code": code, "silent": false, "store_history": false, "messages": messages, "bytes": code.len() });
-        self.send_content(msg_type, &content).await;
-    }
-
-    async fn send_content(&mut self, msg_type: &str, content: &serde_json::Value) {
+    async fn send(
+        &mut self,
+        msg_type: &str,
+        content: &impl serde::Serialize,
+        buffer: Option<Bytes>,
+    ) {
         self.count += 1;
         let id = format!("{}_{}", self.session, self.count);
         let header = NewHeader {
@@ -93,20 +97,17 @@ impl Client {
             msg_type,
         };
         let message = Verified::new(&header, Bytes::from_static(b"{}"), content);
-        let frames = ZmqMessage::try_from(message.into_frames(&self.info.key)).expect("frames");
+        let mut frames = message.into_frames(&self.info.key);
+        frames.extend(buffer);
+        let frames = ZmqMessage::try_from(frames).expect("frames");
         self.shell.send(frames).await.expect("send");
     }
 
     async fn reply(&mut self) {
+        let own = self.last();
         loop {
             let message = self.shell.recv().await.expect("a reply");
-            let message = self
-                .info
-                .key
-                .verify(Unverified::parse(message.into_vec()).expect("whole"))
-                .expect("signed");
-            let own = format!("{}_{}", self.session, self.count);
-            if message.parent().expect("readable").msg_id == own {
+            if self.verified(message).parent().expect("readable").msg_id == own {
                 return;
             }
         }
@@ -120,12 +121,12 @@ impl Client {
     }
 
     /// Does `count` round trips of about 1 KB one after another; returns each one's time.
-    pub async fn round_trips(&mut self, msg_type: &str, count: usize) -> Vec<Duration> {
-        let code = "1".repeat(800);
+    pub async fn round_trips(&mut self, count: usize) -> Vec<Duration> {
+        let content = json!({ "padding": "1".repeat(800) });
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
             let start = Instant::now();
-            self.send(msg_type, &code, 0).await;
+            self.send("kernel_info_request", &content, None).await;
             times.push(self.answered().await - start);
         }
         times
@@ -133,18 +134,42 @@ impl Client {
 
     /// Runs code as front ends do, and waits for its end.
     pub async fn execute(&mut self, code: &str) {
-        let content = serde_json::json!({
-            "code": code, "silent": false, "store_history": true, "user_expressions": {},
-            "allow_stdin": false, "stop_on_error": true,
-        });
-        self.send_content("execute_request", &content).await;
+        self.send("execute_request", &cell(code), None).await;
         self.answered().await;
+    }
+
+    /// Sends a buffer to a comm that sends it back; returns how long that took.
+    pub async fn echo(&mut self, comm: &str, bytes: usize) -> Duration {
+        let buffer = Bytes::from(vec![b'x'; bytes]);
+        let start = Instant::now();
+        let content = json!({ "comm_id": comm, "data": {} });
+        self.send("comm_msg", &content, Some(buffer)).await;
+        loop {
+            let message = self.iopub.recv().await.expect("iopub");
+            let message = self.verified(message);
+            if message.buffers().iter().any(|buffer| buffer.len() == bytes) {
+                return start.elapsed();
+            }
+        }
+    }
+
+    /// Opens a comm in ipykernel whose other end sends back what comes.
+    pub async fn open_echo(&mut self) -> String {
+        self.execute(
+            "def opened(comm, _):\n    comm.on_msg(lambda said: comm.send({}, buffers=said['buffers']))\n\
+             get_ipython().kernel.comm_manager.register_target('echo', opened)",
+        )
+        .await;
+        let comm = uuid::Uuid::new_v4().simple().to_string();
+        let content = json!({ "comm_id": comm, "target_name": "echo", "data": {} });
+        self.send("comm_open", &content, None).await;
+        comm
     }
 
     /// Waits for the reply to what was sent last and for the kernel to be idle after it; returns when
     /// the reply came.
     async fn answered(&mut self) -> Instant {
-        let own = format!("{}_{}", self.session, self.count);
+        let own = self.last();
         let (mut replied, mut idle) = (None, false);
         loop {
             // A front end, too, waits for both; iopub is read all the time.
@@ -153,88 +178,78 @@ impl Client {
             }
             tokio::select! {
                 message = self.shell.recv() => {
-                    if parent(&self.info, message.expect("a reply")) == own {
+                    let message = self.verified(message.expect("a reply"));
+                    if message.parent().expect("readable").msg_id == own {
                         replied = Some(Instant::now());
                     }
                 }
                 message = self.iopub.recv() => {
-                    idle |= is_idle(&self.info, message.expect("iopub"), &own);
+                    let message = self.verified(message.expect("iopub"));
+                    idle |= message.parent().is_ok_and(|parent| parent.msg_id == own)
+                        && is_idle(message.content());
                 }
             }
         }
     }
 
-    /// Asks for a flood and returns how many of its messages came, and how long it took.
-    pub async fn flood(
-        &mut self,
-        kind: Flooder,
-        messages: usize,
-        bytes: usize,
-    ) -> (usize, Duration) {
+    /// Asks a kernel for a flood; returns how many of its messages came, and how long it took.
+    pub async fn flood(&mut self, kernel: KernelKind, flood: &Flood) -> (usize, Duration) {
         let start = Instant::now();
-        match kind {
-            Flooder::Fake => {
-                self.send("flood_request", &"x".repeat(bytes), messages)
-                    .await;
-            }
-            Flooder::Ipykernel => {
-                let code = format!(
-                    "for i in range({messages}): print('x' * {}, flush=True)",
-                    bytes - 1
-                );
-                self.send("execute_request", &code, 0).await;
-            }
+        if kernel == KernelKind::Fake {
+            self.send("flood_request", flood, None).await;
+        } else {
+            let Flood {
+                messages, bytes, ..
+            } = flood;
+            let code = format!(
+                "for i in range({messages}): print('x' * {}, flush=True)",
+                bytes - 1
+            );
+            self.send("execute_request", &cell(&code), None).await;
         }
-        let own = format!("{}_{}", self.session, self.count);
-        let mut came = 0; // bytes: a kernel may send a line in two parts
+        let own = self.last();
+        let mut came = 0;
         loop {
-            let frames = self.iopub.recv().await.expect("iopub").into_vec();
-            // A stream's text may come in fewer messages than were printed: bytes count.
-            let message = self
-                .info
-                .key
-                .verify(Unverified::parse(frames).expect("whole"))
-                .expect("signed");
+            let message = self.iopub.recv().await.expect("iopub");
+            let message = self.verified(message);
             if message.parent().is_ok_and(|parent| parent.msg_id != own) {
                 continue;
             }
             let header = message.header().expect("readable");
             match &*header.msg_type {
+                "stream" if kernel == KernelKind::Fake => came += flood.bytes,
+                // A kernel may send a line in two parts, or two lines in one: bytes count.
                 "stream" => {
                     let content: serde_json::Value =
                         serde_json::from_slice(message.content()).expect("JSON");
                     came += content["text"].as_str().map_or(0, str::len);
                 }
-                "status" if message.content().windows(4).any(|word| word == b"idle") => break,
+                "status" if is_idle(message.content()) => break,
                 _ => {}
             }
         }
         let took = start.elapsed();
         self.reply().await;
-        (came / bytes, took)
+        (came / flood.bytes, took)
+    }
+
+    fn last(&self) -> String {
+        format!("{}_{}", self.session, self.count)
+    }
+
+    fn verified(&self, message: ZmqMessage) -> Verified {
+        let message = Unverified::parse(message.into_vec()).expect("whole");
+        self.info.key.verify(message).expect("signed")
     }
 }
 
-/// Which kernel floods.
-#[derive(Clone, Copy)]
-pub enum Flooder {
-    Fake,
-    Ipykernel,
+fn is_idle(content: &[u8]) -> bool {
+    content.windows(4).any(|word| word == b"idle")
 }
 
-fn parent(info: &ConnectionInfo, message: ZmqMessage) -> String {
-    let message = info
-        .key
-        .verify(Unverified::parse(message.into_vec()).expect("whole"))
-        .expect("signed");
-    message.parent().expect("readable").msg_id.into_owned()
-}
-
-fn is_idle(info: &ConnectionInfo, message: ZmqMessage, own: &str) -> bool {
-    let message = info
-        .key
-        .verify(Unverified::parse(message.into_vec()).expect("whole"))
-        .expect("signed");
-    message.parent().is_ok_and(|parent| parent.msg_id == own)
-        && message.content().windows(4).any(|word| word == b"idle")
+fn cell(code: &str) -> serde_json::Value {
+    json!({
+        "code": code, "silent": false, "store_history": true, "user_expressions": {},
+        "allow_stdin": false, "stop_on_error": true,
+    })
 }

@@ -1,43 +1,54 @@
 //! A kernel that does nothing, fast: what remains to be measured is the way to it.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use nb::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
-use serde::Deserialize;
-use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
+use nb::socket::{Left, Limits, Message, PeerId, PeerInfo, Publisher, ServerHandler};
+use nb::wire::{Channel, ConnectionInfo, NewHeader, Unverified, Verified};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
 /// What a `flood_request` asks for: so many iopub messages of so many bytes.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Flood {
-    messages: usize,
-    bytes: usize,
+pub struct Flood {
+    pub messages: usize,
+    pub bytes: usize,
+    /// They are a buffer after the content, which nobody signs; else they are a stream's text.
+    pub in_buffer: bool,
 }
 
 /// Serves the connection file until the process is killed.
 ///
-/// Every request on shell and control is answered with busy, its reply and idle. Heartbeat and
-/// stdin are bound and silent.
+/// Every request on shell and control is answered with busy, its reply and idle; a `comm_msg` with the
+/// same on iopub. Heartbeat and stdin are bound and silent. Its iopub has no bound, so that what
+/// is lost is lost on the way.
 pub async fn serve(file: &Path) {
     let info = super::process::read(file);
-    let bind = |channel| info.endpoint(channel).to_string();
-    let mut iopub = PubSocket::new();
-    iopub.bind(&bind(Channel::Iopub)).await.expect("bind iopub");
-    let mut stdin = RouterSocket::new();
-    stdin.bind(&bind(Channel::Stdin)).await.expect("bind stdin");
-    let mut heartbeat = RouterSocket::new();
-    heartbeat
-        .bind(&bind(Channel::Heartbeat))
-        .await
-        .expect("bind the heartbeat");
-    let mut control = RouterSocket::new();
-    control
-        .bind(&bind(Channel::Control))
-        .await
-        .expect("bind control");
-    let mut shell = RouterSocket::new();
-    shell.bind(&bind(Channel::Shell)).await.expect("bind shell");
+    let unbounded = Limits {
+        outbox_bytes: usize::MAX,
+        max_peers: usize::MAX,
+        ..Limits::default()
+    };
+    let iopub = Publisher::bind(
+        &info.endpoint(Channel::Iopub),
+        unbounded,
+        None,
+        Rc::new(Silent),
+    )
+    .expect("bind iopub");
+    let bind = async |channel| {
+        let mut socket = RouterSocket::new();
+        let bound = socket.bind(&info.endpoint(channel).to_string()).await;
+        bound.expect("bind");
+        socket
+    };
+    let _stdin = bind(Channel::Stdin).await;
+    let _heartbeat = bind(Channel::Heartbeat).await;
+    let mut control = bind(Channel::Control).await;
+    let mut shell = bind(Channel::Shell).await;
     let mut kernel = Kernel {
         info,
         iopub,
@@ -54,9 +65,12 @@ pub async fn serve(file: &Path) {
     }
 }
 
+/// Others get their turn after this many messages of a flood.
+const TURN: usize = 64;
+
 struct Kernel {
     info: ConnectionInfo,
-    iopub: PubSocket,
+    iopub: Publisher,
     count: u64,
 }
 
@@ -64,60 +78,80 @@ impl Kernel {
     async fn answer(&mut self, socket: &mut RouterSocket, message: ZmqMessage) {
         let mut frames = message.into_vec();
         let peer = frames.remove(0);
-        let key = self.info.key.clone();
         let Some(request) = Unverified::parse(frames)
             .ok()
-            .and_then(|message| key.verify(message).ok())
+            .and_then(|message| self.info.key.verify(message).ok())
         else {
             return;
         };
         let parent = request.header_bytes().clone();
-        let header = request.header().expect("a readable header");
-        let msg_type = header.msg_type.into_owned();
-        self.publish(
-            "status",
-            &parent,
-            &serde_json::json!({ "execution_state": "busy" }),
-        )
-        .await;
-        if msg_type == "flood_request" {
-            let flood: Flood = serde_json::from_slice(request.content()).unwrap_or_default();
-            let text = "x".repeat(flood.bytes);
-            for _ in 0..flood.messages {
-                self.publish(
-                    "stream",
-                    &parent,
-                    &serde_json::json!({ "name": "stdout", "text": text }),
-                )
-                .await;
+        let msg_type = request.header().expect("a readable header").msg_type;
+        self.status(&parent, "busy");
+        match &*msg_type {
+            "flood_request" => {
+                let flood = serde_json::from_slice(request.content()).unwrap_or_default();
+                self.flood(&parent, &flood).await;
             }
+            "comm_msg" => {
+                let buffers = request.buffers().iter().cloned();
+                let content = String::from_utf8(request.content().to_vec()).expect("JSON");
+                let content = RawValue::from_string(content).expect("JSON");
+                self.publish("comm_msg", &parent, &content, buffers);
+            }
+            _ => {}
         }
-        let reply_type = msg_type.replace("_request", "_reply");
-        let reply = self.say(&reply_type, &parent, &serde_json::json!({ "status": "ok" }));
-        let mut frames = vec![peer];
-        frames.extend(reply.into_frames(&key));
-        let _ = socket
-            .send(ZmqMessage::try_from(frames).expect("frames"))
-            .await;
-        self.publish(
-            "status",
-            &parent,
-            &serde_json::json!({ "execution_state": "idle" }),
-        )
-        .await;
+        if let Some(name) = msg_type.strip_suffix("_request") {
+            let reply_type = format!("{name}_reply");
+            let content = serde_json::json!({ "status": "ok" });
+            let reply = self.say(&reply_type, &parent, &content);
+            let mut frames = vec![peer];
+            frames.extend(request.identities().iter().cloned());
+            frames.extend(reply.into_frames(&self.info.key));
+            let reply = ZmqMessage::try_from(frames).expect("frames");
+            let _ = socket.send(reply).await;
+        }
+        self.status(&parent, "idle");
     }
 
-    async fn publish(&mut self, msg_type: &str, parent: &Bytes, content: &serde_json::Value) {
+    async fn flood(&mut self, parent: &Bytes, flood: &Flood) {
+        let text = "x".repeat(flood.bytes);
+        let (text, buffer) = if flood.in_buffer {
+            ("", Some(Bytes::from(text.clone())))
+        } else {
+            (&*text, None)
+        };
+        let content = serde_json::json!({ "name": "stdout", "text": text });
+        let content = RawValue::from_string(content.to_string()).expect("JSON");
+        for number in 1..=flood.messages {
+            self.publish("stream", parent, &content, buffer.clone());
+            if number % TURN == 0 || flood.bytes > 64 * 1024 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn status(&mut self, parent: &Bytes, state: &str) {
+        let content = serde_json::json!({ "execution_state": state });
+        self.publish("status", parent, &content, None);
+    }
+
+    fn publish(
+        &mut self,
+        msg_type: &str,
+        parent: &Bytes,
+        content: &impl Serialize,
+        buffers: impl IntoIterator<Item = Bytes>,
+    ) {
         let topic = Bytes::from(format!("kernel.fake.{msg_type}"));
         let message = self
             .say(msg_type, parent, content)
             .with_identities(vec![topic]);
-        let key: SigningKey = self.info.key.clone();
-        let frames = ZmqMessage::try_from(message.into_frames(&key)).expect("frames");
-        let _ = self.iopub.send(frames).await;
+        let mut frames = message.into_frames(&self.info.key);
+        frames.extend(buffers);
+        self.iopub.send(&frames);
     }
 
-    fn say(&mut self, msg_type: &str, parent: &Bytes, content: &serde_json::Value) -> Verified {
+    fn say(&mut self, msg_type: &str, parent: &Bytes, content: &impl Serialize) -> Verified {
         self.count += 1;
         let id = format!("fake_{}", self.count);
         let header = NewHeader {
@@ -129,4 +163,12 @@ impl Kernel {
         };
         Verified::new(&header, parent.clone(), content)
     }
+}
+
+struct Silent;
+
+impl ServerHandler for Silent {
+    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
+    fn message(&self, _: &PeerId, _: Message) {}
+    fn left(&self, _: &PeerId, _: &Left) {}
 }

@@ -1,7 +1,7 @@
-"""The fake kernel's round trip with libzmq at both ends, which is what real peers are made of.
+"""A kernel that does nothing, and its client, with libzmq at both ends, which is what real peers are made of.
 
 libzmq.py kernel FILE       answers every request, busy to idle, until it is killed
-libzmq.py client FILE ...   prints each way's round trips in microseconds, as JSON
+libzmq.py client FILE N     prints the times of N round trips in microseconds, as JSON
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import uuid
 
 import zmq
 
-TURNS, TRIPS = 15, 200
 HEADER = b'{"msg_id":"%s","msg_type":"%s","session":"libzmq","username":"bench","date":"2026-01-01T00:00:00Z","version":"5.3"}'
 
 
@@ -26,7 +25,9 @@ class Connection:
     def socket(self, kind, channel, join):
         socket = zmq.Context.instance().socket(kind)
         socket.linger = 0
-        getattr(socket, join)(f"tcp://{self.info['ip']}:{self.info[channel + '_port']}")
+        at, port = self.info["ip"], self.info[channel + "_port"]
+        address = f"ipc://{at}-{port}" if self.info["transport"] == "ipc" else f"tcp://{at}:{port}"
+        getattr(socket, join)(address)
         return socket
 
     def signed(self, kind, parent, content):
@@ -55,13 +56,14 @@ def kernel(path):
             if socket is heartbeat:
                 socket.send_multipart(frames)
                 continue
-            identity, _, signature, *parts = frames
+            at = frames.index(b"<IDS|MSG>")  # a proxy may have added an identity to the client's
+            identities, signature, parts = frames[:at], frames[at + 1], frames[at + 2 :]
             if signature != connection.signature(parts):
                 continue
             parent = parts[0]
             iopub.send_multipart([b"status", *connection.signed(b"status", parent, b'{"execution_state":"busy"}')])
             content = b'{"status":"ok","protocol_version":"5.3","language_info":{"name":"none"}}'
-            socket.send_multipart([identity, *connection.signed(b"kernel_info_reply", parent, content)])
+            socket.send_multipart([*identities, *connection.signed(b"kernel_info_reply", parent, content)])
             iopub.send_multipart([b"status", *connection.signed(b"status", parent, b'{"execution_state":"idle"}')])
 
 
@@ -95,15 +97,11 @@ class Client:
         return took / 1000
 
 
-def client(*paths):
-    clients = [Client(path) for path in paths]
-    times = [[] for _ in paths]
-    for turn in range(TURNS + 1):
-        for one, kept in zip(clients, times):
-            trips = [one.trip() for _ in range(TRIPS)]
-            if turn:  # the first warms up
-                kept += trips
-    print(json.dumps(times))
+def client(path, trips):
+    one, trips = Client(path), int(trips)
+    for _ in range(trips // 10):  # warms up
+        one.trip()
+    print(json.dumps([one.trip() for _ in range(trips)]))
 
 
 {"kernel": kernel, "client": client}[sys.argv[1]](*sys.argv[2:])

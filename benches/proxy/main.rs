@@ -1,7 +1,7 @@
-//! What the proxy costs: the same work straight on a kernel and through `nb-proxy`, in turns.
+//! What the proxy costs: the same work straight on a kernel, through `nb-proxy`, and through others, in turns.
 //!
-//! `cargo bench` prints one table; `benches/README.md` tells how to read it. Filters on the
-//! command line choose rows: `cargo bench -- launch`.
+//! `cargo bench --bench proxy` prints one table; `benches/README.md` tells how to read it. Words on the
+//! command line choose rows, `--columns` the ways: `cargo bench --bench proxy -- trip --columns=direct,nb-proxy`.
 
 #![allow(
     unreachable_pub,
@@ -11,6 +11,7 @@
 
 mod byte_pump;
 mod client;
+mod crowd;
 mod fake_kernel;
 #[path = "../../tests/it/made.rs"]
 mod made;
@@ -19,33 +20,50 @@ mod process;
 mod python;
 mod rows;
 mod table;
+mod way;
+mod world;
+mod zeromq_proxy;
+
+use way::Way;
 
 fn main() {
-    let mut args = std::env::args()
+    let args: Vec<_> = std::env::args()
         .skip(1)
         .filter(|arg| arg != "--bench")
-        .peekable();
-    if args.peek().map(String::as_str) == Some("--fake-kernel") {
-        let file = args.nth(1).expect("--fake-kernel FILE");
-        return runtime().block_on(fake_kernel::serve(file.as_ref()));
+        .collect();
+    let words: Vec<_> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--fake-kernel", file] => run(fake_kernel::serve(file.as_ref())),
+        ["--byte-pump", front, kernel] => run(byte_pump::pump(front.as_ref(), kernel.as_ref())),
+        ["--zeromq-proxy", front, kernel] => {
+            run(zeromq_proxy::serve(front.as_ref(), kernel.as_ref()));
+        }
+        ["--list", ..] => {} // asked by test runners
+        _ => {
+            let (columns, words): (Vec<_>, Vec<_>) = args
+                .into_iter()
+                .partition(|arg| arg.starts_with("--columns="));
+            let wanted = |way: &Way| {
+                let names = columns
+                    .iter()
+                    .flat_map(|arg| arg["--columns=".len()..].split(','));
+                columns.is_empty() || names.into_iter().any(|name| way.name().contains(name))
+            };
+            let columns = Way::ALL.into_iter().filter(wanted).collect();
+            // A thousand clients are more sockets than most shells allow.
+            let most = rustix::process::Resource::Nofile;
+            let mut limit = rustix::process::getrlimit(most);
+            limit.current = limit.maximum;
+            rustix::process::setrlimit(most, limit).expect("raise the limit of descriptors");
+            run(rows::run(&words, columns));
+        }
     }
-    if args.peek().map(String::as_str) == Some("--byte-pump") {
-        let files: Vec<_> = args.skip(1).collect();
-        let [front, kernel] = &files[..] else {
-            panic!("--byte-pump FRONT KERNEL")
-        };
-        return runtime().block_on(byte_pump::pump(front.as_ref(), kernel.as_ref()));
-    }
-    if args.peek().map(String::as_str) == Some("--list") {
-        return; // asked by test runners
-    }
-    let filters: Vec<_> = args.collect();
-    runtime().block_on(rows::run(&filters));
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
+fn run(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime")
+        .expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, work);
 }

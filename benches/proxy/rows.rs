@@ -1,162 +1,363 @@
-//! The rows of the table. Both sides of a row take turns, so that a machine whose speed drifts
-//! drifts for both.
+//! The rows of the table. The ways of a row take turns, so that a machine whose speed drifts drifts for
+//! all of them.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, Flooder};
-use super::process::{KernelKind, Started, Way, World, wait_for_port};
-use super::table::{self, median, p99, show};
+use nb::wire::Transport;
 
-/// How many turns each side of a pair takes.
-const TURNS: usize = 15;
+use super::client::Client;
+use super::crowd::{Crowd, stand_still};
+use super::fake_kernel::Flood;
+use super::table::{CPU, Cell, Line, PEAK, TIME, Table, median, quantile, show};
+use super::way::{Way, beside};
+use super::world::{KernelKind, Reached, World, wait_for_port};
+use KernelKind::{Fake, Ipykernel, Libzmq};
+use Transport::{Ipc, Tcp};
 
-pub async fn run(filters: &[String]) {
-    let wanted = |name: &str| {
-        filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+/// One row: what is done, on which kernel, and in how many turns of each way.
+struct Row {
+    kernel: KernelKind,
+    /// The kernel's; the client's side is always TCP.
+    transport: Transport,
+    work: Work,
+    turns: usize,
+}
+
+/// What is done in one turn.
+#[derive(Clone, Copy)]
+enum Work {
+    /// So many round trips of about 1 KB.
+    Trips(usize),
+    Flood {
+        messages: usize,
+        bytes: usize,
+        in_buffer: bool,
+    },
+    /// A comm message with a buffer of so many bytes, there and back.
+    Echo(usize),
+    /// So many clients, each of which is to hear so many messages of 100 bytes.
+    Crowd { clients: usize, messages: usize },
+    /// A flood, while another subscriber has stopped reading.
+    Stopped { messages: usize, bytes: usize },
+    /// From the launch to the first reply, rest, and from SIGTERM to the end.
+    Life,
+}
+
+const MB: usize = 1_000_000;
+
+fn rows() -> Vec<Row> {
+    let row = |kernel, transport, turns, work| Row {
+        kernel,
+        transport,
+        work,
+        turns,
     };
-    table::head();
-    if wanted("fake") {
-        kernel_rows("fake kernel", KernelKind::Fake, Flooder::Fake, 300).await;
-    }
-    if wanted("libzmq") {
-        libzmq().await;
-    }
-    if wanted("ipykernel") {
-        kernel_rows("ipykernel", KernelKind::Ipykernel, Flooder::Ipykernel, 60).await;
-    }
-    if wanted("launch") {
-        launch().await;
-    }
-}
-
-async fn kernel_rows(name: &str, kind: KernelKind, flooder: Flooder, trips: usize) {
-    let world = World::start(kind).await;
-    round_trips(name, &world, trips).await;
-    let sizes: &[(usize, usize)] = match kind {
-        KernelKind::Fake => &[(20_000, 100), (5_000, 10_000), (50, 1_000_000)],
-        KernelKind::Ipykernel | KernelKind::Libzmq => &[(20_000, 100)],
+    let flood = |messages, bytes| Work::Flood {
+        messages,
+        bytes,
+        in_buffer: false,
     };
-    for (messages, bytes) in sizes {
-        flood(name, flooder, &world, *messages, *bytes).await;
-    }
+    let buffers = |messages, bytes| Work::Flood {
+        messages,
+        bytes,
+        in_buffer: true,
+    };
+    vec![
+        row(Fake, Tcp, 9, Work::Trips(500)),
+        row(Fake, Ipc, 9, Work::Trips(500)),
+        row(Libzmq, Tcp, 9, Work::Trips(300)),
+        row(Libzmq, Ipc, 9, Work::Trips(300)),
+        row(Ipykernel, Tcp, 9, Work::Trips(60)),
+        row(Ipykernel, Ipc, 9, Work::Trips(60)),
+        row(Fake, Tcp, 5, flood(200_000, 100)),
+        row(Fake, Tcp, 5, flood(20_000, 10_000)),
+        row(Fake, Tcp, 5, flood(50, MB)),
+        row(Fake, Tcp, 5, flood(4, 50 * MB)),
+        row(Fake, Tcp, 5, buffers(50, MB)),
+        row(Fake, Tcp, 5, buffers(4, 50 * MB)),
+        row(Fake, Tcp, 3, buffers(1, 200 * MB)),
+        row(Ipykernel, Tcp, 3, flood(20_000, 100)),
+        row(Fake, Tcp, 5, Work::Echo(100 * MB)),
+        row(Ipykernel, Tcp, 5, Work::Echo(100 * MB)),
+        row(
+            Fake,
+            Tcp,
+            5,
+            Work::Crowd {
+                clients: 10,
+                messages: 10_000,
+            },
+        ),
+        row(
+            Fake,
+            Tcp,
+            3,
+            Work::Crowd {
+                clients: 1_000,
+                messages: 100,
+            },
+        ),
+        row(
+            Fake,
+            Tcp,
+            3,
+            Work::Stopped {
+                messages: 200_000,
+                bytes: 1_000,
+            },
+        ),
+        row(Ipykernel, Tcp, 15, Work::Life),
+    ]
 }
 
-async fn round_trips(name: &str, world: &World, trips: usize) {
-    let msg_type = "kernel_info_request";
-    let mut medians = [(); 3].map(|()| Vec::new());
-    let mut all = [(); 3].map(|()| Vec::new());
-    let mut cpu = [Duration::ZERO; 3];
-    for _ in 0..TURNS {
-        for (side, way) in Way::ALL.into_iter().enumerate() {
-            let (between, info) = world.go(way).await;
-            let mut client = Client::connect(&info).await;
-            client.round_trips(msg_type, trips / 10).await;
-            let before = between.as_ref().map(Started::cpu);
-            let times = client.round_trips(msg_type, trips).await;
-            cpu[side] +=
-                between.as_ref().map(Started::cpu).unwrap_or_default() - before.unwrap_or_default();
-            all[side].extend(times.iter().copied());
-            medians[side].push(median(times));
-        }
-    }
-    let each = cpu.map(|cpu| show(cpu / u32::try_from(TURNS * trips).expect("a small number")));
-    let note = format!("CPU a round trip: pump {}, nb-proxy {}", each[1], each[2]);
-    table::sides(
-        &format!("{name}: round trip 1 KB, p50"),
-        medians.map(median),
-        &note,
-    );
-    table::sides(&format!("{name}: round trip 1 KB, p99"), all.map(p99), "");
-}
-
-/// The fake kernel's round trip, with libzmq for the kernel and for the client.
-async fn libzmq() {
-    let world = World::start(KernelKind::Libzmq).await;
-    let (_pump, pump) = world.pump();
-    let (_proxy, front, file) = world.launch();
-    wait_for_port(&pump).await;
-    wait_for_port(&front).await;
-    let output = Command::new(super::python::interpreter())
-        .arg(super::process::libzmq())
-        .arg("client")
-        .args([&world.kernel_file, &world.pump_file(), &file])
-        .output()
-        .expect("run the client");
-    assert!(output.status.success(), "the client failed: {output:?}");
-    let micros: [Vec<f64>; 3] =
-        serde_json::from_slice(&output.stdout).expect("the client prints its times");
-    let times = micros.map(|times| {
-        let time = |micros: f64| Duration::from_secs_f64(micros / 1e6);
-        times.into_iter().map(time).collect::<Vec<_>>()
-    });
-    table::sides(
-        "libzmq: round trip 1 KB, p50",
-        times.clone().map(median),
-        "kernel and client on pyzmq",
-    );
-    table::sides("libzmq: round trip 1 KB, p99", times.map(p99), "");
-}
-
-async fn flood(name: &str, flooder: Flooder, world: &World, messages: usize, bytes: usize) {
-    let turns = 5;
-    let mut times = [(); 3].map(|()| Vec::new());
-    let mut lost = [0; 3];
-    let mut cpu = [Duration::ZERO; 3];
-    let mut peak = 0;
-    for _ in 0..turns {
-        for (side, way) in Way::ALL.into_iter().enumerate() {
-            let (between, info) = world.go(way).await;
-            let mut client = Client::connect(&info).await;
-            let before = between.as_ref().map(Started::cpu);
-            let (came, took) = client.flood(flooder, messages, bytes).await;
-            cpu[side] +=
-                between.as_ref().map(Started::cpu).unwrap_or_default() - before.unwrap_or_default();
-            lost[side] += messages - came;
-            times[side].push(took);
-            if way == Way::Proxy {
-                peak = peak.max(between.map_or(0, |proxy| proxy.memory_kib("VmHWM")));
+impl Row {
+    fn name(&self) -> String {
+        let kernel = match self.kernel {
+            Fake => "fake kernel",
+            Libzmq => "libzmq kernel",
+            Ipykernel => "ipykernel",
+        };
+        let what = match self.work {
+            Work::Trips(_) => {
+                let to = if self.transport == Tcp { "TCP" } else { "IPC" };
+                format!("round trip 1 KB, TCP to {to}")
             }
+            Work::Flood {
+                messages,
+                bytes,
+                in_buffer,
+            } => {
+                let place = if in_buffer { "buffers" } else { "contents" };
+                format!("iopub {} × {}, {place}", grouped(messages), size(bytes))
+            }
+            Work::Echo(bytes) => format!("comm echo of {}", size(bytes)),
+            Work::Crowd { clients, messages } => {
+                let clients = grouped(clients);
+                format!(
+                    "{clients} clients, iopub {} × 100 B each",
+                    grouped(messages)
+                )
+            }
+            Work::Stopped { messages, bytes } => {
+                let messages = grouped(messages);
+                format!("one stops reading, iopub {messages} × {}", size(bytes))
+            }
+            Work::Life => "launch, rest, end".to_owned(),
+        };
+        format!("{kernel}: {what}")
+    }
+
+    /// Returns the lines of the table that this row has.
+    fn lines(&self) -> Vec<Line> {
+        match self.work {
+            Work::Trips(_) => vec![
+                ("p50", "p50_s", |cell| median(&cell.times), show),
+                ("p99", "p99_s", |cell| quantile(&cell.times, 99), show),
+                CPU,
+                PEAK,
+            ],
+            Work::Crowd { .. } => vec![
+                TIME,
+                (
+                    "all joined after",
+                    "join_s",
+                    |cell| median(&cell.others),
+                    show,
+                ),
+                CPU,
+                PEAK,
+            ],
+            Work::Life => vec![
+                (
+                    "launch to first reply",
+                    "launch_s",
+                    |cell| median(&cell.times),
+                    show,
+                ),
+                ("CPU of that", "cpu_s", |cell| median(&cell.cpu), show),
+                (
+                    "SIGTERM to exit",
+                    "end_s",
+                    |cell| median(&cell.others),
+                    show,
+                ),
+                ("resident MB at rest", "idle_kib", PEAK.2, PEAK.3),
+            ],
+            _ => vec![TIME, CPU, PEAK],
         }
     }
-    let each = cpu.map(|cpu| show(cpu / u32::try_from(turns * messages).expect("a small number")));
-    let note = format!(
-        "CPU a message: pump {}, nb-proxy {}; its peak {:.0} MB; lost {lost:?}",
-        each[1],
-        each[2],
-        peak as f64 / 1024.0
-    );
-    table::sides(
-        &format!("{name}: iopub {messages} × {bytes} B"),
-        times.map(median),
-        &note,
-    );
+
+    /// Does it once on one way; nothing is added that did not come to its end.
+    async fn turn(&self, world: &World, way: Way, cell: &mut Cell) -> Option<()> {
+        if let Work::Life = self.work {
+            return life(world, way, cell).await;
+        }
+        let reached = world.reach(way).await;
+        match self.work {
+            Work::Trips(count) if self.kernel == Libzmq => {
+                let output = Command::new(super::python::interpreter())
+                    .arg(beside("libzmq.py"))
+                    .arg("client")
+                    .arg(&reached.file)
+                    .arg(count.to_string())
+                    .output()
+                    .expect("run the client");
+                assert!(output.status.success(), "the client failed: {output:?}");
+                let micros: Vec<f64> = serde_json::from_slice(&output.stdout).expect("its times");
+                let times = micros
+                    .iter()
+                    .map(|micros| Duration::from_secs_f64(micros / 1e6));
+                cell.times.extend(times);
+            }
+            Work::Trips(count) => {
+                let mut client = Client::connect(&reached.info).await;
+                client.round_trips(count / 10).await;
+                let before = reached.cpu();
+                cell.times.extend(client.round_trips(count).await);
+                cell.note_cpu(&reached, before, count);
+            }
+            Work::Flood {
+                messages,
+                bytes,
+                in_buffer,
+            } => {
+                let mut client = Client::connect(&reached.info).await;
+                let flood = Flood {
+                    messages,
+                    bytes,
+                    in_buffer,
+                };
+                let before = reached.cpu();
+                let flooding = client.flood(self.kernel, &flood);
+                let (came, took) = tokio::time::timeout(PATIENCE, flooding).await.ok()?;
+                cell.note_cpu(&reached, before, messages);
+                cell.lost += messages - came;
+                cell.times.push(took);
+            }
+            Work::Echo(bytes) => {
+                let mut client = Client::connect(&reached.info).await;
+                let comm = match self.kernel {
+                    Ipykernel => client.open_echo().await,
+                    _ => "any".to_owned(),
+                };
+                let before = reached.cpu();
+                cell.times.push(client.echo(&comm, bytes).await);
+                cell.note_cpu(&reached, before, 1);
+            }
+            Work::Crowd { clients, messages } => {
+                let (crowd, joined) = Crowd::join(&reached.info, clients).await?;
+                let mut client = Client::connect(&reached.info).await;
+                crowd.forget();
+                let flood = Flood {
+                    messages,
+                    bytes: 100,
+                    in_buffer: false,
+                };
+                let before = reached.cpu();
+                let start = Instant::now();
+                let (_, missing) = tokio::join!(
+                    tokio::time::timeout(PATIENCE, client.flood(self.kernel, &flood)),
+                    crowd.hear(messages),
+                );
+                cell.times.push(start.elapsed());
+                cell.others.push(joined);
+                cell.note_cpu(&reached, before, messages);
+                cell.lost += missing;
+            }
+            Work::Stopped { messages, bytes } => {
+                let _standing = stand_still(&reached.info).await;
+                let mut client = Client::connect(&reached.info).await;
+                let flood = Flood {
+                    messages,
+                    bytes,
+                    in_buffer: false,
+                };
+                let before = reached.cpu();
+                let flooding = client.flood(self.kernel, &flood);
+                let flooded = tokio::time::timeout(PATIENCE, flooding).await;
+                cell.peak_kib = cell.peak_kib.max(reached.peak_kib());
+                let (came, took) = flooded.ok()?;
+                cell.note_cpu(&reached, before, messages);
+                cell.lost += messages - came;
+                cell.times.push(took);
+            }
+            Work::Life => unreachable!("done above"),
+        }
+        cell.peak_kib = cell.peak_kib.max(reached.peak_kib());
+        Some(())
+    }
+}
+
+/// How long a turn may take before it counts as stalled.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Cell {
+    /// Notes the processor time since then, of which so many messages had a share each.
+    fn note_cpu(&mut self, reached: &Reached, before: Duration, messages: usize) {
+        if reached.between.is_some() {
+            let messages = u32::try_from(messages).expect("a small number");
+            self.cpu.push((reached.cpu() - before) / messages);
+        }
+    }
 }
 
 /// Spawn to first `kernel_info_reply`, for a client that dials every millisecond.
-async fn launch() {
-    let world = World::start(KernelKind::Ipykernel).await;
-    Client::connect(&world.kernel).await;
-    let (mut launches, mut ends, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..50 {
-        let start = Instant::now();
-        let (mut proxy, front, _) = world.launch();
-        wait_for_port(&front).await;
-        Client::first_reply(&front).await;
-        launches.push(start.elapsed());
-        memory.push(Duration::from_secs(proxy.memory_kib("VmRSS")));
-        ends.push(proxy.terminate());
+async fn life(world: &World, way: Way, cell: &mut Cell) -> Option<()> {
+    if way == Way::Direct {
+        return Some(());
     }
-    table::alone(
-        "launch to first kernel_info_reply, p50",
-        &show(median(launches)),
-        "50 launches, live ipykernel",
-    );
-    table::alone("SIGTERM to exit, p50", &show(median(ends)), "");
-    let kib = median(memory).as_secs();
-    table::alone(
-        "idle memory",
-        &format!("{:.1} MB", kib as f64 / 1024.0),
-        "resident",
-    );
+    let start = Instant::now();
+    let mut reached = world.launch(way);
+    wait_for_port(&reached.info).await;
+    Client::first_reply(&reached.info).await;
+    cell.times.push(start.elapsed());
+    cell.note_cpu(&reached, Duration::ZERO, 1);
+    let between = reached.between.as_mut()?;
+    cell.peak_kib = cell.peak_kib.max(between.memory_kib("VmRSS"));
+    cell.others.push(between.terminate());
+    Some(())
+}
+
+/// Runs the rows whose names have one of these words, or all of them, with these columns.
+pub async fn run(words: &[String], columns: Vec<Way>) {
+    let columns: Vec<_> = columns.into_iter().filter(|way| way.is_there()).collect();
+    let mut table = Table::begin(columns.clone());
+    for row in rows() {
+        let name = row.name();
+        if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
+            continue;
+        }
+        let mut cells: Vec<Cell> = columns.iter().map(|_| Cell::default()).collect();
+        let world = World::start(row.kernel, row.transport).await;
+        if row.kernel == Ipykernel {
+            // It takes its time with its first request.
+            Client::connect(&world.reach(Way::Direct).await.info).await;
+        }
+        for _ in 0..row.turns {
+            for (way, cell) in columns.iter().zip(&mut cells) {
+                // What stalled once is not waited for again.
+                if !cell.stalled {
+                    cell.stalled = row.turn(&world, *way, cell).await.is_none();
+                }
+            }
+        }
+        table.row(&name, &cells, &row.lines());
+    }
+    table.end();
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        1_000_000.. => format!("{} MB", bytes / MB),
+        10_000.. => format!("{} KB", bytes / 1_000),
+        _ => format!("{} B", grouped(bytes)),
+    }
+}
+
+fn grouped(number: usize) -> String {
+    match (number / 1_000, number % 1_000) {
+        (0, rest) => rest.to_string(),
+        (thousands, rest) => format!("{thousands},{rest:03}"),
+    }
 }

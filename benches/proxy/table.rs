@@ -1,57 +1,136 @@
-//! One table, for people.
+//! One table, for people and as JSON.
 
 use std::time::Duration;
 
-/// Prints the head.
-pub fn head() {
-    println!(
-        "{:<36} {:>11} {:>11} {:>11} {:>8} {:>8}  note",
-        "", "direct", "byte pump", "nb-proxy", "/direct", "/pump"
-    );
+use serde_json::{Map, Value, json};
+
+use super::way::Way;
+
+/// What one way has taken in all of its turns.
+#[derive(Default)]
+pub struct Cell {
+    /// How long each turn, or each step of one, took.
+    pub times: Vec<Duration>,
+    /// What is counted apart, such as how long the end took.
+    pub others: Vec<Duration>,
+    /// Processor time of what stands between, for one message.
+    pub cpu: Vec<Duration>,
+    pub peak_kib: u64,
+    pub lost: usize,
+    /// One turn or more did not come to its end.
+    pub stalled: bool,
 }
 
-/// Prints one row that has all sides: direct, the byte pump, the proxy.
-pub fn sides(name: &str, [direct, pump, proxy]: [Duration; 3], note: &str) {
-    let ratio = |to: Duration| proxy.as_secs_f64() / to.as_secs_f64();
-    println!(
-        "{name:<36} {:>11} {:>11} {:>11} {:>7.2}× {:>7.2}×  {note}",
-        show(direct),
-        show(pump),
-        show(proxy),
-        ratio(direct),
-        ratio(pump)
-    );
+/// The columns that were asked for, and what has been printed.
+pub struct Table {
+    pub columns: Vec<Way>,
+    rows: Vec<Value>,
 }
 
-/// Prints one row that concerns the proxy alone.
-pub fn alone(name: &str, value: &str, note: &str) {
-    println!(
-        "{name:<36} {:>11} {:>11} {value:>11} {:>8} {:>8}  {note}",
-        "–", "–", "–", "–"
-    );
-}
+/// A line of a row: its name in the table, its name in JSON, its value.
+pub type Line = (
+    &'static str,
+    &'static str,
+    fn(&Cell) -> Option<f64>,
+    fn(f64) -> String,
+);
 
-/// Shows a time with three digits that matter.
-pub fn show(time: Duration) -> String {
-    let micros = time.as_secs_f64() * 1e6;
-    match micros {
-        _ if micros < 1_000.0 => format!("{micros:.1} µs"),
-        _ if micros < 1_000_000.0 => format!("{:.2} ms", micros / 1e3),
-        _ => format!("{:.2} s", micros / 1e6),
+/// The lines that most rows have.
+pub const TIME: Line = ("median", "median_s", |cell| median(&cell.times), show);
+pub const CPU: Line = ("CPU of one", "cpu_s", |cell| median(&cell.cpu), show);
+pub const PEAK: Line = ("peak MB", "peak_kib", peak, megabytes);
+
+impl Table {
+    /// Prints the head.
+    pub fn begin(columns: Vec<Way>) -> Self {
+        print!("{:<42}", "");
+        for way in &columns {
+            print!("{:>11}", way.name());
+        }
+        println!();
+        Self {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Prints a row: its lines, and how the times compare with the first column.
+    pub fn row(&mut self, name: &str, cells: &[Cell], lines: &[Line]) {
+        println!("{name}");
+        let mut json: Vec<Map<String, Value>> = vec![Map::new(); cells.len()];
+        for (at, (words, key, value, show)) in lines.iter().enumerate() {
+            let values: Vec<_> = cells.iter().map(value).collect();
+            if values.iter().all(Option::is_none) {
+                continue;
+            }
+            self.print(words, &values, show);
+            for (json, value) in json.iter_mut().zip(&values) {
+                json.insert((*key).to_owned(), json!(value));
+            }
+            // The times alone are worth comparing with the way that has nothing between.
+            if at == 0
+                && self.columns.first() == Some(&Way::Direct)
+                && let Some(Some(first)) = values.first()
+            {
+                let ratios = values.iter().skip(1).map(|value| Some((*value)? / first));
+                let ratios: Vec<_> = std::iter::once(None).chain(ratios).collect();
+                self.print("times direct", &ratios, |ratio| format!("{ratio:.2}"));
+            }
+        }
+        let lost: Vec<_> = cells.iter().map(|cell| Some(cell.lost as f64)).collect();
+        if cells.iter().any(|cell| cell.lost > 0) {
+            self.print("lost", &lost, |lost| format!("{lost}"));
+        }
+        let mut columns = Map::new();
+        for ((way, cell), mut json) in self.columns.iter().zip(cells).zip(json) {
+            json.insert("lost".to_owned(), json!(cell.lost));
+            json.insert("stalled".to_owned(), json!(cell.stalled));
+            columns.insert(way.name().to_owned(), Value::Object(json));
+        }
+        self.rows.push(json!({ "row": name, "columns": columns }));
+    }
+
+    fn print(&self, words: &str, values: &[Option<f64>], show: impl Fn(f64) -> String) {
+        print!("  {words:<40}");
+        for value in values {
+            let text = value.map_or("–".to_owned(), &show);
+            print!("{text:>11}");
+        }
+        println!();
+    }
+
+    /// Prints everything once more, as JSON.
+    pub fn end(self) {
+        println!("\n{}", Value::Array(self.rows));
     }
 }
 
-/// Returns the median.
-pub fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+/// Shows seconds with three digits that matter.
+pub fn show(seconds: f64) -> String {
+    match seconds * 1e6 {
+        micros if micros < 1_000.0 => format!("{micros:.1} µs"),
+        micros if micros < 1_000_000.0 => format!("{:.2} ms", micros / 1e3),
+        micros => format!("{:.2} s", micros / 1e6),
+    }
 }
 
-/// Returns the value below which 99 % lie.
-pub fn p99(mut times: Vec<Duration>) -> Duration {
+fn megabytes(kib: f64) -> String {
+    format!("{:.1}", kib / 1024.0)
+}
+
+fn peak(cell: &Cell) -> Option<f64> {
+    (cell.peak_kib > 0).then_some(cell.peak_kib as f64)
+}
+
+/// Returns the median, in seconds.
+pub fn median(times: &[Duration]) -> Option<f64> {
+    quantile(times, 50)
+}
+
+/// Returns the value below which so many of a hundred lie, in seconds.
+pub fn quantile(times: &[Duration], of_hundred: usize) -> Option<f64> {
+    let mut times = times.to_vec();
     times.sort_unstable();
-    times
-        .get(times.len() * 99 / 100)
-        .copied()
-        .unwrap_or_default()
+    let at = times.len() * of_hundred / 100;
+    times.get(at).map(Duration::as_secs_f64)
 }

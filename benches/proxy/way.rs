@@ -1,0 +1,112 @@
+//! What stands between the client and the kernel: the table's columns.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// How the client reaches the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Its own sockets are the kernel's.
+    Direct,
+    /// Bytes are copied, whatever they are: the floor.
+    Pump,
+    /// This project's proxy.
+    Proxy,
+    /// The smallest proxy on the `zeromq` crate.
+    Zeromq,
+    /// The same on libzmq, with a thread for each channel.
+    Libzmq,
+    /// The same on pyzmq: what a user would write.
+    Python,
+}
+
+impl Way {
+    /// All of them, in the table's order.
+    pub const ALL: [Self; 6] = [
+        Self::Direct,
+        Self::Pump,
+        Self::Proxy,
+        Self::Zeromq,
+        Self::Libzmq,
+        Self::Python,
+    ];
+
+    /// Returns the head of its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Pump => "byte pump",
+            Self::Proxy => "nb-proxy",
+            Self::Zeromq => "zeromq",
+            Self::Libzmq => "libzmq",
+            Self::Python => "pyzmq",
+        }
+    }
+
+    /// Returns whether it can be run on this machine.
+    pub fn is_there(self) -> bool {
+        self != Self::Libzmq || libzmq().is_some()
+    }
+
+    /// Returns whether it signs anew: then client and kernel have different keys.
+    pub fn signs(self) -> bool {
+        !matches!(self, Self::Direct | Self::Pump)
+    }
+
+    /// Returns the program, which is given the front end's connection file and the kernel's.
+    pub fn program(self) -> Command {
+        let this = || Command::new(std::env::current_exe().expect("this program"));
+        let mut command = match self {
+            Self::Direct => unreachable!("nothing stands between"),
+            Self::Pump | Self::Zeromq => this(),
+            Self::Proxy => Command::new(env!("CARGO_BIN_EXE_nb-proxy")),
+            Self::Libzmq => Command::new(libzmq().expect("asked before")),
+            Self::Python => Command::new(super::python::interpreter()),
+        };
+        match self {
+            Self::Pump => drop(command.arg("--byte-pump")),
+            Self::Zeromq => drop(command.arg("--zeromq-proxy")),
+            Self::Python => drop(command.arg(beside("pyzmq_proxy.py"))),
+            Self::Direct | Self::Proxy | Self::Libzmq => {}
+        }
+        command
+    }
+}
+
+/// Returns a file of this bench.
+pub fn beside(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("benches/proxy")
+        .join(name)
+}
+
+/// Builds the proxy on libzmq, which has a manifest of its own: neither the library nor its tests
+/// are to wait for libzmq's compilation. Without a C++ compiler, say, that column stays empty.
+fn libzmq() -> Option<PathBuf> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let target = temporary.parent().expect("target/tmp has a parent");
+        let target = target.join("bench-libzmq");
+        eprintln!("builds the proxy on libzmq in {}", target.display());
+        let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args([
+                "build",
+                "--quiet",
+                "--release",
+                "--locked",
+                "--manifest-path",
+            ])
+            .arg(beside("libzmq/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .status();
+        if built.is_ok_and(|status| status.success()) {
+            return Some(target.join("release/libzmq-proxy"));
+        }
+        eprintln!("it cannot be built here: its column stays empty");
+        None
+    };
+    PROGRAM.get_or_init(build).clone()
+}
