@@ -4,11 +4,26 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nb::wire::{Channel, ConnectionInfo, NewHeader, Unverified, Verified};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
 
-use super::fake_kernel::Flood;
-use super::world::KernelKind;
+/// What a `flood_request` asks for: so many iopub messages of so many bytes.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Flood {
+    pub messages: usize,
+    pub bytes: usize,
+    /// They are a buffer after the content, which nobody signs; else they are a stream's text.
+    pub in_buffer: bool,
+}
+
+/// Which kernel floods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flooder {
+    Fake,
+    Ipykernel,
+}
 
 pub struct Client {
     info: ConnectionInfo,
@@ -193,9 +208,9 @@ impl Client {
     }
 
     /// Asks a kernel for a flood; returns how many of its messages came, and how long it took.
-    pub async fn flood(&mut self, kernel: KernelKind, flood: &Flood) -> (usize, Duration) {
+    pub async fn flood(&mut self, kernel: Flooder, flood: &Flood) -> (usize, Duration) {
         let start = Instant::now();
-        if kernel == KernelKind::Fake {
+        if kernel == Flooder::Fake {
             self.send("flood_request", flood, None).await;
         } else {
             let Flood {
@@ -217,7 +232,7 @@ impl Client {
             }
             let header = message.header().expect("readable");
             match &*header.msg_type {
-                "stream" if kernel == KernelKind::Fake => came += flood.bytes,
+                "stream" if kernel == Flooder::Fake => came += flood.bytes,
                 // A kernel may send a line in two parts, or two lines in one: bytes count.
                 "stream" => {
                     let content: serde_json::Value =

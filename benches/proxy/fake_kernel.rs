@@ -6,19 +6,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use nb::socket::{Left, Limits, Message, PeerId, PeerInfo, Publisher, ServerHandler};
 use nb::wire::{Channel, ConnectionInfo, NewHeader, Unverified, Verified};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
-/// What a `flood_request` asks for: so many iopub messages of so many bytes.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-pub struct Flood {
-    pub messages: usize,
-    pub bytes: usize,
-    /// They are a buffer after the content, which nobody signs; else they are a stream's text.
-    pub in_buffer: bool,
-}
+use super::client::Flood;
 
 /// Serves the connection file until the process is killed.
 ///
@@ -89,7 +81,7 @@ impl Kernel {
         self.status(&parent, "busy");
         match &*msg_type {
             "flood_request" => {
-                let flood = serde_json::from_slice(request.content()).unwrap_or_default();
+                let flood: Flood = serde_json::from_slice(request.content()).unwrap_or_default();
                 self.flood(&parent, &flood).await;
             }
             "comm_msg" => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nb::wire::ConnectionInfo;
+use nb::wire::{ConnectionInfo, Ports, SigningKey, Transport};
 
 /// A child that does not outlive the bench.
 pub struct Started(Child);
@@ -70,4 +70,26 @@ impl Drop for Started {
 /// Reads a connection file.
 pub fn read(file: &Path) -> ConnectionInfo {
     ConnectionInfo::parse(&std::fs::read(file).expect("read it")).expect("a connection file")
+}
+
+/// Returns a connection on TCP ports that were free a moment ago, with a fresh key.
+pub fn free_tcp() -> ConnectionInfo {
+    let sockets =
+        [(); 5].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [shell, iopub, stdin, control, hb] = sockets
+        .each_ref()
+        .map(|socket| socket.local_addr().expect("an address").port());
+    ConnectionInfo {
+        transport: Transport::Tcp,
+        ip: "127.0.0.1".into(),
+        ports: Ports {
+            shell,
+            iopub,
+            stdin,
+            control,
+            hb,
+        },
+        key: SigningKey::new(uuid::Uuid::new_v4().to_string().as_bytes()),
+        kernel_name: None,
+    }
 }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use nb::wire::Transport;
 
-use super::client::Client;
+use super::client::{Client, Flood, Flooder};
 use super::crowd::{Crowd, stand_still};
-use super::fake_kernel::Flood;
 use super::table::{CPU, Cell, Line, PEAK, TIME, Table, median, quantile, show};
 use super::way::{Way, beside};
 use super::world::{KernelKind, Reached, World, wait_for_port};
@@ -148,6 +147,13 @@ impl Row {
         format!("{kernel}: {what}")
     }
 
+    fn flooder(&self) -> Flooder {
+        match self.kernel {
+            Ipykernel => Flooder::Ipykernel,
+            Fake | Libzmq => Flooder::Fake,
+        }
+    }
+
     /// Returns the lines of the table that this row has.
     fn lines(&self) -> Vec<Line> {
         match self.work {
@@ -229,7 +235,7 @@ impl Row {
                     in_buffer,
                 };
                 let before = reached.cpu();
-                let flooding = client.flood(self.kernel, &flood);
+                let flooding = client.flood(self.flooder(), &flood);
                 let (came, took) = tokio::time::timeout(PATIENCE, flooding).await.ok()?;
                 cell.note_cpu(&reached, before, messages);
                 cell.lost += messages - came;
@@ -257,7 +263,7 @@ impl Row {
                 let before = reached.cpu();
                 let start = Instant::now();
                 let (_, missing) = tokio::join!(
-                    tokio::time::timeout(PATIENCE, client.flood(self.kernel, &flood)),
+                    tokio::time::timeout(PATIENCE, client.flood(self.flooder(), &flood)),
                     crowd.hear(messages),
                 );
                 cell.times.push(start.elapsed());
@@ -274,7 +280,7 @@ impl Row {
                     in_buffer: false,
                 };
                 let before = reached.cpu();
-                let flooding = client.flood(self.kernel, &flood);
+                let flooding = client.flood(self.flooder(), &flood);
                 let flooded = tokio::time::timeout(PATIENCE, flooding).await;
                 cell.peak_kib = cell.peak_kib.max(reached.peak_kib());
                 let (came, took) = flooded.ok()?;

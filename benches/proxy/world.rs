@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nb::wire::{Channel, ConnectionInfo, Endpoint, Ports, SigningKey, Transport};
+use nb::wire::{Channel, ConnectionInfo, Endpoint, Ports, Transport};
 
-use super::process::Started;
+use super::process::{Started, free_tcp};
 use super::way::{Way, beside};
 
 /// A project folder with one kernel in it, as `state.json` names it.
@@ -165,27 +165,5 @@ pub async fn wait_for_port(info: &ConnectionInfo) {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-}
-
-/// Returns a connection on TCP ports that were free a moment ago, with a fresh key.
-fn free_tcp() -> ConnectionInfo {
-    let sockets =
-        [(); 5].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let [shell, iopub, stdin, control, hb] = sockets
-        .each_ref()
-        .map(|socket| socket.local_addr().expect("an address").port());
-    ConnectionInfo {
-        transport: Transport::Tcp,
-        ip: "127.0.0.1".into(),
-        ports: Ports {
-            shell,
-            iopub,
-            stdin,
-            control,
-            hb,
-        },
-        key: SigningKey::new(uuid::Uuid::new_v4().to_string().as_bytes()),
-        kernel_name: None,
     }
 }

@@ -51,7 +51,7 @@ const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
 
 /// How long a closed connection without anything to flush waits for the peer to close too.
-const IDLE_GRACE: Duration = Duration::from_millis(50);
+const IDLE_GRACE: Duration = Duration::from_millis(20);
 
 /// How long a connection that cannot be written any more is read at most.
 const LAST_WORDS: Duration = Duration::from_secs(1);
