@@ -36,6 +36,7 @@ struct Own {
     client: ClientId,
     channel: Channel,
     key: SigningKey,
+    parent: RefCell<Vec<u8>>,
     refused_since: Cell<Option<Instant>>,
 }
 
@@ -43,6 +44,7 @@ struct Own {
 struct Iopub {
     shell: Weak<Shell>,
     key: SigningKey,
+    parent: RefCell<Vec<u8>>,
     /// Whether the kernel's process is known: then its end is noticed there.
     watched: bool,
     refused_since: Cell<Option<Instant>>,
@@ -68,6 +70,7 @@ impl Links {
         let handler = Iopub {
             shell: shell.clone(),
             key: kernel.connection.key.clone(),
+            parent: RefCell::default(),
             watched: kernel.process.is_some(),
             refused_since: Cell::new(None),
         };
@@ -113,6 +116,7 @@ impl Links {
             client: client.clone(),
             channel,
             key: self.kernel.connection.key.clone(),
+            parent: RefCell::default(),
             refused_since: Cell::new(None),
         };
         let dealer = DialAs {
@@ -254,8 +258,15 @@ fn verified(frames: Message, key: &SigningKey) -> Option<Verified> {
     key.verify(Unverified::parse(frames).ok()?).ok()
 }
 
-/// Checks a message of the kernel's; what does not hold is counted and dropped.
-fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
+/// Checks a message of the kernel's; what does not hold is counted and dropped. `parent` is what the last
+/// one on this socket had.
+fn check(
+    shell: &Shell,
+    channel: Channel,
+    key: &SigningKey,
+    parent: &RefCell<Vec<u8>>,
+    frames: Message,
+) -> Option<Verified> {
     let message = match Unverified::parse(frames) {
         Ok(message) => message,
         Err(error) => {
@@ -274,7 +285,7 @@ fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> 
             return None;
         }
     };
-    if !message.is_well_formed() {
+    if !message.is_well_formed_after(&mut parent.borrow_mut()) {
         // Passed on, it would end VS Code's reader of this channel for good.
         shell.faults.count(
             "kernel",
@@ -313,7 +324,7 @@ impl DialHandler for Own {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, self.channel, &self.key, message) else {
+        let Some(message) = check(&shell, self.channel, &self.key, &self.parent, message) else {
             return;
         };
         tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
@@ -366,7 +377,7 @@ impl DialHandler for Iopub {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, Channel::Iopub, &self.key, message) else {
+        let Some(message) = check(&shell, Channel::Iopub, &self.key, &self.parent, message) else {
             return;
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");

@@ -18,6 +18,9 @@ const PARENT: usize = 3;
 const METADATA: usize = 4;
 const CONTENT: usize = 5;
 
+/// A longer parent header than this is read each time: none that a client makes is.
+const PARENT_KEPT: usize = 4 * 1024;
+
 /// A message as a peer sent it. Nothing in it may be acted on.
 pub struct Unverified(Parts);
 
@@ -146,10 +149,31 @@ impl Verified {
     pub fn is_well_formed(&self) -> bool {
         [HEADER, PARENT, METADATA]
             .into_iter()
-            .all(|part| match &**self.0.part(part) {
-                b"{}" => true,
-                bytes => is_object(bytes),
-            })
+            .all(|part| self.is_object_at(part))
+    }
+
+    /// As [`Verified::is_well_formed`], for one message of a series: what a cell says has one parent header,
+    /// which is read once. `parent` is what the last one had, nothing at first.
+    pub fn is_well_formed_after(&self, parent: &mut Vec<u8>) -> bool {
+        let own = self.0.part(PARENT);
+        if !parent.is_empty() && *own == *parent {
+            return [HEADER, METADATA]
+                .into_iter()
+                .all(|part| self.is_object_at(part));
+        }
+        let is_well_formed = self.is_well_formed();
+        parent.clear();
+        if is_well_formed && own.len() <= PARENT_KEPT {
+            parent.extend_from_slice(own);
+        }
+        is_well_formed
+    }
+
+    fn is_object_at(&self, part: usize) -> bool {
+        match &**self.0.part(part) {
+            b"{}" => true,
+            bytes => is_object(bytes),
+        }
     }
 
     /// Returns the header as it came.
@@ -401,7 +425,10 @@ mod tests {
             ("{}", "{}", "{\"a\":1"),
             ("{}x", "{}", "{}"),
         ] {
-            assert!(!message(header, parent, metadata).is_well_formed());
+            let message = message(header, parent, metadata);
+            assert!(!message.is_well_formed());
+            assert!(!message.is_well_formed_after(&mut b"{}".to_vec()));
+            assert!(!message.is_well_formed_after(&mut Vec::new()));
         }
     }
 
