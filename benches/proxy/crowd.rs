@@ -116,14 +116,14 @@ impl Crowd {
 impl Member {
     fn join(info: &ConnectionInfo, number: usize, told: &Rc<Told>) -> Self {
         let dial = |channel, socket_type, handler: Rc<dyn DialHandler>| {
-            let identity = match socket_type {
-                DialRole::Dealer => Bytes::from(format!("client-{number}")),
-                _ => Bytes::new(),
+            let (identity, subscribe) = match socket_type {
+                DialRole::Sub => (Bytes::new(), vec![Bytes::new()]),
+                _ => (Bytes::from(format!("client-{number}")), Vec::new()),
             };
             let as_ = DialAs {
                 socket_type,
                 identity,
-                subscribe: vec![Bytes::new()],
+                subscribe,
             };
             Dialer::connect(info.endpoint(channel), as_, Limits::default(), handler)
         };
