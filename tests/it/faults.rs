@@ -1,5 +1,7 @@
 //! What must not hurt: kernels that end, kills by parent pid, bad input.
 
+use std::path::Path;
+
 use crate::world::{World, succeed};
 
 const SHARED: &str = "nb-shared";
@@ -64,4 +66,44 @@ fn a_front_end_where_no_kernel_lives() {
 fn an_editor_killed_leaves_no_proxy_behind() {
     let world = World::new();
     succeed(&mut world.script("orphans.py", SHARED));
+}
+
+#[test]
+fn what_breaks_off_in_the_middle_delays_and_costs_nobody_else() {
+    let world = World::opened();
+    succeed(&mut world.script("breakdowns.py", SHARED));
+}
+
+#[test]
+fn without_file_descriptors_new_clients_are_refused_and_the_old_served() {
+    let world = World::opened();
+    succeed(&mut world.script("no_descriptors.py", SHARED));
+}
+
+#[test]
+fn on_a_full_disk_everybody_is_served_who_needs_no_room_there() {
+    let mut tries = std::process::Command::new("unshare");
+    let can = tries.args(["-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]);
+    if !can.output().is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let world = World::new();
+    std::fs::create_dir(world.project().join(".nb")).expect("make a folder");
+    let script = format!(
+        r#"
+        set -e
+        mount -t tmpfs -o size=2m,mode=700 tmpfs .nb
+        mount -t tmpfs -o size=1m tmpfs /var/tmp
+        "$NB_TEST_BINARY" open t.ipynb --python "$NB_TEST_PYTHON"
+        said=0
+        "$NB_TEST_PYTHON" -u {} --kernel {SHARED} || said=$?
+        rm -f .nb/filler
+        "$NB_TEST_BINARY" shutdown t.ipynb --force
+        exit $said
+        "#,
+        crate::python::script("full_disk.py").display()
+    );
+    let mut command = world.command(Path::new("unshare"));
+    succeed(command.args(["-rm", "sh", "-c", &script]));
 }

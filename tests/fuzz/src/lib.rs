@@ -1,5 +1,7 @@
 //! Notebooks and work on them, made of a fuzzer's bytes: well-formed outside, odd inside.
 
+pub mod peers;
+
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nb::notebook::{Document, Json, Operation, Selector};
 

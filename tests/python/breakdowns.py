@@ -1,0 +1,227 @@
+"""What breaks off in the middle, on real sockets: the others are served on, and nothing is kept.
+
+The kernel is stopped and goes on; connections are half open, replaced, made a thousand times,
+stop in mid-frame; a thousand clients come, work and go. At the end the process has as many open
+files as at the beginning.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import time
+import uuid
+
+import zmq
+from launch import PLAIN, SECONDS, arguments, endpoint, say, state
+from raw import Client, connection_file, message, process, stdout
+
+GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+
+
+class Place:
+    def __init__(self, child, path):
+        self.child, self.path = child, path
+        self.client = Client(path)
+        self.client.get_ready()
+        self.cells = 0
+
+    def served(self, after):
+        self.cells += 1
+        assert self.child.poll() is None, f"{after}: the process ended: {self.child.returncode}"
+        said = self.client.run(f"print({self.cells})")
+        assert said == f"{self.cells}\n", f"{after}: {said!r}"
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.child.pid}/fd"))
+
+    def until_descriptors(self, wanted, after):
+        """Waits until no more are open than that; ends of connections take their time."""
+        end = time.monotonic() + SECONDS
+        while (there := self.descriptors()) > wanted:
+            assert time.monotonic() < end, f"{after}: {there} descriptors, {wanted} before"
+            self.client.pump(0.01)
+
+    def dial(self, channel, identity):
+        """A bare connection that has introduced itself and heard the other's READY."""
+        bare = self.call(channel, identity)
+        hears(bare, b"READY", "a handshake")
+        return bare
+
+    def call(self, channel, identity):
+        """A bare connection that has introduced itself."""
+        port = json.loads(self.path.read_text())[f"{channel}_port"]
+        bare = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        kind = b"SUB" if channel == "iopub" else b"DEALER"
+        body = b"\5READY"
+        for name, value in ((b"Socket-Type", kind), (b"Identity", identity)):
+            body += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+        bare.sendall(GREETING + bytes([4, len(body)]) + body)
+        return bare
+
+    def request(self, kind, content=None):
+        """One signed request as it goes over the wire, and its id."""
+        frames, request = message(self.client.key, uuid.uuid4().hex, kind, content or {})
+        wire = b""
+        for number, frame in enumerate(frames):
+            more = 1 if number + 1 < len(frames) else 0
+            wire += struct.pack(">BQ", 2 | more, len(frame)) + frame
+        return wire, request.encode()
+
+
+def hears(bare, request, after):
+    """Reads until the answer to that request is there."""
+    seen = b""
+    while request not in seen:
+        got = bare.recv(1 << 16)
+        assert got, f"{after}: cut, having sent {seen[-200:]}"
+        seen += got
+
+
+def stopped(place, plain):
+    """SIGSTOP: whoever connects is let in all the same, and nothing is lost when it goes on."""
+    pid = place.child.pid if plain else state()["kernel_pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        asked = [place.client.execute(f"print('late {n}')") for n in range(20)]
+        if not plain:
+            with Client(place.path) as other:
+                other.get_ready()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for number, request in enumerate(asked):
+        reply, iopub = place.client.finish(request)
+        assert reply.content["status"] == "ok", reply
+        assert stdout(iopub) == f"late {number}\n", iopub
+
+
+def half_open(place):
+    """One that says it is through and stays, one that never says anything again."""
+    through, silent = place.dial("shell", b"through"), place.dial("shell", b"silent")
+    wire, request = place.request("kernel_info_request")
+    through.sendall(wire)
+    hears(through, request, "half open")
+    through.shutdown(socket.SHUT_WR)
+    place.served("half open")
+    assert through.recv(1) == b"", "the other half is closed, too"
+    through.close()
+    silent.close()
+
+
+def in_mid_frame(place):
+    """A message of which half has come delays nobody, and is taken when the rest comes."""
+    bare = place.dial("shell", b"halting")
+    wire, request = place.request("kernel_info_request", {"padding": "x" * 100_000})
+    bare.sendall(wire[:50_000])
+    place.served("half a frame")
+    bare.sendall(wire[50_000:])
+    hears(bare, request, "the other half")
+    bare.sendall(wire[: len(wire) // 2])
+    bare.close()
+    place.served("half a frame, and gone")
+
+
+def one_identity(place):
+    """The late close of a connection that was replaced takes nothing from the new one."""
+    for end in ("close", "reset"):
+        old = place.dial("shell", b"twin")
+        wire, request = place.request("kernel_info_request")
+        old.sendall(wire)
+        hears(old, request, "the first twin")
+        new = place.dial("shell", b"twin")
+        code = {"code": "import time; time.sleep(0.2)", "store_history": False, "silent": True}
+        wire, request = place.request("execute_request", code)
+        new.sendall(wire)
+        place.served("two of one identity")
+        if end == "reset":
+            old.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        old.close()
+        hears(new, request, f"the second twin, after the first one's {end}")
+        wire, request = place.request("kernel_info_request")
+        new.sendall(wire)
+        hears(new, request, "the second twin, once more")
+        new.close()
+
+
+def reconnects(place):
+    """One identity that connects a thousand times, replacing itself; it asks now and then."""
+    before = place.descriptors()
+    for number in range(100):
+        bares = [place.call("shell", b"restless") for _ in range(10)]
+        # Any of them may be the one that is left; a new one surely is.
+        for bare in bares:
+            bare.close()
+        if number % 10 == 0:
+            wire, request = place.request("kernel_info_request")
+            with place.dial("shell", b"restless") as bare:
+                bare.sendall(wire)
+                hears(bare, request, f"connection {10 * number}")
+    # It is remembered for a while, with its own shell and stdin sockets to the kernel.
+    place.until_descriptors(before + 2, "1,000 reconnects")
+    place.served("1,000 reconnects")
+
+
+def pings(place):
+    """A client that sends PING every 200 ms keeps its connection, in whatever the kernel does."""
+    context = zmq.Context.instance()
+    address, key = endpoint(place.path, "shell")
+    with context.socket(zmq.DEALER) as beating:
+        beating.linger = 0
+        beating.heartbeat_ivl, beating.heartbeat_timeout = 200, 5000
+        monitor = beating.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+        beating.connect(address)
+        frames, _ = message(key, "beating", "kernel_info_request", {})
+        beating.send_multipart(frames)
+        assert beating.poll(SECONDS * 1000), "no answer"
+        beating.recv_multipart()
+        place.client.run("import time; time.sleep(1)")
+        frames, _ = message(key, "beating", "kernel_info_request", {})
+        beating.send_multipart(frames)
+        assert beating.poll(SECONDS * 1000), "no answer after the pings"
+        assert not monitor.poll(0), "its connection was lost"
+        beating.disable_monitor()
+
+
+def thousand(place):
+    """1,000 clients, fifty at a time: each asks, is answered, and leaves."""
+    before = place.descriptors()
+    for batch in range(20):
+        with contextlib.ExitStack() as stack:
+            asked = []
+            for _ in range(50):
+                # One that announces no identity is forgotten as soon as it has left.
+                shell, iopub = (place.call(channel, b"") for channel in ("shell", "iopub"))
+                stack.enter_context(shell)
+                stack.enter_context(iopub)
+                wire, request = place.request("kernel_info_request")
+                shell.sendall(wire)
+                asked.append((shell, request))
+            for shell, request in asked:
+                hears(shell, request, f"batch {batch}")
+    place.until_descriptors(before, "1,000 clients")
+    place.served("1,000 clients")
+
+
+def main():
+    options = arguments()
+    plain = options.kernel == PLAIN
+    path = connection_file()
+    with process(options.kernel, path) as child:
+        place = Place(child, path)
+        with place.client:
+            before = place.descriptors()
+            tests = [stopped, half_open, in_mid_frame, one_identity, reconnects, pings, thousand]
+            if plain:  # libzmq's own ends of the others are not what is tested
+                tests = [stopped]
+            for test in tests:
+                began = time.monotonic()
+                test(*([place, plain] if test is stopped else [place]))
+                say(f"{test.__name__}: {time.monotonic() - began:.1f} s")
+            place.served("all of it")
+            left = place.descriptors()
+            say(f"{before} descriptors at first, {left} at the end")
+
+
+main()

@@ -1,0 +1,80 @@
+"""No room for the log, then none for what a subscriber has not read: everybody else is served on.
+
+Run where `.nb` and `/var/tmp` are file systems of a few megabytes.
+"""
+
+import contextlib
+import json
+import pathlib
+import socket
+import struct
+import time
+
+from launch import SECONDS, arguments, say
+from raw import Client, connection_file, process
+
+GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+READY = b"\5READY\x0bSocket-Type" + struct.pack(">I", 3) + b"SUB"
+MEGABYTE = 1 << 20
+
+
+def fill(filler):
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def stalled(path):
+    """A subscriber that reads nothing."""
+    port = json.loads(path.read_text())["iopub_port"]
+    bare = socket.socket()
+    bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    bare.connect(("127.0.0.1", port))
+    bare.sendall(GREETING + bytes([4, len(READY)]) + READY + b"\0\1\1")
+    seen = b""
+    while b"READY" not in seen:
+        got = bare.recv(4096)
+        assert got, f"refused: {seen}"
+        seen += got
+    return bare
+
+
+def main():
+    options = arguments()
+    log, filler = pathlib.Path(".nb/proxy.log"), pathlib.Path(".nb/filler")
+    path = connection_file()
+    with process(options.kernel, path) as child, Client(path) as client:
+        client.get_ready()
+        assert client.run("print(1)") == "1\n"
+        fill(filler)
+        before = log.stat().st_size
+        for number in range(10):
+            assert client.run(f"print({number})") == f"{number}\n"
+            with Client(path) as other:
+                other.get_ready()
+        say(f"the log grew by {log.stat().st_size - before} bytes on the full disk")
+        filler.unlink()
+
+        with stalled(path) as bare:
+            # Cell by cell: one that reads is never behind by more than a message.
+            chunks = 30
+            for _ in range(chunks):
+                said = client.run(f"print('y' * {MEGABYTE}, end='', flush=True)")
+                assert len(said) == MEGABYTE, f"{len(said)} bytes of a cell arrived"
+            bare.settimeout(SECONDS)
+            read = 0
+            with contextlib.suppress(ConnectionError):
+                while got := bare.recv(MEGABYTE):
+                    read += len(got)
+            assert read < chunks * MEGABYTE, "nothing was cut"
+        end = time.monotonic() + SECONDS
+        while "could not be put on disk" not in (said := log.read_text()):
+            assert time.monotonic() < end, said
+            client.pump(0.01)
+        assert "a subscriber's connection ended" in said, said
+        assert child.poll() is None
+        assert client.run("print('on')") == "on\n"
+        say("\n".join(line for line in said.splitlines() if " WARN " in line))
+
+
+main()
