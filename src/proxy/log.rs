@@ -62,6 +62,8 @@ pub(super) fn begin() {
         let builder = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_target(false)
+            // On a full disk it would say so on stderr for each line, which a Jupyter server shows.
+            .log_internal_errors(false)
             .with_timer(Clock { pid })
             .with_writer(move || writer.clone())
             .with_env_filter(level(None))
