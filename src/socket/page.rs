@@ -16,7 +16,7 @@ use crate::wire::Endpoint;
 
 /// A text that is made anew for each that asks. Dropping it removes the socket's file.
 ///
-/// At most [`READERS`] are answered at a time, each within [`PATIENCE`]; the others wait in the
+/// At most four connections are answered at a time, each within two seconds; the others wait in the
 /// system's queue, and what is not read is not kept.
 #[derive(Debug)]
 pub struct Page {
