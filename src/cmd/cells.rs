@@ -24,9 +24,6 @@ const FIRST_LINE: usize = 80;
 /// How much of its outputs is.
 const OUTPUTS: usize = 60;
 
-/// So many cells are read by two threads: fewer take less time than a thread to begin.
-const MANY: usize = 200;
-
 /// How much is printed at a time, about: the whole of a long list is never in memory.
 const PART: usize = 16 << 10;
 
@@ -228,7 +225,8 @@ fn rows<'a>(
     // A wide terminal shows more; that a narrow one shows less is done to the whole line.
     let more = |least: usize| width.map_or(least, |width| width.max(least));
     let (most, outputs) = (more(FIRST_LINE), more(OUTPUTS));
-    let row = |index: &usize| {
+    let mut rows = Vec::with_capacity(places.len());
+    rows.extend(places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
         let glance = cell.glance(outputs);
         let source = cell.source();
@@ -248,25 +246,8 @@ fn rows<'a>(
             revision: cell.revision(),
             changes: Vec::new(),
         })
-    };
-    let of = |places: &[usize], room| {
-        let mut rows = Vec::with_capacity(room);
-        rows.extend(places.iter().filter_map(row));
-        rows
-    };
-    let all = places.len();
-    if all < MANY {
-        return of(places, all);
-    }
-    // Most of the time goes into reading sources and outputs, each cell's by itself.
-    let (first, second) = places.split_at(all / 2);
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| of(second, second.len()));
-        let mut rows = of(first, all);
-        let second = second.join();
-        rows.extend(second.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        rows
-    })
+    }));
+    rows
 }
 
 /// Returns what is known of a cell's last execution; `runs` is the cell that runs.
