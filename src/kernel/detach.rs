@@ -146,17 +146,11 @@ pub fn own_program() -> io::Result<OsString> {
 /// Blocks for some milliseconds. The process that calls this may be killed at any moment: either
 /// nothing was started or the pid file names what was.
 pub fn start(plan: &Plan) -> Result<Process, DetachError> {
-    // So that lists of processes tell what this one is.
-    let told = match &plan.what {
-        What::Own(arguments) => arguments.as_slice(),
-        What::Program(_) => &[],
-    };
-    let word = plan.keep.as_ref().map_or(BECOMES, |_| KEEPS);
-    Ahead::of(word, told)?.start(plan)
+    Ahead::of(plan)?.start(plan)
 }
 
-/// The processes of a start whose plan is not known yet. They are made while that is found out, wait
-/// for it, and end where none comes.
+/// The processes of a start whose plan, or whether it comes to it, is not known yet. They are made while
+/// that is found out, wait for it, and end where none comes.
 #[derive(Debug)]
 pub struct Ahead {
     helper: Child,
@@ -165,10 +159,21 @@ pub struct Ahead {
 impl Ahead {
     /// Begins a start of a program that has a keeper.
     pub fn begin() -> Result<Self, DetachError> {
-        Self::of(KEEPS, &[])
+        Self::spawn(KEEPS, &[])
     }
 
-    fn of(word: &str, told: &[OsString]) -> Result<Self, DetachError> {
+    /// Begins the start that a plan is for.
+    pub fn of(plan: &Plan) -> Result<Self, DetachError> {
+        // So that lists of processes tell what this one is.
+        let told = match &plan.what {
+            What::Own(arguments) => arguments.as_slice(),
+            What::Program(_) => &[],
+        };
+        let word = plan.keep.as_ref().map_or(BECOMES, |_| KEEPS);
+        Self::spawn(word, told)
+    }
+
+    fn spawn(word: &str, told: &[OsString]) -> Result<Self, DetachError> {
         let program = platform::reopened_executable().map_err(DetachError::Helper)?;
         let helper = Command::new(program)
             .arg(HELPER)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::detach::{self, Plan, What};
+use crate::kernel::detach::{Ahead, Plan, What};
 use crate::kernel::process::Process;
 use crate::ops::kernels::open_error::OpenError;
 use crate::project::{Project, Session};
@@ -98,8 +98,21 @@ impl Begun {
     }
 }
 
+/// A task whose process is being made while it is found out whether it can be done. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Coming {
+    ahead: Ahead,
+    plan: Plan,
+    report: PathBuf,
+}
+
 /// Begins a task in a process of its own.
 pub(super) async fn begin(project: &Project, task: &Task) -> Result<Begun, OpenError> {
+    prepare(project, task)?.begin().await
+}
+
+/// Has the process of a task made.
+pub(super) fn prepare(project: &Project, task: &Task) -> Result<Coming, OpenError> {
     let internal = |error: std::io::Error| OpenError::Internal(error.to_string());
     let folder = project
         .make_folder("background")
@@ -126,14 +139,31 @@ pub(super) async fn begin(project: &Project, task: &Task) -> Result<Begun, OpenE
         keep: None,
         keeper: None,
     };
-    let pid_file = plan.pid_file.clone();
-    let started = tokio::task::spawn_blocking(move || detach::start(&plan));
-    let process = started
-        .await
-        .map_err(|error| OpenError::Internal(error.to_string()))??;
-    // The task needs no finding: its effect is in the state, under the session's lock.
-    let _ = std::fs::remove_file(pid_file);
-    Ok(Begun { process, report })
+    let ahead = Ahead::of(&plan)?;
+    Ok(Coming {
+        ahead,
+        plan,
+        report,
+    })
+}
+
+impl Coming {
+    /// Begins it.
+    pub(super) async fn begin(self) -> Result<Begun, OpenError> {
+        let Self {
+            ahead,
+            plan,
+            report,
+        } = self;
+        let pid_file = plan.pid_file.clone();
+        let started = tokio::task::spawn_blocking(move || ahead.start(&plan));
+        let process = started
+            .await
+            .map_err(|error| OpenError::Internal(error.to_string()))??;
+        // The task needs no finding: its effect is in the state, under the session's lock.
+        let _ = std::fs::remove_file(pid_file);
+        Ok(Begun { process, report })
+    }
 }
 
 /// Removes the reports that nobody fetched: whoever waited for them was killed.

@@ -275,7 +275,7 @@ pub struct JobFolder {
 }
 
 impl Project {
-    /// Makes the folder of a new job, whose id is set.
+    /// Makes the folder of a new job, whose id is set where it has none.
     pub fn make_job(&self, job: &mut Job) -> io::Result<JobFolder> {
         let folder = self.make_job_in(JOBS, job)?;
         self.mark_open(&folder.id)?;
@@ -289,7 +289,9 @@ impl Project {
     }
 
     fn make_job_in(&self, place: &str, job: &mut Job) -> io::Result<JobFolder> {
-        job.id = fresh_id();
+        if job.id.is_empty() {
+            job.id = fresh_id();
+        }
         let name = format!("{place}/{}", job.id);
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;

@@ -12,7 +12,7 @@ use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::target::recorded;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
 use crate::project::journal::Entry;
-use crate::project::{Project, Session, State, Status};
+use crate::project::{Project, Session, State, Status, fresh_id};
 
 /// What is run, and how.
 #[derive(Clone, Debug, Default)]
@@ -76,9 +76,16 @@ pub async fn begin(
     by: &str,
     wanted: Wanted,
 ) -> Result<JobFolder, ExecError> {
+    let id = fresh_id();
+    let task = background::Task::Record {
+        state_file: project.state_file(),
+        id: id.clone(),
+    };
+    // Its process begins meanwhile.
+    let recorder = background::prepare(project, &task);
     let (state, session) = living(project, notebook).await?;
     let mut job = Job {
-        id: String::new(),
+        id,
         by: by.to_owned(),
         notebook: notebook.to_owned(),
         path: project.notebook(notebook),
@@ -104,11 +111,7 @@ pub async fn begin(
         source,
     };
     let folder = project.make_job(&mut job).map_err(failed)?;
-    let task = background::Task::Record {
-        state_file: project.state_file(),
-        id: job.id,
-    };
-    background::begin(project, &task).await?;
+    recorder?.begin().await?;
     Ok(folder)
 }
 
