@@ -161,6 +161,11 @@ pub(super) fn keep(
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
         save::replace_unsynced(&keep.end_file, &text).ok()?;
+        // Whoever ended it may have cleared up meanwhile, and nobody asks any more.
+        if !plan.pid_file.exists() {
+            let _ = std::fs::remove_file(&keep.end_file);
+            return None;
+        }
         own(&keep.after).ok()?.spawn().ok()
     });
     if let Some(container) = &keep.container {

@@ -16,7 +16,7 @@ use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::notebook::size;
 use crate::ops::company::{self, whose};
-use crate::project::jobs::JobState;
+use crate::project::jobs::JobCell;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
 use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
@@ -145,16 +145,21 @@ fn take(ended: &mut Ended, end: &End) {
     ended.memory_bytes = end.memory_bytes;
 }
 
-/// Returns the job whose code ran.
+/// Returns the job whose code ran. Its recorder sees the end in the same moment: it may have written down
+/// already that the cell ended by it, or not yet that the cell had begun.
 fn job_of(project: &Project, key: &str, session: &Session, cell: Option<&Cell>) -> Option<String> {
     let jobs = project.jobs().into_iter().filter_map(|job| job.read().ok());
     let mut running = jobs.filter(|job| {
-        let of_it = |it: &crate::project::jobs::JobCell| {
+        let of_it = |it: &JobCell| {
+            let is_open = it.status.is_none();
+            let ran = is_open || it.status.as_deref() == Some("kernel_died");
             let same = cell.is_none_or(|cell| it.cell == cell.cell);
-            it.begun_at.is_some() && it.status.is_none() && same
+            let asked = cell.is_some_and(|cell| {
+                cell.by.as_ref() == Some(&job.by) && cell.code.as_ref() == Some(&it.code)
+            });
+            ran && same && (it.begun_at.is_some() || is_open && asked)
         };
-        job.state != JobState::Done
-            && job.session == key
+        job.session == key
             && job.generation == Some(session.generation)
             && job.cells.iter().any(of_it)
     });
