@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nb::wire::{Channel, ConnectionInfo, Endpoint, Ports, Transport};
+use nb::wire::{Channel, Endpoint};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
@@ -36,18 +36,7 @@ pub fn start(python: &str) {
 pub fn answered(mut python: Command) -> Duration {
     let folder = tempfile::tempdir().expect("make a folder");
     let file = folder.path().join("kernel.json");
-    let info = ConnectionInfo {
-        transport: Transport::Ipc,
-        ip: folder.path().join("k").display().to_string(),
-        ports: Ports {
-            shell: 1,
-            iopub: 2,
-            stdin: 3,
-            control: 4,
-            hb: 5,
-        },
-        ..process::free_tcp()
-    };
+    let info = process::on_unix(&folder.path().join("k"));
     std::fs::write(&file, info.to_json().as_bytes()).expect("write the connection file");
     let Endpoint::Unix(shell) = info.endpoint(Channel::Shell) else {
         unreachable!("it is on Unix sockets");

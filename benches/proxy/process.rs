@@ -72,6 +72,22 @@ pub fn read(file: &Path) -> ConnectionInfo {
     ConnectionInfo::parse(&std::fs::read(file).expect("read it")).expect("a connection file")
 }
 
+/// Returns a connection on Unix sockets whose paths begin so, with a fresh key.
+pub fn on_unix(begin: &Path) -> ConnectionInfo {
+    ConnectionInfo {
+        transport: Transport::Ipc,
+        ip: begin.display().to_string(),
+        ports: Ports {
+            shell: 1,
+            iopub: 2,
+            stdin: 3,
+            control: 4,
+            hb: 5,
+        },
+        ..free_tcp()
+    }
+}
+
 /// Returns a connection on TCP ports that were free a moment ago, with a fresh key.
 pub fn free_tcp() -> ConnectionInfo {
     let sockets =

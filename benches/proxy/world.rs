@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nb::wire::{Channel, ConnectionInfo, Endpoint, Ports, Transport};
+use nb::wire::{Channel, ConnectionInfo, Endpoint, Transport};
 
-use super::process::{Started, free_tcp};
+use super::process::{Started, free_tcp, on_unix};
 use super::way::{Way, beside};
 
 /// A project folder with one kernel in it, as `state.json` names it.
@@ -36,18 +36,7 @@ impl World {
         let file = dot_nb.join("kernel.json");
         let kernel = match transport {
             Transport::Tcp => free_tcp(),
-            Transport::Ipc => ConnectionInfo {
-                transport,
-                ip: folder.path().join("kernel").display().to_string(),
-                ports: Ports {
-                    shell: 1,
-                    iopub: 2,
-                    stdin: 3,
-                    control: 4,
-                    hb: 5,
-                },
-                ..free_tcp()
-            },
+            Transport::Ipc => on_unix(&folder.path().join("kernel")),
         };
         std::fs::write(&file, kernel.to_json().as_bytes()).expect("write the connection file");
         let mut command = match kind {

@@ -171,13 +171,9 @@ fn proxy_row(joined: &Joined, rate: Option<&Rate>) -> [String; 9] {
         print::count(joined.clients, "client")
     );
     let Some(it) = &joined.counters else {
-        return [who]
-            .into_iter()
-            .chain(std::iter::repeat(String::new()))
-            .take(9)
-            .collect::<Vec<_>>()
-            .try_into()
-            .expect("nine");
+        let mut row = <[String; 9]>::default();
+        row[0] = who;
+        return row;
     };
     let mut who = vec![who];
     for (count, what) in [

@@ -107,6 +107,11 @@ impl Limits {
 }
 
 impl Session {
+    /// Says whether its kernel runs in a sandbox or a container: other files than ours are there.
+    pub fn is_apart(&self) -> bool {
+        self.sandbox.is_some() || self.container.is_some()
+    }
+
     /// Returns the session that only a notebook, a connection file and a pid tell of.
     ///
     /// Whether that kernel is ours is unknown, so it is never signalled.

@@ -1,6 +1,6 @@
 //! What others may read of this proxy while it serves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::kernel::process::Process;
 use crate::project::Project;
@@ -12,7 +12,7 @@ pub(super) struct Presence {
     project: Project,
     record: RefCell<Joined>,
     /// Whether it was ever written.
-    is_written: std::cell::Cell<bool>,
+    is_written: Cell<bool>,
 }
 
 impl Presence {
@@ -34,7 +34,7 @@ impl Presence {
         Self {
             project,
             record: RefCell::new(record),
-            is_written: std::cell::Cell::new(false),
+            is_written: Cell::new(false),
         }
     }
 

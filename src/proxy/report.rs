@@ -30,7 +30,7 @@ pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
             Some(pause) => tokio::time::timeout(pause, count.changed()).await.is_ok(),
         };
         let Some(shell) = me.upgrade() else { return };
-        let waits = shell.tell();
+        let waits = shell.tell(shell.counted());
         drop(shell);
         pause = match pause {
             _ if !waits => None,
@@ -43,19 +43,13 @@ pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
 
 impl Shell {
     /// Writes the record; returns whether something waits in a queue.
-    pub(super) fn tell(&self) -> bool {
-        let counted = self.counted();
-        let queued = counted.queued_bytes;
-        let waits = queued.to_clients + queued.to_kernel + counted.spilled_bytes > 0;
+    fn tell(&self, counted: Counted) -> bool {
+        let queued = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel;
+        let waits = queued + counted.spilled_bytes + counted.held.messages > 0;
         if let Some(bound) = self.bound() {
             bound.tell(self.bridge.borrow().joined().count(), Some(counted));
         }
         waits
-            || self
-                .bridge
-                .borrow()
-                .counted()
-                .any(|(_, it)| it.held.messages > 0)
     }
 
     /// Counts what is there now.
@@ -107,8 +101,8 @@ impl Shell {
 
     /// Writes the counters down at once: in the record, and as a line of the log.
     pub(super) fn report(&self) {
-        self.tell();
         let counted = self.counted();
+        self.tell(counted.clone());
         let (p50, p99) = (counted.passing.p50_us, counted.passing.p99_us);
         tracing::info!(
             from_clients = counted.from_clients.total().messages,

@@ -345,17 +345,19 @@ impl Shell {
     pub(super) fn beat_kernel(&self, peer: &PeerId, frames: Message) {
         let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
         if live && let Some(links) = &*self.links.borrow() {
-            let size = frames.iter().map(bytes::Bytes::len).sum();
-            self.count
-                .passed(Way::FromClients, Channel::Heartbeat, size);
+            self.count_beat(Way::FromClients, &frames);
             links.beat(peer, frames);
         }
     }
 
+    fn count_beat(&self, way: Way, frames: &Message) {
+        let size = frames.iter().map(bytes::Bytes::len).sum();
+        self.count.passed(way, Channel::Heartbeat, size);
+    }
+
     pub(super) fn beat_client(&self, peer: &PeerId, frames: Message) {
         if let Some(front) = self.front.get() {
-            let size = frames.iter().map(bytes::Bytes::len).sum();
-            self.count.passed(Way::ToClients, Channel::Heartbeat, size);
+            self.count_beat(Way::ToClients, &frames);
             front.beat(peer, frames);
         }
     }

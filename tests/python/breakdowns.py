@@ -6,7 +6,6 @@ files as at the beginning.
 """
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -14,26 +13,14 @@ import struct
 import time
 import uuid
 
+import bad_input
 import zmq
+from bad_input import GREETING, ready
 from launch import PLAIN, SECONDS, arguments, endpoint, say, state
 from raw import Client, connection_file, message, process, stdout
 
-GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
 
-
-class Place:
-    def __init__(self, child, path):
-        self.child, self.path = child, path
-        self.client = Client(path)
-        self.client.get_ready()
-        self.cells = 0
-
-    def served(self, after):
-        self.cells += 1
-        assert self.child.poll() is None, f"{after}: the process ended: {self.child.returncode}"
-        said = self.client.run(f"print({self.cells})")
-        assert said == f"{self.cells}\n", f"{after}: {said!r}"
-
+class Place(bad_input.Place):
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.child.pid}/fd"))
 
@@ -52,13 +39,9 @@ class Place:
 
     def call(self, channel, identity):
         """A bare connection that has introduced itself."""
-        port = json.loads(self.path.read_text())[f"{channel}_port"]
-        bare = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        bare = socket.create_connection(self.address(channel), timeout=SECONDS)
         kind = b"SUB" if channel == "iopub" else b"DEALER"
-        body = b"\5READY"
-        for name, value in ((b"Socket-Type", kind), (b"Identity", identity)):
-            body += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-        bare.sendall(GREETING + bytes([4, len(body)]) + body)
+        bare.sendall(GREETING + ready(kind, Identity=identity))
         return bare
 
     def request(self, kind, content=None):
@@ -104,7 +87,7 @@ def half_open(place):
     through.sendall(wire)
     hears(through, request, "half open")
     through.shutdown(socket.SHUT_WR)
-    place.served("half open")
+    place.still_served("half open")
     assert through.recv(1) == b"", "the other half is closed, too"
     through.close()
     silent.close()
@@ -115,12 +98,12 @@ def in_mid_frame(place):
     bare = place.dial("shell", b"halting")
     wire, request = place.request("kernel_info_request", {"padding": "x" * 100_000})
     bare.sendall(wire[:50_000])
-    place.served("half a frame")
+    place.still_served("half a frame")
     bare.sendall(wire[50_000:])
     hears(bare, request, "the other half")
     bare.sendall(wire[: len(wire) // 2])
     bare.close()
-    place.served("half a frame, and gone")
+    place.still_served("half a frame, and gone")
 
 
 def one_identity(place):
@@ -134,7 +117,7 @@ def one_identity(place):
         code = {"code": "import time; time.sleep(0.2)", "store_history": False, "silent": True}
         wire, request = place.request("execute_request", code)
         new.sendall(wire)
-        place.served("two of one identity")
+        place.still_served("two of one identity")
         if end == "reset":
             old.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         old.close()
@@ -160,7 +143,7 @@ def reconnects(place):
                 hears(bare, request, f"connection {10 * number}")
     # It is remembered for a while, with its own shell and stdin sockets to the kernel.
     place.until_descriptors(before + 2, "1,000 reconnects")
-    place.served("1,000 reconnects")
+    place.still_served("1,000 reconnects")
 
 
 def pings(place):
@@ -201,7 +184,7 @@ def thousand(place):
             for shell, request in asked:
                 hears(shell, request, f"batch {batch}")
     place.until_descriptors(before, "1,000 clients")
-    place.served("1,000 clients")
+    place.still_served("1,000 clients")
 
 
 def main():
@@ -219,7 +202,7 @@ def main():
                 began = time.monotonic()
                 test(*([place, plain] if test is stopped else [place]))
                 say(f"{test.__name__}: {time.monotonic() - began:.1f} s")
-            place.served("all of it")
+            place.still_served("all of it")
             left = place.descriptors()
             say(f"{before} descriptors at first, {left} at the end")
 

@@ -16,7 +16,7 @@ import time
 import psutil
 import zmq
 from bad_input import GREETING, command, ready
-from launch import SECONDS, arguments, endpoint, say
+from launch import SECONDS, arguments, endpoint, say, until
 from raw import CHANNELS, Client, connection_file, message, process
 
 NB = pathlib.Path(".nb")
@@ -38,14 +38,6 @@ def main():
         another_user(path, client)
         assert client.run("print('still here')") == "still here\n"
         secrets(child, path)
-
-
-def until(what, condition):
-    end = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.002)
-    return found
 
 
 def addresses(child, path):

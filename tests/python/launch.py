@@ -233,6 +233,15 @@ def nb(*words, expect=0, **run_options):
     return done.stdout
 
 
+def until(what, condition):
+    """Looks again and again until the condition holds; what it returned."""
+    end = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.002)
+    return found
+
+
 def say(*words):
     """A line for the test's log, in order with a failure's traceback."""
     print(*words, file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from launch import SECONDS, arguments, say
+from launch import SECONDS, arguments, say, until
 from raw import Client, connection_file, process
 
 NB = pathlib.Path(".nb")
@@ -34,14 +34,6 @@ def main():
 
 def counted(child):
     return json.loads((NB / f"proxies/{child.pid}.json").read_text())["counters"]
-
-
-def until(what, condition):
-    end = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.002)
-    return found
 
 
 def record(child, client):

@@ -71,9 +71,9 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     if life(&session).await == Life::Elsewhere {
         return Err(unseen(&session));
     }
-    let outside = session.sandbox.is_none() && session.container.is_none();
+    let is_apart = session.is_apart();
     // Before the kernel that runs is ended for one that would not be started.
-    if let Some(spec) = session.kernelspec.filter(|_| outside) {
+    if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
         let folder = notebook.parent().unwrap_or(&notebook);
         launch::check_outside(&spec, folder, &ProcessVariables)?;
     }
@@ -124,8 +124,7 @@ pub(in crate::ops) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            let apart = session.sandbox.is_some() || session.container.is_some();
-            held.create(&files, apart, session.transport, &spec)?;
+            held.create(&files, session.is_apart(), session.transport, &spec)?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;
