@@ -9,9 +9,14 @@ use jiff::Timestamp;
 use super::signs::Signs;
 use crate::project::jobs::{Job, JobFolder, JobState, NoJob, Said};
 
-/// The first pause between two looks where the system does not tell that something is new; it grows,
-/// so that a short cell's end is seen soon.
-const FIRST: Duration = Duration::from_millis(2);
+/// The first pause between two looks where the system does not tell that something is new; it grows
+/// once a job is no short one, so that a short cell's end is seen soon.
+const FIRST: Duration = Duration::from_millis(1);
+
+/// How long a job is looked at without being told: Linux lets nobody off who has watched a folder
+/// before it has cleared up behind them (`inotify(7)` says nothing of it: a grace period of the system,
+/// 5 to 15 ms), which is longer than most cells take.
+const SHORT: Duration = Duration::from_millis(30);
 
 /// The pause once something was said.
 const BRISK: Duration = Duration::from_millis(6);
@@ -82,8 +87,8 @@ pub async fn follow(
     follower: &mut impl Follower,
 ) -> Result<Followed, FollowError> {
     let begun = Instant::now();
-    let mut signs = Signs::of(folder.path());
-    let mut pause = if signs.come() { LONGEST } else { FIRST };
+    let mut signs = None;
+    let mut pause = FIRST;
     let mut is_told = false;
     loop {
         // Whether somebody records it, first: what it did before it ended is there then. Who has just
@@ -115,7 +120,18 @@ pub async fn follow(
         if let Some(left) = left {
             return Ok(Followed { job, left });
         }
-        if *at != before && !signs.come() {
+        let Some(signs) = &mut signs else {
+            if begun.elapsed() < SHORT {
+                tokio::time::sleep(FIRST).await;
+            } else {
+                // What happened until it watched is seen by the next look.
+                signs = Some(Signs::of(folder.path()));
+            }
+            continue;
+        };
+        if signs.come() {
+            pause = LONGEST;
+        } else if *at != before {
             // Where one cell after the other says something, the next may end at once.
             pause = pause.min(BRISK);
         }
