@@ -111,3 +111,26 @@ fn what_nb_is_built_of_keeps_to_the_rules() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert_eq!(registries.len(), 1, "{registries:?}");
 }
+
+/// The packages of a `Cargo.lock`, with their versions.
+fn locked(path: &str) -> BTreeSet<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let text = std::fs::read_to_string(path).expect("read the lock file");
+    let lock: toml::Table = toml::from_str(&text).expect("it is TOML");
+    let packages = lock["package"].as_array().expect("a list").iter();
+    let of_registry = packages.filter(|package| package.get("source").is_some());
+    let text = |package: &toml::Value, field: &str| package[field].as_str().map(str::to_owned);
+    of_registry
+        .filter_map(|package| Some((text(package, "name")?, text(package, "version")?)))
+        .collect()
+}
+
+#[test]
+fn the_pure_parts_are_measured_with_the_packages_that_nb_is_built_of() {
+    let (nb, pure) = (locked("Cargo.lock"), locked("benches/pure/Cargo.lock"));
+    let others: Vec<_> = pure.difference(&nb).collect();
+    assert!(
+        others.is_empty(),
+        "{others:?}; to mend it: cp Cargo.lock benches/pure, then run that bench"
+    );
+}
