@@ -4,7 +4,8 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use pure::traffic::{
-    Cell, Keys, Linked, Way, checked, on_the_wire, output, publish, receive, subscribed, written,
+    Cell, Keys, Linked, Subscribers, Way, checked, on_the_wire, output, receive, subscribed,
+    written,
 };
 use pure::wire::{SigningKey, Unverified, Verified};
 use pure::zmtp::{Batch, Message};
@@ -161,11 +162,10 @@ fn decode(message: Message, many: usize) -> Box<dyn FnMut()> {
 
 fn to_subscribers(many: usize) -> Box<dyn FnMut()> {
     let message = frames(output(1));
-    let mut subscribers: Vec<_> = std::iter::repeat_with(Batch::default).take(many).collect();
+    let mut subscribers = Subscribers::new(many);
     Box::new(move || {
-        (0..READ).for_each(|_| publish(&message, &mut subscribers));
-        let sum: usize = subscribers.iter_mut().map(written).sum();
-        black_box(sum);
+        (0..READ).for_each(|_| subscribers.publish(&message));
+        black_box(subscribers.written());
     })
 }
 

@@ -1,5 +1,6 @@
 //! Messages as ipykernel and its clients send them, and their way through the proxy without its sockets.
 
+use std::io::IoSlice;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
 use crate::wire::{Channel, NewHeader, SigningKey, Unverified, Verified};
-use crate::zmtp::{Batch, Connection, Event, Limits, Message, Role, encoded};
+use crate::zmtp::{Batch, Connection, Encoder, Event, Limits, Message, Role, reuse};
 
 const KERNEL_SESSION: &str = "6c1f2a84-6d0f3f0f6ad0c1d5b0d1c9a1";
 const CLIENT_SESSION: &str = "f3a4c0de-4f1e2a3b4c5d6e7f8091a2b3";
@@ -269,7 +270,7 @@ pub struct Way {
     parent: Vec<u8>,
     linked: Linked,
     keys: Keys,
-    subscribers: Vec<Batch>,
+    subscribers: Subscribers,
 }
 
 impl Way {
@@ -279,9 +280,7 @@ impl Way {
             parent: Vec::new(),
             linked: Linked::new(),
             keys,
-            subscribers: std::iter::repeat_with(Batch::default)
-                .take(subscribers)
-                .collect(),
+            subscribers: Subscribers::new(subscribers),
         }
     }
 
@@ -297,20 +296,44 @@ impl Way {
         receive(connection, bytes, |frames| {
             let message = checked(frames, &keys.kernel, parent);
             linked.output(message, |message| {
-                publish(&message.into_frames(&keys.front), subscribers);
+                let frames = message.into_frames(&keys.front);
+                subscribers.publish(&frames);
+                reuse(frames);
             });
         });
-        subscribers.iter_mut().map(written).sum()
+        subscribers.written()
     }
 }
 
-/// Queues a message for each subscriber as the publisher does.
-pub fn publish(message: &Message, subscribers: &mut [Batch]) {
-    match encoded(message) {
-        Some(bytes) => subscribers
-            .iter_mut()
-            .for_each(|batch| batch.push_raw(&bytes)),
-        None => subscribers.iter_mut().for_each(|batch| batch.push(message)),
+/// What is queued for each of those that get everything.
+pub struct Subscribers {
+    encoder: Encoder,
+    batches: Vec<Batch>,
+}
+
+impl Subscribers {
+    pub fn new(many: usize) -> Self {
+        Self {
+            encoder: Encoder::default(),
+            batches: std::iter::repeat_with(Batch::default).take(many).collect(),
+        }
+    }
+
+    /// Queues a message for each as the publisher does.
+    pub fn publish(&mut self, message: &Message) {
+        let encoded = self.encoder.encode(message);
+        for batch in &mut self.batches {
+            match &encoded {
+                // The queue of each holds it.
+                Some(bytes) => batch.push_raw(&bytes.clone()),
+                None => batch.push(message),
+            }
+        }
+    }
+
+    /// Takes all that is queued; returns how many bytes.
+    pub fn written(&mut self) -> usize {
+        self.batches.iter_mut().map(written).sum()
     }
 }
 
@@ -318,7 +341,9 @@ pub fn publish(message: &Message, subscribers: &mut [Batch]) {
 pub fn written(batch: &mut Batch) -> usize {
     let mut sum = 0;
     while !batch.is_empty() {
-        let taken: usize = batch.io_slices(1024).iter().map(|slice| slice.len()).sum();
+        let mut slices = [IoSlice::new(&[]); 8];
+        let count = batch.put_slices(&mut slices);
+        let taken = slices.iter().take(count).map(|slice| slice.len()).sum();
         batch.advance(taken);
         sum += taken;
     }

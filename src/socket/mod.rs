@@ -48,7 +48,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use crate::zmtp::Message;
+pub use crate::zmtp::{Message, reuse};
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
 pub use page::Page;

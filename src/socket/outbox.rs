@@ -1,7 +1,7 @@
 //! What is queued towards one peer, and how it is written.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -10,10 +10,13 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use super::spill::{Spill, SpillTo};
-use crate::zmtp::{Batch, Message, message_len};
+use crate::zmtp::{Batch, Message, message_len, reuse};
 
 /// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
 const SLICES_MAX: usize = 1024;
+
+/// So few slices need no list of their own.
+const SLICES_FEW: usize = 8;
 
 /// A batch takes no further message once it has this many bytes.
 const BATCH_BYTES: usize = 128 * 1024;
@@ -215,8 +218,16 @@ impl Outbox {
                     return Poll::Ready(Ok(()));
                 }
             }
-            let slices = self.batch.io_slices(SLICES_MAX);
-            let written = ready!(Pin::new(&mut *writer).poll_write_vectored(cx, &slices))?;
+            let mut few = [IoSlice::new(&[]); SLICES_FEW];
+            let many;
+            let slices = if self.batch.slices() > SLICES_FEW {
+                many = self.batch.io_slices(SLICES_MAX);
+                &many
+            } else {
+                let count = self.batch.put_slices(&mut few);
+                few.get(..count).unwrap_or_default()
+            };
+            let written = ready!(Pin::new(&mut *writer).poll_write_vectored(cx, slices))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -244,7 +255,10 @@ impl Outbox {
             self.written -= first.wire_len;
             self.cost -= first.cost;
             self.batched -= 1;
-            self.queue.pop_front();
+            let over = self.queue.pop_front().map(|queued| queued.item);
+            if let Some(Item::Own(message)) = over {
+                reuse(message);
+            }
         }
         if self.queue.is_empty() {
             // One burst must not keep its memory for good.

@@ -1,5 +1,6 @@
 //! The socket that sends to whom subscribed.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use super::outbox::Item;
 use super::server::Server;
 use super::{Limits, Message, PeerId, ServerHandler, SpillTo};
 use crate::wire::Endpoint;
-use crate::zmtp::{Role, encoded};
+use crate::zmtp::{Encoder, Role};
 
 /// An XPUB: takes SUB and XSUB peers and sends each message to those that want it.
 ///
@@ -21,6 +22,7 @@ use crate::zmtp::{Role, encoded};
 /// [`PeerId`] of its own, whatever identity it announces.
 pub struct Publisher {
     server: Server,
+    encoder: RefCell<Encoder>,
 }
 
 impl Publisher {
@@ -38,7 +40,10 @@ impl Publisher {
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
         let server = Server::bind(Role::Xpub, endpoint, limits, spill, handler)?;
-        Ok(Self { server })
+        Ok(Self {
+            server,
+            encoder: RefCell::default(),
+        })
     }
 
     /// Returns where it listens, with the port that the system chose.
@@ -60,10 +65,11 @@ impl Publisher {
             if !seat.topics.borrow().want(first) {
                 return;
             }
-            let shared = shared.get_or_insert_with(|| match encoded(message) {
-                Some(bytes) => Shared::Encoded(bytes),
-                None => Shared::Message(Rc::new(message.clone())),
-            });
+            let shared =
+                shared.get_or_insert_with(|| match self.encoder.borrow_mut().encode(message) {
+                    Some(bytes) => Shared::Encoded(bytes),
+                    None => Shared::Message(Rc::new(message.clone())),
+                });
             let item = match shared {
                 Shared::Encoded(bytes) => Item::Encoded(bytes.clone()),
                 Shared::Message(message) => Item::Shared(Rc::clone(message)),

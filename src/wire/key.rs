@@ -1,8 +1,9 @@
 //! The key that signs a kernel's messages.
 
+use std::cell::RefCell;
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -17,6 +18,13 @@ use super::{Unverified, Verified};
 pub struct SigningKey {
     text: Zeroizing<String>,
     keyed: Option<Hmac<Sha256>>,
+}
+
+/// Memory is asked for so many bytes of signatures at once; it serves again when none of them is left.
+const SIGNATURES_AT_ONCE: usize = 16 * 64;
+
+thread_local! {
+    static SIGNATURES: RefCell<BytesMut> = RefCell::default();
 }
 
 /// A message whose signature does not fit: it must not be acted on.
@@ -66,10 +74,16 @@ impl SigningKey {
         for part in parts {
             mac.update(part);
         }
-        let mut text = vec![0; 64];
+        let mut text = [0; 64];
         hex::encode_to_slice(mac.finalize().into_bytes(), &mut text)
             .expect("32 bytes are 64 hex characters");
-        text.into()
+        SIGNATURES.with_borrow_mut(|space| {
+            if space.capacity() < text.len() && !space.try_reclaim(SIGNATURES_AT_ONCE) {
+                *space = BytesMut::with_capacity(SIGNATURES_AT_ONCE);
+            }
+            space.extend_from_slice(&text);
+            space.split().freeze()
+        })
     }
 
     /// Returns the key itself, for the one place that writes it: the connection file.

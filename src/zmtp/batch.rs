@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::frame::{MORE, header_len, put_header};
 
@@ -94,19 +94,29 @@ impl Batch {
 
     /// Returns what is to be written next: at most `max` slices.
     pub fn io_slices(&self, max: usize) -> Vec<IoSlice<'_>> {
+        self.rest().take(max).collect()
+    }
+
+    /// Puts what is to be written next into these slices; returns how many it took.
+    pub fn put_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let mut taken = 0;
+        for (slice, rest) in into.iter_mut().zip(self.rest()) {
+            *slice = rest;
+            taken += 1;
+        }
+        taken
+    }
+
+    fn rest(&self) -> impl Iterator<Item = IoSlice<'_>> {
         let mut skip = self.offset;
-        self.segments
-            .iter()
-            .take(max)
-            .map(|segment| {
-                let bytes = match segment {
-                    Segment::Copied { start, end } => self.copied.get(*start..*end),
-                    Segment::Frame(frame) => Some(&**frame),
-                };
-                let rest = bytes.and_then(|bytes| bytes.get(std::mem::take(&mut skip)..));
-                IoSlice::new(rest.expect("a segment lies within its buffer"))
-            })
-            .collect()
+        self.segments.iter().map(move |segment| {
+            let bytes = match segment {
+                Segment::Copied { start, end } => self.copied.get(*start..*end),
+                Segment::Frame(frame) => Some(&**frame),
+            };
+            let rest = bytes.and_then(|bytes| bytes.get(std::mem::take(&mut skip)..));
+            IoSlice::new(rest.expect("a segment lies within its buffer"))
+        })
     }
 
     /// Notes that `written` more bytes are on their way.
@@ -152,22 +162,37 @@ pub fn message_len(message: &[Bytes]) -> usize {
         .sum()
 }
 
-/// Returns a short message as it goes over the wire, for [`Batch::push_raw`].
-///
-/// For many peers this is cheaper than to build it for each. `None` for a message over 4 KiB,
-/// whose content is better left where it is.
-pub fn encoded(message: &[Bytes]) -> Option<Bytes> {
-    let len = message_len(message);
-    if len > COPIED_MESSAGE {
-        return None;
+/// Makes short messages once for many peers, in memory that serves again when all have them.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    space: BytesMut,
+}
+
+/// As much memory is asked for at once.
+const ENCODED_AT_ONCE: usize = 16 * 1024;
+
+impl Encoder {
+    /// Returns a short message as it goes over the wire, for [`Batch::push_raw`].
+    ///
+    /// For many peers this is cheaper than to build it for each. `None` for a message over 4 KiB,
+    /// whose content is better left where it is.
+    pub fn encode(&mut self, message: &[Bytes]) -> Option<Bytes> {
+        let len = message_len(message);
+        if len > COPIED_MESSAGE {
+            return None;
+        }
+        if self.space.capacity() < len && !self.space.try_reclaim(ENCODED_AT_ONCE) {
+            // Some peer has not been given all of it: that stays with those messages.
+            self.space = BytesMut::with_capacity(ENCODED_AT_ONCE);
+        }
+        let last = message.len().saturating_sub(1);
+        for (index, frame) in message.iter().enumerate() {
+            let flags = if index < last { MORE } else { 0 };
+            put_header(&mut self.space, flags, frame.len());
+            self.space.extend_from_slice(frame);
+        }
+        Some(self.space.split().freeze())
     }
-    let mut bytes = Vec::with_capacity(len);
-    let last = message.len().saturating_sub(1);
-    for (index, frame) in message.iter().enumerate() {
-        put_header(&mut bytes, if index < last { MORE } else { 0 }, frame.len());
-        bytes.extend_from_slice(frame);
-    }
-    Some(bytes.into())
 }
 
 #[cfg(test)]
@@ -221,10 +246,18 @@ mod tests {
             Bytes::from_static(b"x"),
         ];
         let (mut one, mut other) = (Batch::default(), Batch::default());
-        one.push(&message);
-        other.push_raw(&encoded(&message).expect("it is short"));
+        let mut encoder = Encoder::default();
+        // More than is asked for at once, while all is waited for.
+        let all: Vec<_> = (0..40).map(|_| encoder.encode(&message)).collect();
+        for encoded in all {
+            one.push(&message);
+            other.push_raw(&encoded.expect("it is short"));
+        }
         assert_eq!(flat(&one), flat(&other));
-        assert_eq!(encoded(&[Bytes::from(vec![0; COPIED_MESSAGE])]), None);
+        assert_eq!(
+            encoder.encode(&[Bytes::from(vec![0; COPIED_MESSAGE])]),
+            None
+        );
     }
 
     #[test]
@@ -235,5 +268,9 @@ mod tests {
         let slices = batch.io_slices(10);
         assert_eq!(slices[1].as_ptr(), long.as_ptr());
         assert_eq!(batch.io_slices(1).len(), 1);
+        let mut few = [IoSlice::new(b""); 3];
+        assert_eq!(batch.put_slices(&mut few[..1]), 1);
+        assert_eq!(batch.put_slices(&mut few), 2);
+        assert_eq!(few[1].as_ptr(), long.as_ptr());
     }
 }

@@ -1,5 +1,7 @@
 //! A frame's header: one byte of flags, then the length in one or eight bytes.
 
+use bytes::BufMut;
+
 use super::Error;
 
 pub(super) const MORE: u8 = 0b001;
@@ -59,12 +61,12 @@ pub(super) fn header_len(body: usize) -> usize {
 }
 
 /// Writes the header of a body of this length.
-pub(super) fn put_header(into: &mut Vec<u8>, flags: u8, body: usize) {
+pub(super) fn put_header(into: &mut impl BufMut, flags: u8, body: usize) {
     match u8::try_from(body) {
-        Ok(short) => into.extend_from_slice(&[flags, short]),
+        Ok(short) => into.put_slice(&[flags, short]),
         Err(_) => {
-            into.push(flags | LONG);
-            into.extend_from_slice(&(body as u64).to_be_bytes());
+            into.put_u8(flags | LONG);
+            into.put_u64(body as u64);
         }
     }
 }

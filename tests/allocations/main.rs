@@ -1,0 +1,57 @@
+//! How often memory is asked for on a small message's way through the proxy, once all is under way.
+//!
+//! Never, but for the read buffer: it is used again only when nothing that came in it is left.
+
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+use nb::{route, wire, zmtp};
+
+mod sockets;
+#[allow(dead_code, reason = "the bench needs the rest")]
+#[path = "../../benches/pure/traffic.rs"]
+mod traffic;
+
+use allocation_counter::measure;
+use traffic::{Cell, Keys, Linked, Way, on_the_wire, output};
+
+/// Returns how often memory is asked for in so many calls, when as many have been before.
+fn asked(times: usize, mut once: impl FnMut()) -> u64 {
+    (0..times).for_each(|_| once());
+    measure(|| (0..times).for_each(|_| once())).count_total
+}
+
+#[test]
+fn an_output_asks_for_no_memory_between_two_reads() {
+    let keys = Keys::signing();
+    let read = on_the_wire([output(1).into_frames(&keys.kernel)]);
+    let mut way = Way::new(keys, 3);
+    assert_eq!(asked(1000, || _ = way.pass(&read)), 0);
+}
+
+#[test]
+fn of_many_outputs_in_a_read_none_asks_for_memory_but_the_read_itself() {
+    let keys = Keys::signing();
+    let outputs = (0..64).map(|number| output(number).into_frames(&keys.kernel));
+    let read = on_the_wire(outputs);
+    let mut way = Way::new(keys, 3);
+    let times = 1000;
+    let buffers = asked(times, || _ = way.pass(&read));
+    assert!(buffers <= 2 * times as u64, "{buffers} for {times} reads");
+}
+
+#[test]
+fn an_output_asks_for_no_memory_on_its_way_between_two_sockets() {
+    let asked = sockets::asked(1000);
+    assert!(asked < 10, "{asked} for 1000 outputs");
+}
+
+#[test]
+fn a_cell_and_its_five_answers_ask_for_memory_forty_nine_times() {
+    // What is kept of a request until its answer is complete, for the journal too.
+    let (mut linked, cell) = (Linked::new(), Cell::new());
+    let times = 1000;
+    assert_eq!(
+        asked(times, || _ = cell.run(&mut linked)),
+        49 * times as u64
+    );
+}
