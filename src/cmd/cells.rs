@@ -1,5 +1,6 @@
 //! `nb cells`: the cells of a notebook, one line each.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -57,29 +58,51 @@ Examples:
   nb cells --since 8c1f09a2b3
   nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
 
-/// What the list says of a cell.
-#[derive(Debug, Serialize)]
+/// What the list says of some cells. The texts of all rows are one: memory of its own for each costs more
+/// than reading the cells.
+#[derive(Debug, Default)]
+struct Rows<'a> {
+    rows: Vec<Row<'a>>,
+    texts: String,
+    /// What was done to which cell, by its index, since the revision that was asked for.
+    changes: BTreeMap<usize, Vec<Change>>,
+}
+
+/// What it says of one.
+#[derive(Debug)]
 struct Row<'a> {
+    cell: &'a Cell,
     index: usize,
-    id: &'a str,
-    #[serde(skip)]
     short: &'a str,
-    #[serde(rename = "type")]
-    cell_type: CellType,
     execution_count: Option<u64>,
     /// `running`; `stale` where its outputs are of an earlier source; `error` where they have one.
     state: Option<&'static str>,
-    first_line: String,
-    /// Whether that is all of it.
-    #[serde(skip)]
+    /// Where its first line begins among the texts, where that ends, and where what its outputs say in
+    /// short does.
+    texts: [usize; 3],
+    /// Whether its first line is its whole source.
     is_whole: bool,
     lines: usize,
     outputs: usize,
-    outputs_in_short: String,
+    cell_type: CellType,
+}
+
+/// A row as programs read it.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    index: usize,
+    id: &'a str,
+    #[serde(rename = "type")]
+    cell_type: CellType,
+    execution_count: Option<u64>,
+    state: Option<&'static str>,
+    first_line: &'a str,
+    lines: usize,
+    outputs: usize,
+    outputs_in_short: &'a str,
     revision: Revision,
-    /// What was done to it since the revision that was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    changes: Vec<Change>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    changes: &'a [Change],
 }
 
 /// What the list says of a cell that is there no more.
@@ -112,23 +135,24 @@ impl Cells {
         let width = columns::of_terminal().filter(|_| !self.json);
         let mut rows = rows(&page, document, &places, width);
         let steps = since.as_deref().unwrap_or_default();
-        for row in &mut rows {
-            let own = steps.iter().filter(|step| step.cell == row.id);
-            row.changes = own.map(|step| step.what).collect();
+        for row in rows.rows.iter().filter(|_| !steps.is_empty()) {
+            let own = steps.iter().filter(|step| step.cell == row.cell.id());
+            let what = own.map(|step| step.what).collect();
+            rows.changes.insert(row.index, what);
         }
         let gone = gone(&page, steps, width.unwrap_or(FIRST_LINE));
         let _ = if self.json {
             let mut answer = about(&page, document);
-            answer["cells"] = json!(rows);
+            answer["cells"] = rows.rows.iter().map(|row| json!(rows.told(row))).collect();
             if since.is_some() {
                 answer["removed"] = json!(gone);
             }
             context.answer(answer)
         } else {
-            let mut text = head(&page, document, rows.len(), self.since);
+            let mut text = head(&page, document, rows.rows.len(), self.since);
             text.push('\n');
             let mut done = Ok(());
-            say(&rows, width, |line| {
+            rows.say(width, |line| {
                 text.push_str(line);
                 text.push('\n');
                 if text.len() >= PART && done.is_ok() {
@@ -142,11 +166,9 @@ impl Cells {
             }
             done.and_then(|()| print::raw(text.as_bytes()))
         };
-        for row in &rows {
+        for row in rows.rows.iter().filter(|row| row.is_whole) {
             // Where a line holds the whole source it is no secret any more.
-            if let Some(cell) = document.cells().get(row.index).filter(|_| row.is_whole) {
-                view.shown(cell);
-            }
+            view.shown(row.cell);
         }
         view.remember();
         // The process ends: giving back every cell's memory takes as long as reading them.
@@ -218,36 +240,43 @@ fn rows<'a>(
     document: &'a Document,
     places: &[usize],
     width: Option<usize>,
-) -> Vec<Row<'a>> {
+) -> Rows<'a> {
     let short = document.short_ids();
     let runs = running(page).and_then(|runs| runs.cell);
     let stale = stale(page, document, places);
     // A wide terminal shows more; that a narrow one shows less is done to the whole line.
     let more = |least: usize| width.map_or(least, |width| width.max(least));
     let (most, outputs) = (more(FIRST_LINE), more(OUTPUTS));
+    // What is not needed of it stays untouched.
+    let mut texts = String::with_capacity(places.len() * 2 * FIRST_LINE);
     let mut rows = Vec::with_capacity(places.len());
     rows.extend(places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
         let glance = cell.glance(outputs);
         let source = cell.source();
         let line = first_line(&source, most);
+        let start = texts.len();
+        texts.push_str(&line);
+        let between = texts.len();
+        texts.push_str(&glance.text);
         Some(Row {
+            cell,
             index: *index,
-            id: cell.id(),
             short: short.get(*index)?,
-            cell_type: cell.cell_type(),
             execution_count: cell.execution_count(),
             state: state(cell, glance.failed, stale.contains(index), runs.as_deref()),
+            texts: [start, between, texts.len()],
             is_whole: line == *source,
-            first_line: line,
             lines: source.lines().count(),
             outputs: glance.count,
-            outputs_in_short: glance.text,
-            revision: cell.revision(),
-            changes: Vec::new(),
+            cell_type: cell.cell_type(),
         })
     }));
-    rows
+    Rows {
+        rows,
+        texts,
+        changes: BTreeMap::new(),
+    }
 }
 
 /// Returns what is known of a cell's last execution; `runs` is the cell that runs.
@@ -265,35 +294,67 @@ pub(super) fn state(
     }
 }
 
-/// Says the rows, a line of at most `width` columns each.
-fn say(rows: &[Row<'_>], width: Option<usize>, mut print: impl FnMut(&str)) {
-    let widths: Widths<6> = Widths::of(rows, Row::width);
-    let mut line = String::new();
-    for row in rows {
-        line.clear();
-        widths.line(row, Row::column, &mut line);
-        let room = width.map(|width| width.saturating_sub(columns::width(&line)));
-        row.say(room, &mut line);
-        let line = line.trim_end();
-        match width {
-            Some(width) => print(&columns::cut(line, width)),
-            None => print(line),
+impl Rows<'_> {
+    /// Returns a row's first line, and what its outputs say in short.
+    fn texts(&self, row: &Row<'_>) -> [&str; 2] {
+        let [start, between, end] = row.texts;
+        [start..between, between..end].map(|part| self.texts.get(part).unwrap_or_default())
+    }
+
+    fn changes(&self, row: &Row<'_>) -> &[Change] {
+        self.changes.get(&row.index).map_or(&[], Vec::as_slice)
+    }
+
+    fn told<'a>(&'a self, row: &'a Row<'_>) -> Told<'a> {
+        let [first_line, outputs_in_short] = self.texts(row);
+        Told {
+            index: row.index,
+            id: row.cell.id(),
+            cell_type: row.cell_type,
+            execution_count: row.execution_count,
+            state: row.state,
+            first_line,
+            lines: row.lines,
+            outputs: row.outputs,
+            outputs_in_short,
+            revision: row.cell.revision(),
+            changes: self.changes(row),
+        }
+    }
+
+    /// Says the rows, a line of at most `width` columns each.
+    fn say(&self, width: Option<usize>, mut print: impl FnMut(&str)) {
+        let column =
+            |row: &Row<'_>, column, out: &mut _| row.column(column, self.changes(row), out);
+        let width_of = |row: &Row<'_>, column| row.width(column, self.changes(row));
+        let widths: Widths<6> = Widths::of(&self.rows, width_of);
+        let mut line = String::new();
+        for row in &self.rows {
+            line.clear();
+            widths.line(row, column, &mut line);
+            let room = width.map(|width| width.saturating_sub(columns::width(&line)));
+            row.say(self.texts(row), room, &mut line);
+            let line = line.trim_end();
+            match width {
+                Some(width) => print(&columns::cut(line, width)),
+                None => print(line),
+            }
         }
     }
 }
 
 impl Row<'_> {
     /// Appends what stands in one of the columns before its text.
-    fn column(&self, column: usize, out: &mut String) {
+    fn column(&self, column: usize, changes: &[Change], out: &mut String) {
         match (column, self.execution_count) {
             (0, _) => number(self.index as u64, out),
             (1, _) => {
                 out.push_str(self.short);
                 out.push('@');
-                out.extend(self.revision.digits().map(char::from));
+                out.extend(self.cell.revision().digits().map(char::from));
             }
             (2, _) => {
-                for (at, change) in self.changes.iter().enumerate() {
+                for (at, change) in changes.iter().enumerate() {
                     out.push_str(if at > 0 { ", " } else { "" });
                     out.push_str(word(*change));
                 }
@@ -311,15 +372,15 @@ impl Row<'_> {
     }
 
     /// Returns how wide that is; of what every row has, without writing it.
-    fn width(&self, column: usize) -> usize {
+    fn width(&self, column: usize, changes: &[Change]) -> usize {
         match (column, self.execution_count) {
             (0, _) => digits(self.index as u64),
-            (1, _) => columns::width(self.short) + 1 + self.revision.digits().len(),
+            (1, _) => columns::width(self.short) + 1 + self.cell.revision().digits().len(),
             (3, _) => self.cell_type.name().len(),
             (4, Some(count)) => digits(count) + 4,
             _ => {
                 let mut text = String::new();
-                self.column(column, &mut text);
+                self.column(column, changes, &mut text);
                 columns::width(&text)
             }
         }
@@ -327,25 +388,26 @@ impl Row<'_> {
 
     /// Appends what its source and its outputs say; where there is too little room for both, the
     /// outputs have a third of it.
-    fn say(&self, room: Option<usize>, out: &mut String) {
+    fn say(&self, texts: [&str; 2], room: Option<usize>, out: &mut String) {
+        let [first_line, outputs_in_short] = texts;
         let lines = match self.lines {
             0 | 1 => String::new(),
             lines => format!(" ({lines} lines)"),
         };
-        let arrow = if self.outputs_in_short.is_empty() {
+        let arrow = if outputs_in_short.is_empty() {
             ""
         } else {
             " → "
         };
         match room {
             Some(room) => {
-                let outputs = columns::width(arrow) + columns::width(&self.outputs_in_short);
+                let outputs = columns::width(arrow) + columns::width(outputs_in_short);
                 let others = columns::width(&lines) + outputs.min(room / 3);
-                out.push_str(&columns::cut(&self.first_line, room.saturating_sub(others)));
+                out.push_str(&columns::cut(first_line, room.saturating_sub(others)));
             }
-            None => out.push_str(&self.first_line),
+            None => out.push_str(first_line),
         }
-        for part in [&lines, arrow, &self.outputs_in_short] {
+        for part in [&lines, arrow, outputs_in_short] {
             out.push_str(part);
         }
     }
@@ -411,48 +473,57 @@ mod tests {
 
     use super::*;
 
-    fn row(first_line: &str, lines: usize, outputs: &str) -> Row<'static> {
-        Row {
-            index: 7,
-            id: "3f2c9a1e",
-            short: "3f2c",
-            cell_type: CellType::Code,
-            execution_count: Some(3),
-            state: None,
-            first_line: first_line.to_owned(),
-            is_whole: false,
-            lines,
-            outputs: 1,
-            outputs_in_short: outputs.to_owned(),
-            revision: "0123456789".parse().unwrap(),
-            changes: Vec::new(),
-        }
+    /// A notebook with one cell of code.
+    fn one_cell() -> Document {
+        let text = r#"{"cells": [{"cell_type": "code", "id": "3f2c9a1e", "execution_count": 3}]}"#;
+        Document::parse(text).unwrap()
     }
 
-    fn said(rows: &[Row<'_>], width: usize) -> Vec<String> {
+    fn row<'a>(document: &'a Document, rows: &mut Rows<'a>, first_line: &str, outputs: &str) {
+        let start = rows.texts.len();
+        rows.texts.push_str(first_line);
+        let between = rows.texts.len();
+        rows.texts.push_str(outputs);
+        rows.rows.push(Row {
+            cell: &document.cells()[0],
+            index: rows.rows.len(),
+            short: "3f2c",
+            execution_count: Some(3),
+            state: None,
+            texts: [start, between, rows.texts.len()],
+            is_whole: false,
+            lines: if rows.rows.is_empty() { 3 } else { 1 },
+            outputs: 1,
+            cell_type: CellType::Code,
+        });
+    }
+
+    fn said(rows: &Rows<'_>, width: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        say(rows, Some(width), |line| lines.push(line.to_owned()));
+        rows.say(Some(width), |line| lines.push(line.to_owned()));
         lines
     }
 
     #[test]
     fn a_row_knows_how_wide_its_columns_are() {
-        let mut rows = Vec::new();
+        let document = one_cell();
+        let mut all = Rows::default();
         for count in [None, Some(0), Some(9), Some(10), Some(u64::MAX)] {
-            let mut row = row("x", 1, "");
+            row(&document, &mut all, "x", "");
+            let row = all.rows.last_mut().unwrap();
             row.execution_count = count;
             row.index = count.unwrap_or_default() as usize;
-            rows.push(row);
         }
-        rows[1].short = "日本";
-        rows[2].state = Some("stale");
-        rows[3].changes = vec![Change::Edited, Change::Moved];
-        rows[4].cell_type = CellType::Markdown;
-        for row in rows {
-            for column in 0..6 {
-                let mut text = String::new();
-                row.column(column, &mut text);
-                assert_eq!(row.width(column), text.width(), "{text:?}");
+        all.rows[1].short = "日本";
+        all.rows[2].state = Some("stale");
+        all.rows[4].cell_type = CellType::Markdown;
+        for row in &all.rows {
+            for changes in [&[][..], &[Change::Edited, Change::Moved]] {
+                for column in 0..6 {
+                    let mut text = String::new();
+                    row.column(column, changes, &mut text);
+                    assert_eq!(row.width(column, changes), text.width(), "{text:?}");
+                }
             }
         }
     }
@@ -460,11 +531,11 @@ mod tests {
     #[test]
     fn a_line_fits_the_terminal_and_shows_some_of_everything() {
         let long = "x = '".to_owned() + &"日".repeat(100);
-        let rows = [
-            row(&long, 3, &"out ".repeat(30)),
-            row("y", 1, ""),
-            row("z", 1, "1"),
-        ];
+        let document = one_cell();
+        let mut rows = Rows::default();
+        row(&document, &mut rows, &long, &"out ".repeat(30));
+        row(&document, &mut rows, "y", "");
+        row(&document, &mut rows, "z", "1");
         for width in [40, 60, 80, 200] {
             let texts = said(&rows, width);
             assert!(

@@ -104,8 +104,8 @@ pub(super) fn weight(data: &[u8]) -> usize {
         .map(|object| object.fields)
         .unwrap_or_default();
     let sizes = fields.iter().map(|field| {
-        let size = field.value.of(data).len();
-        match field.key.of(data).starts_with(b"\"text/") {
+        let size = field.value().of(data).len();
+        match field.key().of(data).starts_with(b"\"text/") {
             true => size,
             false => size / MEDIA,
         }

@@ -45,10 +45,7 @@ impl Cell {
     pub(super) fn new(before: Bytes, text: Bytes, mut object: Object) -> Self {
         let start = object.span.start;
         for field in &mut object.fields {
-            for span in [&mut field.key, &mut field.value] {
-                span.start -= start;
-                span.end -= start;
-            }
+            *field = field.moved(|at| at - start);
         }
         object.span.start = 0;
         object.span.end -= start;

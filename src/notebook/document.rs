@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::cell::Cell;
 use super::fault::NotANotebook;
-use super::json::{Fault, Json, Layout, Object, Scanner, Span, is};
+use super::json::{Fault, Json, LONGEST, Layout, Object, Scanner, Span, is};
 use super::{ids, legacy};
 
 /// A notebook whose untouched bytes stay what they are.
@@ -58,13 +58,17 @@ impl Document {
     /// or without a byte-order mark, at any depth; memory is linear in the text.
     ///
     /// # Errors
-    /// The text is not UTF-8, not JSON, or not an object with a list of cells.
+    /// The text is not UTF-8, not JSON, not an object with a list of cells, or has more than 4 GiB.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, NotANotebook> {
         let text = text.into();
         if let Err(error) = std::str::from_utf8(&text) {
             let at = error.valid_up_to();
             let expected = "text in UTF-8";
             return Err(NotANotebook::at(&text, at, expected));
+        }
+        if text.len() > LONGEST {
+            let expected = "a notebook of at most 4 GiB";
+            return Err(NotANotebook::at(&text, LONGEST, expected));
         }
         let mut scanner = Scanner::of_file(&text);
         let found = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;
@@ -223,15 +227,14 @@ impl Frame {
         let mut frame = Vec::with_capacity(text.len() - inside.len());
         frame.extend_from_slice(text.get(..inside.start).unwrap_or_default());
         frame.extend_from_slice(text.get(inside.end..).unwrap_or_default());
-        let fields = top.fields.iter_mut();
-        let spans = fields.flat_map(|field| [&mut field.key, &mut field.value]);
-        for span in spans.chain([&mut top.span]) {
-            for at in [&mut span.start, &mut span.end] {
-                if *at >= inside.end {
-                    *at -= inside.len();
-                }
-            }
+        let moved = |at| match at {
+            at if at >= inside.end => at - inside.len(),
+            at => at,
+        };
+        for field in &mut top.fields {
+            *field = field.moved(moved);
         }
+        top.span.end = moved(top.span.end);
         Self {
             text: frame.into(),
             top,
@@ -298,6 +301,8 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, Fault> {
         let cells = is(key.of(text), "cells");
         let value = if cells && scanner.next() == Some(b'[') {
             found.objects.clear();
+            // Most notebooks have fewer cells, few many more.
+            found.objects.reserve(1024);
             let list = scanner.array(|scanner| {
                 if scanner.next() != Some(b'{') {
                     return scanner.fault("a cell, which begins with {");
@@ -314,7 +319,7 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, Fault> {
             }
             value
         };
-        fields.push(super::json::Field { key, value });
+        fields.push(super::json::Field::new(key, value));
         Ok(())
     })?;
     found.fields = Object { span, fields };

@@ -136,7 +136,7 @@ fn sorted(object: &[u8], each: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut fields: Vec<_> = fields
         .fields
         .iter()
-        .map(|field| (decode(field.key.of(object)), field))
+        .map(|field| (decode(field.key().of(object)), field))
         .collect();
     fields.sort_by(|a, b| a.0.cmp(&b.0));
     let mut out = b"{".to_vec();
@@ -144,9 +144,9 @@ fn sorted(object: &[u8], each: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> Vec<u8> {
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(field.key.of(object));
+        out.extend_from_slice(field.key().of(object));
         out.push(b':');
-        out.extend_from_slice(&each(key, field.value.of(object)));
+        out.extend_from_slice(&each(key, field.value().of(object)));
     }
     out.push(b'}');
     out

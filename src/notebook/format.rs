@@ -27,7 +27,7 @@ impl Document {
         let mut text = Vec::with_capacity(frame.text.len());
         text.push(b'{');
         for field in &frame.top.fields {
-            let (key, value) = (field.key.of(&frame.text), field.value.of(&frame.text));
+            let (key, value) = (field.key().of(&frame.text), field.value().of(&frame.text));
             if is(key, "cells") {
                 continue;
             }
@@ -120,10 +120,10 @@ fn mapped<'a>(object: &'a [u8], each: impl Fn(&[u8], &'a [u8]) -> Cow<'a, [u8]>)
         if index > 0 {
             out.push(b',');
         }
-        let key = field.key.of(object);
+        let key = field.key().of(object);
         out.extend_from_slice(key);
         out.push(b':');
-        out.extend_from_slice(&each(&decode(key), field.value.of(object)));
+        out.extend_from_slice(&each(&decode(key), field.value().of(object)));
     }
     out.push(b'}');
     out

@@ -307,7 +307,7 @@ fn times(cell: &Cell) -> Vec<Timestamp> {
     let fields = Object::read(text).map(|times| times.fields);
     let times = fields.iter().flatten();
     times
-        .filter_map(|field| moment(field.value.of(text)))
+        .filter_map(|field| moment(field.value().of(text)))
         .collect()
 }
 

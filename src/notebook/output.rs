@@ -170,8 +170,8 @@ impl Cell {
         let raw = self.raw("attachments").unwrap_or_default();
         let fields = Object::read(raw).unwrap_or_default().fields;
         let named = fields.iter().map(|field| {
-            let (_, data) = bundle(field.value.of(raw), str::to_owned);
-            (lossy(decode(field.key.of(raw))).into_owned(), data)
+            let (_, data) = bundle(field.value().of(raw), str::to_owned);
+            (lossy(decode(field.key().of(raw))).into_owned(), data)
         });
         named.collect()
     }
@@ -332,11 +332,11 @@ fn bundle(raw: &[u8], mime: impl Fn(&str) -> String) -> (String, Vec<MimeData>) 
     let mut text = String::new();
     let mut data = Vec::new();
     for field in Object::read(raw).unwrap_or_default().fields {
-        let mime = mime(&lossy(decode(field.key.of(raw))));
+        let mime = mime(&lossy(decode(field.key().of(raw))));
         if !mime.contains('/') {
             continue;
         }
-        let value = field.value.of(raw);
+        let value = field.value().of(raw);
         if mime == "text/plain" {
             text = text_of(value);
         }
@@ -353,8 +353,8 @@ pub(super) fn form<'a>(output: &'a [u8], mime: &str) -> Option<&'a [u8]> {
         return Some(Object::read(data)?.get(data, mime)?.of(data));
     }
     let mut from_end = fields.fields.iter().rev();
-    let found = from_end.find(|field| old_mime(&lossy(decode(field.key.of(output)))) == mime)?;
-    Some(found.value.of(output))
+    let found = from_end.find(|field| old_mime(&lossy(decode(field.key().of(output)))) == mime)?;
+    Some(found.value().of(output))
 }
 
 fn measured(mime: String, value: &[u8]) -> MimeData {

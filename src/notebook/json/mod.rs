@@ -30,6 +30,9 @@ pub(super) struct Span {
     pub end: usize,
 }
 
+/// How long a text may be, in bytes; none that is longer is read.
+pub(super) const LONGEST: usize = u32::MAX as usize;
+
 impl Span {
     /// Returns the part itself; nothing where the text ends before it.
     pub(super) fn of(self, text: &[u8]) -> &[u8] {

@@ -4,11 +4,70 @@ use std::collections::BTreeMap;
 
 use super::{Fault, Layout, Scanner, Span, decode, is, lossy};
 
-/// Where a field is; the key's place includes its quotes.
+/// Where a field is, in half the bytes that two [`Span`]s have: there are six of them in each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Field {
-    pub key: Span,
-    pub value: Span,
+    key: Near,
+    value: Near,
+}
+
+/// A [`Span`] of a text that is no longer than [`LONGEST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Near {
+    start: u32,
+    end: u32,
+}
+
+impl Near {
+    #[inline]
+    fn of(span: Span) -> Self {
+        // The scanner goes no further.
+        let at = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self {
+            start: at(span.start),
+            end: at(span.end),
+        }
+    }
+
+    #[inline]
+    fn span(self) -> Span {
+        Span {
+            start: self.start as usize,
+            end: self.end as usize,
+        }
+    }
+}
+
+impl Field {
+    /// Makes one of places in a text of at most [`LONGEST`] bytes.
+    #[inline]
+    pub(in crate::notebook) fn new(key: Span, value: Span) -> Self {
+        Self {
+            key: Near::of(key),
+            value: Near::of(value),
+        }
+    }
+
+    /// Where its key is, with the quotes.
+    #[inline]
+    pub(in crate::notebook) fn key(&self) -> Span {
+        self.key.span()
+    }
+
+    /// Where its value is.
+    #[inline]
+    pub(in crate::notebook) fn value(&self) -> Span {
+        self.value.span()
+    }
+
+    /// Returns it where each of its places is another one.
+    pub(in crate::notebook) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
+        let moved = |span: Span| Span {
+            start: to(span.start),
+            end: to(span.end),
+        };
+        Self::new(moved(self.key()), moved(self.value()))
+    }
 }
 
 /// The places of an object's fields in a text.
@@ -30,7 +89,7 @@ impl Object {
                 // As many as a cell of code has; most have no more.
                 fields.reserve_exact(6);
             }
-            fields.push(Field { key, value });
+            fields.push(Field::new(key, value));
             Ok(())
         })?;
         Ok(Self { span, fields })
@@ -44,16 +103,16 @@ impl Object {
     /// Returns a field's value; of equal keys the last one counts, as everywhere.
     pub(in crate::notebook) fn get(&self, text: &[u8], name: &str) -> Option<Span> {
         let mut from_end = self.fields.iter().rev();
-        let found = from_end.find(|field| is(field.key.of(text), name));
-        found.map(|field| field.value)
+        let found = from_end.find(|field| is(field.key().of(text), name));
+        found.map(|field| field.value())
     }
 
     /// Returns all fields' values by their names.
     pub(in crate::notebook) fn by_name(&self, text: &[u8]) -> BTreeMap<String, Span> {
         let fields = self.fields.iter();
         let named = fields.map(|field| {
-            let name = lossy(decode(field.key.of(text)));
-            (name.into_owned(), field.value)
+            let name = lossy(decode(field.key().of(text)));
+            (name.into_owned(), field.value())
         });
         named.collect()
     }
@@ -77,7 +136,7 @@ impl Object {
         layout.string(&mut key, name.as_bytes());
         let colon = layout.colon.as_bytes();
         let later = |field: &Field| {
-            let raw = field.key.of(text);
+            let raw = field.key().of(text);
             raw.get(1..) > key.get(1..)
         };
         let gap = self.gap(text, &layout);
@@ -86,7 +145,7 @@ impl Object {
             self.fields.last(),
         ) {
             (Some(next), _) => {
-                let at = next.key.start;
+                let at = next.key().start;
                 spliced(
                     text,
                     Span { start: at, end: at },
@@ -94,7 +153,7 @@ impl Object {
                 )
             }
             (None, Some(last)) => {
-                let at = last.value.end;
+                let at = last.value().end;
                 spliced(
                     text,
                     Span { start: at, end: at },
@@ -115,7 +174,7 @@ impl Object {
         let goes: Vec<_> = self
             .fields
             .iter()
-            .map(|field| is(field.key.of(text), name))
+            .map(|field| is(field.key().of(text), name))
             .collect();
         if goes.iter().all(|goes| *goes) && !goes.is_empty() {
             return spliced(text, self.span, &[b"{}"]);
@@ -131,9 +190,9 @@ impl Object {
             // With what separates it from its neighbour: the one before, if any stays there.
             let before = index.checked_sub(1).and_then(|at| self.fields.get(at));
             let (start, end) = match (before, self.fields.get(index + 1)) {
-                (Some(before), _) if kept => (before.value.end, field.value.end),
-                (_, Some(next)) => (field.key.start, next.key.start),
-                _ => (field.key.start, field.value.end),
+                (Some(before), _) if kept => (before.value().end, field.value().end),
+                (_, Some(next)) => (field.key().start, next.key().start),
+                _ => (field.key().start, field.value().end),
             };
             out.extend_from_slice(text.get(at..start).unwrap_or_default());
             at = end;
@@ -151,11 +210,11 @@ impl Object {
             let between = Span { start, end }.of(text);
             String::from_utf8_lossy(between).into_owned()
         };
-        let lead = between(self.span.start + 1, first.key.start);
+        let lead = between(self.span.start + 1, first.key().start);
         let lines = lead.contains('\n');
         Layout {
             lead: if lines { lead } else { String::new() },
-            colon: between(first.key.end, first.value.start),
+            colon: between(first.key().end, first.value().start),
             ..other.clone()
         }
     }
@@ -164,8 +223,8 @@ impl Object {
     fn gap(&self, text: &[u8], layout: &Layout) -> Vec<u8> {
         match self.fields.as_slice() {
             [first, second, ..] => Span {
-                start: first.value.end,
-                end: second.key.start,
+                start: first.value().end,
+                end: second.key().start,
             }
             .of(text)
             .to_vec(),

@@ -1,6 +1,6 @@
 //! One pass over JSON text: every byte is looked at once, and nothing is built.
 
-use super::{Span, quote_or_backslash};
+use super::{LONGEST, Span, quote_or_backslash};
 
 /// Where a text stops being JSON, and what would have gone on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +20,10 @@ pub(in crate::notebook) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins at a byte of the text.
+    /// Begins at a byte of the text; one that is longer than [`LONGEST`] ends there.
     pub(in crate::notebook) fn new(text: &'a [u8], at: usize) -> Self {
         Self {
-            text,
+            text: text.get(..LONGEST).unwrap_or(text),
             at,
             escapes: false,
         }

@@ -67,7 +67,7 @@ impl Json {
     pub fn keys(&self) -> Vec<String> {
         let mut keys = Vec::new();
         for field in Object::read(&self.0).unwrap_or_default().fields {
-            let key = lossy(decode(field.key.of(&self.0))).into_owned();
+            let key = lossy(decode(field.key().of(&self.0))).into_owned();
             if !keys.contains(&key) {
                 keys.push(key);
             }
