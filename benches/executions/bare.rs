@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nb::wire::{Channel, Endpoint};
 use serde_json::Value;
@@ -26,14 +26,9 @@ pub fn run(project: &str, notebook: &str) {
     });
 }
 
-/// Starts a kernel, waits until it answers, and ends it.
+/// Starts a kernel as `nb` does, by this interpreter and on Unix sockets, waits until it answers, and
+/// ends it.
 pub fn start(python: &str) {
-    answered(Command::new(python));
-}
-
-/// Starts a kernel as `nb` does, by this interpreter and on Unix sockets, and ends it once it has
-/// answered; returns how long that took it.
-pub fn answered(mut python: Command) -> Duration {
     let folder = tempfile::tempdir().expect("make a folder");
     let file = folder.path().join("kernel.json");
     let info = process::on_unix(&folder.path().join("k"));
@@ -41,8 +36,7 @@ pub fn answered(mut python: Command) -> Duration {
     let Endpoint::Unix(shell) = info.endpoint(Channel::Shell) else {
         unreachable!("it is on Unix sockets");
     };
-    let begun = Instant::now();
-    let mut kernel = python
+    let mut kernel = Command::new(python)
         .args(["-m", "ipykernel_launcher", "-f"])
         .arg(&file)
         .stdin(Stdio::null())
@@ -50,16 +44,14 @@ pub fn answered(mut python: Command) -> Duration {
         .stderr(Stdio::null())
         .spawn()
         .expect("start a kernel");
-    let took = crate::runtime().block_on(async {
+    crate::runtime().block_on(async {
         while UnixStream::connect(&shell).await.is_err() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Client::first_reply(&info).await;
-        begun.elapsed()
     });
     kernel.kill().expect("end the kernel");
     kernel.wait().expect("wait for the kernel");
-    took
 }
 
 fn source(cell: &Value) -> String {

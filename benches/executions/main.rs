@@ -6,8 +6,8 @@
 //! requests to the same kernel, waits for each reply and its idle, and writes nothing. On a cold
 //! start, `nb` opens a notebook and runs all of it; nb-cli (where `NB_CLI` names its program),
 //! nbclient and papermill run their own copy. What the kernel alone takes to start and answer stands
-//! beside them: none can be faster. By how much `nb open` is slower, two rows of their own say, whose
-//! runs take turns too.
+//! beside them: none can be faster. How much of `nb open` is the kernel's own, a table of its own
+//! says, which the word `opening` runs alone.
 
 #![allow(
     unreachable_pub,
@@ -20,6 +20,7 @@ mod bare;
 mod client;
 #[path = "../../tests/it/made.rs"]
 mod made;
+mod opening;
 #[path = "../proxy/process.rs"]
 mod process;
 #[path = "../programs.rs"]
@@ -29,7 +30,6 @@ mod python;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use programs::{Program, compare, head};
 use serde_json::{Value, json};
@@ -37,7 +37,6 @@ use serde_json::{Value, json};
 /// So often each is run: what takes a moment more often.
 const QUICK: usize = 40;
 const SLOW: usize = 9;
-const OPENS: usize = 20;
 
 /// How many cells the notebook on the warm kernel has.
 const CELLS: usize = 100;
@@ -53,7 +52,14 @@ fn main() {
     match (args.next().as_deref(), args.next(), args.next()) {
         (Some("--bare"), Some(project), Some(notebook)) => bare::run(&project, &notebook),
         (Some("--start"), Some(python), _) => bare::start(&python),
+        (Some(opening::KERNEL), Some(moments), Some(python)) => {
+            opening::kernel(&moments, &python, args);
+        }
         (Some("--list"), ..) => {} // asked by test runners
+        (Some("opening"), ..) => {
+            let table = opening::table(&World::new(), env!("CARGO_BIN_EXE_nb"));
+            println!("\n{table}");
+        }
         _ => table(),
     }
 }
@@ -131,37 +137,8 @@ fn table() {
     let words = [&*this, "--start", &world.python];
     programs.push(Program::new("the kernel alone, until it answers", &words));
     let cold = run("5 cells, cold start", SLOW, &programs);
-    let open = opening(&world, own);
+    let open = opening::table(&world, own);
     println!("\n{}", json!([warm, hundred, cold, open]));
-}
-
-/// Opens a notebook and starts a kernel alone, in turns, and prints how long each took.
-fn opening(world: &World, own: &str) -> Value {
-    let notebook = world.notebook("opened.ipynb", &["1".to_owned()]);
-    let (mut opened, mut alone) = (Vec::new(), Vec::new());
-    for _ in 0..OPENS {
-        let begun = Instant::now();
-        world.succeed(own, &["open", &notebook]);
-        opened.push(begun.elapsed());
-        world.succeed(own, &["shutdown", &notebook]);
-        let mut python = Command::new(&world.python);
-        world.prepare(&mut python);
-        alone.push(bare::answered(python));
-    }
-    let [opened, alone] = [opened, alone].map(|mut taken| {
-        taken.sort();
-        taken[OPENS / 2].as_secs_f64()
-    });
-    let title = "opening a notebook";
-    println!("{title} (medians of {OPENS})");
-    for (name, seconds) in [
-        ("nb open", opened),
-        ("the kernel alone, until it answers", alone),
-        ("what is ours of it", opened - alone),
-    ] {
-        println!("  {name:<42}{:>9.1} ms", seconds * 1e3);
-    }
-    json!({"what": title, "runs": OPENS, "nb_open_s": opened, "kernel_s": alone})
 }
 
 /// A home and a project of the bench's own.
@@ -188,22 +165,24 @@ impl World {
         let project = root.path().join("project");
         let python = environment.join("bin/python").display().to_string();
         // Where nb-cli looks too, which does not know JUPYTER_DATA_DIR.
-        let spec = root.path().join(DATA).join("kernels/python3");
-        for folder in [&project, &spec] {
-            std::fs::create_dir_all(folder).expect("make a folder");
-        }
-        let spec_text = json!({
-            "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-            "display_name": "Python 3",
-            "language": "python",
-        });
-        std::fs::write(spec.join("kernel.json"), spec_text.to_string()).expect("write a spec");
-        Self {
+        std::fs::create_dir_all(&project).expect("make a folder");
+        let world = Self {
             root,
             project,
             python,
             others: environment.join("bin"),
-        }
+        };
+        let launcher = ["-m", "ipykernel_launcher", "-f", "{connection_file}"];
+        world.spec(&[&[&*world.python], &launcher[..]].concat());
+        world
+    }
+
+    /// Has the notebooks' kernel be started by this command.
+    fn spec(&self, argv: &[&str]) {
+        let folder = self.root.path().join(DATA).join("kernels/python3");
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        let spec = json!({ "argv": argv, "display_name": "Python 3", "language": "python" });
+        std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write a spec");
     }
 
     /// Writes a notebook of code cells, and returns its name.

@@ -9,21 +9,25 @@ use std::ffi::OsString;
 use clap::{Args, Command as Parser, FromArgMatches as _};
 
 use super::{Cli, Common};
-use super::{cell, cells, clear, edit, exec, insert, jobs, rm, run, search, status, vars};
+use super::{cell, cells, clear, edit, exec, insert, jobs, open, rm, run, search, shutdown};
+use super::{status, vars};
 
 /// Adds a command's options to it.
 type Augment = fn(Parser) -> Parser;
 
-const COMMANDS: [(&str, Augment); 12] = [
+const COMMANDS: [(&str, Augment); 15] = [
     ("cell", cell::Cell::augment_args),
     ("cells", cells::Cells::augment_args),
     ("clear", clear::Clear::augment_args),
     ("edit", edit::Edit::augment_args),
     ("exec", exec::Exec::augment_args),
     ("insert", insert::Insert::augment_args),
+    ("jobs", jobs::Jobs::augment_args),
+    ("open", open::Open::augment_args),
     ("rm", rm::Rm::augment_args),
     ("run", run::Run::augment_args),
     ("search", search::Search::augment_args),
+    ("shutdown", shutdown::Shutdown::augment_args),
     ("status", status::Status::augment_args),
     ("vars", vars::Vars::augment_args),
     ("wait", jobs::Wait::augment_args),
@@ -55,9 +59,13 @@ mod tests {
             ("nb edit a.ipynb 3 x=1 --as ada --if-rev 0123456789", true),
             ("nb exec --as ada a.ipynb --from 3 --max-time 5", true),
             ("nb insert a.ipynb -a 3 -t markdown text", true),
+            ("nb jobs --json", true),
+            ("nb open a.ipynb --sandbox --memory 1G", true),
+            ("nb open a.ipynb --kernel ir --no-serve", true),
             ("nb rm a.ipynb 3 --force", true),
             ("nb run -n a.ipynb 1+1", true),
             ("nb search x a.ipynb", true),
+            ("nb shutdown a.ipynb", true),
             ("nb status --json", true),
             ("nb vars x", true),
             ("nb wait -n a.ipynb", true),
@@ -67,8 +75,8 @@ mod tests {
             ("nb cells --help", false),
             ("nb cells --nonsense", false),
             ("nb edit --replace", false),
+            ("nb open a.ipynb --kernel ir --python p", false),
             ("nb list a.ipynb", false),
-            ("nb open a.ipynb", false),
             ("nb help cells", false),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
