@@ -326,7 +326,19 @@ impl ServerHandler for Subscribers {
         }
     }
 
-    fn message(&self, _: &PeerId, _: Message) {}
+    fn message(&self, peer: &PeerId, subscription: Message) {
+        // All front ends want everything; whoever wants some topics is told of none.
+        if let Some(shell) = self.0.upgrade()
+            && let Some(front) = shell.front()
+            && subscription.first().is_some_and(|frame| **frame == [1])
+        {
+            let mut missed = Vec::new();
+            shell.route(|bridge, now| missed = bridge.subscribed(now));
+            let missed = missed.into_iter();
+            let missed = missed.map(|message| message.into_frames(&front.key));
+            front.iopub.send_to(peer, missed);
+        }
+    }
 
     fn left(&self, peer: &PeerId, why: &Left) {
         let Some(shell) = self.0.upgrade() else {
@@ -336,7 +348,13 @@ impl ServerHandler for Subscribers {
             tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
         }
         match why {
-            Left::Full { .. } => shell.count.cut(),
+            Left::Full { unread, since, .. } => {
+                shell.count.cut();
+                shell
+                    .count
+                    .lost(usize::try_from(*unread).unwrap_or(usize::MAX));
+                shell.route(|bridge, now| bridge.subscriber_cut(now, *since));
+            }
             _ => shell.count.touch(),
         }
     }

@@ -186,6 +186,10 @@ pub enum Note {
     NoStdin {
         client: ClientId,
     },
+    MissedTold {
+        messages: u64,
+        cells: usize,
+    },
     KernelSlow {
         seconds: u64,
     },
@@ -291,6 +295,12 @@ impl fmt::Display for Note {
                 write!(
                     f,
                     "the kernel does not listen on stdin: client {client} goes on without input()"
+                )
+            }
+            Self::MissedTold { messages, cells } => {
+                write!(
+                    f,
+                    "a subscriber that came after one was cut is told that it missed {messages} messages, in {cells} cells"
                 )
             }
             Self::KernelSlow { seconds } => {

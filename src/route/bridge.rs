@@ -12,6 +12,7 @@ use super::client::{Client, Link, Prompt};
 use super::comms::Comms;
 use super::connect;
 use super::kernel::{Ending, Kernel};
+use super::missed::Missed;
 use super::request::{Key, Requests};
 use super::settings::{Policies, Settings};
 use super::spread::Spread;
@@ -62,6 +63,7 @@ pub struct Bridge {
     pub(super) voice: Voice,
     /// From a request's way to the kernel to its reply.
     pub(super) replies: Spread,
+    pub(super) missed: Missed,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -109,13 +111,18 @@ impl Bridge {
             requests: Requests::default(),
             timers,
             replies: Spread::default(),
+            missed: Missed::default(),
             actions: VecDeque::new(),
         }
     }
 
     /// Returns the next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if let Some(Action::Publish(_)) = &action {
+            self.missed.publishes();
+        }
+        action
     }
 
     /// Returns when [`Bridge::handle_timeout`] wants to be called.
@@ -521,6 +528,9 @@ impl Bridge {
                     && parent.msg_type == "execute_request"
                 {
                     self.running_header = message.parent_bytes().clone();
+                }
+                if state == "idle" && !answered_here && self.requests.contains(&key) {
+                    self.note_end(message.parent_bytes());
                 }
                 self.status(now, &key, &parent, &state);
             }

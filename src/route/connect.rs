@@ -253,8 +253,7 @@ impl Bridge {
         }
         let reply = self.voice.say(now, &reply_type, parent.clone(), content);
         self.deliver(&client, channel, reply);
-        let idle = self.voice.status(now, parent, "idle");
-        self.actions.push_back(Action::Publish(idle));
+        self.publish_idle(now, parent);
         if sent || role == Role::WidgetProbe && self.kernel.ending().is_none() {
             self.requests.set_answer(key, Answer::Given);
         } else {

@@ -70,8 +70,7 @@ impl Bridge {
             }
         }
         if !request.idle {
-            let idle = self.voice.status(now, parent, "idle");
-            self.actions.push_back(Action::Publish(idle));
+            self.publish_idle(now, parent);
         }
         self.log(Note::RequestFailed {
             client: request.client.clone(),

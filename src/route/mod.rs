@@ -21,6 +21,7 @@ mod control;
 mod endings;
 mod kernel;
 mod links;
+mod missed;
 mod naming;
 mod request;
 mod settings;

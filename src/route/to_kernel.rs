@@ -349,8 +349,7 @@ impl Bridge {
         self.actions.push_back(Action::Publish(busy));
         let reply = self.voice.say(now, msg_type, parent.clone(), content);
         self.deliver(id, channel, reply);
-        let idle = self.voice.status(now, parent, "idle");
-        self.actions.push_back(Action::Publish(idle));
+        self.publish_idle(now, parent);
     }
 }
 

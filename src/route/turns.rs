@@ -151,8 +151,7 @@ impl Bridge {
             request.idle = true;
             if request.answer == Answer::FromKernel {
                 let parent = request.header.clone();
-                let idle = self.voice.status(now, parent, "idle");
-                self.actions.push_back(Action::Publish(idle));
+                self.publish_idle(now, parent);
             }
             self.finish(now, &key);
         }

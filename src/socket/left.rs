@@ -22,10 +22,16 @@ pub enum Left {
     #[error("it did not complete its handshake within {0:?}")]
     HandshakeTimeout(Duration),
     /// The peer does not read, and its outbox reached its budget.
-    #[error("it does not read: {queued_bytes} bytes are queued for it, its budget is used up")]
+    #[error(
+        "it does not read: {unread} messages of {queued_bytes} bytes were queued for it, its budget is used up"
+    )]
     Full {
         /// What was queued.
         queued_bytes: usize,
+        /// How many messages it has not got whole, with the one that did not fit.
+        unread: u64,
+        /// The first of them, as a number among all that were sent: the first of all is 1.
+        since: u64,
     },
     /// There were as many peers as are allowed.
     #[error("there are {0} peers already")]

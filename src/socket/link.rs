@@ -99,6 +99,11 @@ impl Link {
         self.outbox.borrow().cost()
     }
 
+    /// Returns how many messages are not wholly written.
+    pub(super) fn unread(&self) -> u64 {
+        self.outbox.borrow().unread()
+    }
+
     /// Returns what of it is on disk.
     pub(super) fn spilled_bytes(&self) -> u64 {
         self.outbox.borrow().spilled()

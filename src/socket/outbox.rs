@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use super::spill::{Spill, SpillTo};
-use crate::zmtp::{Batch, Message, message_len, reuse};
+use crate::zmtp::{Batch, Message, MessageEnds, message_len, reuse};
 
 /// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
 const SLICES_MAX: usize = 1024;
@@ -42,6 +42,10 @@ pub(super) struct Outbox {
     batch: Batch,
     /// How much of the first in the queue is written.
     written: usize,
+    /// How many messages are not wholly written, on disk or not.
+    unread: u64,
+    /// Finds the ends of messages in what comes back from the disk.
+    ends: MessageEnds,
 }
 
 /// Something to be written.
@@ -59,6 +63,14 @@ pub(super) enum Item {
 }
 
 impl Item {
+    /// Returns how many messages it is, before any of it was on disk.
+    fn messages(&self) -> u64 {
+        match self {
+            Self::Own(_) | Self::Shared(_) | Self::Encoded(_) => 1,
+            Self::Raw(_) | Self::Spilled(_) => 0,
+        }
+    }
+
     fn encode(&self, batch: &mut Batch) {
         match self {
             Self::Own(message) => batch.push(message),
@@ -85,6 +97,8 @@ impl Outbox {
             batched: 0,
             batch: Batch::default(),
             written: 0,
+            unread: 0,
+            ends: MessageEnds::default(),
         }
     }
 
@@ -105,6 +119,11 @@ impl Outbox {
     /// Returns what of it is on disk.
     pub(super) fn spilled(&self) -> u64 {
         self.spill.as_ref().map_or(0, Spill::len)
+    }
+
+    /// Returns how many messages are not wholly written.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// Returns whether no more than half of the budget is used.
@@ -138,6 +157,7 @@ impl Outbox {
         if full || self.has_spilled() {
             return self.put_by(item);
         }
+        self.unread += item.messages();
         self.add(item, wire_len, cost);
         Ok(())
     }
@@ -150,7 +170,10 @@ impl Outbox {
         let mut batch = Batch::default();
         item.encode(&mut batch);
         match spill.put(&batch.io_slices(usize::MAX)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.unread += item.messages();
+                Ok(())
+            }
             Err(error) => {
                 if error.kind() != io::ErrorKind::QuotaExceeded {
                     tracing::warn!(%error, "what a client has not read could not be put on disk");
@@ -195,6 +218,7 @@ impl Outbox {
         self.batched = 0;
         self.written = 0;
         self.cost = 0;
+        self.unread = 0;
         std::mem::take(&mut self.queue)
             .into_iter()
             .filter_map(|queued| match queued.item {
@@ -247,17 +271,28 @@ impl Outbox {
     }
 
     fn wrote(&mut self, written: usize) {
-        self.written += written;
+        let mut rest = written;
         while let Some(first) = self.queue.front()
-            && first.wire_len <= self.written
             && self.batched > 0
         {
-            self.written -= first.wire_len;
+            let here = rest.min(first.wire_len - self.written);
+            if let Item::Spilled(bytes) = &first.item {
+                let now = bytes.get(self.written..self.written + here);
+                self.unread -= self.ends.count(now.unwrap_or_default());
+            }
+            self.written += here;
+            rest -= here;
+            if self.written < first.wire_len {
+                break;
+            }
+            self.written = 0;
             self.cost -= first.cost;
             self.batched -= 1;
-            let over = self.queue.pop_front().map(|queued| queued.item);
-            if let Some(Item::Own(message)) = over {
-                reuse(message);
+            if let Some(Queued { item, .. }) = self.queue.pop_front() {
+                self.unread -= item.messages();
+                if let Item::Own(message) = item {
+                    reuse(message);
+                }
             }
         }
         if self.queue.is_empty() {
@@ -369,6 +404,27 @@ mod tests {
             slow.step = usize::MAX;
             assert!(!write(&mut outbox, &mut slow) || slow.got.len() == whole);
         }
+    }
+
+    #[test]
+    fn what_is_unread_is_known_to_the_message_on_disk_too() {
+        let to = SpillTo {
+            folder: std::env::temp_dir(),
+            bytes: 1 << 20,
+        };
+        let mut outbox = Outbox::spilling(5_000, to);
+        let len = message_len(&message(0));
+        push(&mut outbox, 0..200);
+        assert!(outbox.spilled() > 0);
+        outbox
+            .push(Item::Raw(Bytes::from_static(b"\x04\x05\x04PONG")))
+            .expect("there is room");
+        let mut slow = slow(777);
+        while !write(&mut outbox, &mut slow) {
+            let whole = slow.got.len() / len;
+            assert_eq!(outbox.unread(), 200_u64.saturating_sub(whole as u64));
+        }
+        assert_eq!(outbox.unread(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The socket that sends to whom subscribed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
@@ -23,6 +23,8 @@ use crate::zmtp::{Encoder, Role};
 pub struct Publisher {
     server: Server,
     encoder: RefCell<Encoder>,
+    /// How many messages were sent to all.
+    sent: Cell<u64>,
 }
 
 impl Publisher {
@@ -43,6 +45,7 @@ impl Publisher {
         Ok(Self {
             server,
             encoder: RefCell::default(),
+            sent: Cell::new(0),
         })
     }
 
@@ -59,6 +62,7 @@ impl Publisher {
         let Some(first) = message.first() else {
             return 0;
         };
+        self.sent.set(self.sent.get() + 1);
         let mut shared = None;
         let mut taken = 0;
         self.server.each(|seat| {
@@ -76,12 +80,26 @@ impl Publisher {
             };
             match seat.link.push(item) {
                 Ok(()) => taken += 1,
-                Err(_) => seat.link.cut(Left::Full {
-                    queued_bytes: seat.link.queued_bytes(),
-                }),
+                Err(_) => {
+                    let unread = seat.link.unread() + 1;
+                    seat.link.cut(Left::Full {
+                        queued_bytes: seat.link.queued_bytes(),
+                        unread,
+                        since: (self.sent.get() + 1).saturating_sub(unread),
+                    });
+                }
             }
         });
         taken
+    }
+
+    /// Queues messages for one subscriber, whatever it has subscribed to; what does not fit is dropped.
+    pub fn send_to(&self, peer: &PeerId, messages: impl IntoIterator<Item = Message>) {
+        if let Some(seat) = self.server.seat(peer) {
+            for message in messages {
+                let _ = seat.link.push(Item::Own(message));
+            }
+        }
     }
 
     /// Returns how many peers have at least completed their handshake.

@@ -76,7 +76,7 @@ fn run<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// A kernel and a client: each output is sent when the one before has come.
-fn both_ends(found: mpsc::Sender<Endpoint>, proxy: mpsc::Receiver<Endpoint>, outputs: usize) {
+fn both_ends(found: &mpsc::Sender<Endpoint>, proxy: &mpsc::Receiver<Endpoint>, outputs: usize) {
     run(async {
         let (kernel, subscribed) = publisher();
         found
@@ -108,7 +108,7 @@ fn both_ends(found: mpsc::Sender<Endpoint>, proxy: mpsc::Receiver<Endpoint>, out
 pub fn asked(outputs: usize) -> u64 {
     let (to_us, kernel) = mpsc::channel();
     let (to_them, proxy) = mpsc::channel();
-    let ends = std::thread::spawn(move || both_ends(to_us, proxy, 2 * outputs + 1));
+    let ends = std::thread::spawn(move || both_ends(&to_us, &proxy, 2 * outputs + 1));
     let kernel = kernel.recv().expect("it listens");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

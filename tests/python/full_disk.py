@@ -39,6 +39,21 @@ def stalled(path):
     return bare
 
 
+def told_of_it(path, client):
+    """Whoever subscribes next hears of the cells whose ends the one that was cut has missed."""
+    with Client(path) as back:
+        def is_told(channel, got):
+            return channel == "iopub" and "missing here" in got.content.get("text", "")
+
+        notice = back.wait("what was missed", is_told)
+        say(notice.content["text"])
+        cell = notice.parent["msg_id"]
+        assert any(m.parent["msg_id"] == cell for m in client.received["shell"]), notice
+        assert notice.content["name"] == "stderr", notice
+        while not any(m.is_idle_of(cell) for m in back.received["iopub"]):
+            back.wait("its end", lambda channel, _: channel == "iopub")
+
+
 def main():
     options = arguments()
     log, filler = pathlib.Path(".nb/proxy.log"), pathlib.Path(".nb/filler")
@@ -72,6 +87,7 @@ def main():
             assert time.monotonic() < end, said
             client.pump(0.01)
         assert "a subscriber's connection ended" in said, said
+        told_of_it(path, client)
         assert child.poll() is None
         assert client.run("print('on')") == "on\n"
         say("\n".join(line for line in said.splitlines() if " WARN " in line))

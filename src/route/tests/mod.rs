@@ -5,6 +5,7 @@ mod chaos;
 mod connecting;
 mod desk;
 mod faults;
+mod missed;
 mod stopping;
 mod turns;
 mod world;

@@ -8,6 +8,7 @@
 
 mod kernel;
 mod place;
+mod slow;
 mod step;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

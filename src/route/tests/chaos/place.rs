@@ -10,6 +10,7 @@ use super::super::super::{startup, timer};
 use super::super::world::Rng;
 use super::super::*;
 use super::kernel::FakeKernel;
+use super::slow::Slow;
 use super::step::{Ask, LINES, Step};
 
 /// What may wait for the kernel, and for a client that is away. A few messages.
@@ -45,6 +46,7 @@ pub(super) struct Place {
     /// Replies that the log says were dropped, per client.
     dropped: HashMap<ClientId, usize>,
     anonymous: u64,
+    slow: Slow,
 }
 
 /// One connection of a front end, with its own session.
@@ -134,6 +136,7 @@ impl Place {
             session: None,
             dropped: HashMap::new(),
             anonymous: 0,
+            slow: Slow::default(),
         };
         match rng.below(4) {
             0 => {}
@@ -236,9 +239,19 @@ impl Place {
                 let now = self.now();
                 self.bridge.interrupt(now);
             }
+            Step::SlowReads => self.slow.reads(),
+            Step::SlowReturns => self.slow_returns(),
         }
         self.act();
         self.check();
+    }
+
+    fn slow_returns(&mut self) {
+        let now = self.now();
+        for message in self.slow.returns(&mut self.bridge, now) {
+            let header = message.header().expect("readable");
+            self.sees_session(&header.session);
+        }
     }
 
     fn ways_where(&self, wanted: impl Fn(&Socket) -> bool) -> Vec<Way> {
@@ -615,6 +628,8 @@ impl Place {
             assert!(self.published < count, "iopub out of order");
             self.published = count;
         }
+        let now = self.now();
+        self.slow.gets(&mut self.bridge, now, message);
         let Some(number) = parents_number(message) else {
             return;
         };
@@ -793,6 +808,8 @@ impl Place {
             }
             self.check();
         }
+        self.slow_returns();
+        self.slow.reads();
         self.is_settled();
     }
 
@@ -817,6 +834,10 @@ impl Place {
             assert!(
                 asked.idles > 0 || !told,
                 "m{number} never became idle with {kernel:?}"
+            );
+            assert!(
+                asked.idles == 0 || self.slow.knows_end(number),
+                "who was cut was not told that m{number} is over"
             );
         }
         for (client, missing) in missing {
@@ -854,7 +875,7 @@ fn number(message: &Verified) -> Option<usize> {
     header.msg_id.strip_prefix('m')?.parse().ok()
 }
 
-fn parents_number(message: &Verified) -> Option<usize> {
+pub(super) fn parents_number(message: &Verified) -> Option<usize> {
     let parent = message.parent().ok()?;
     parent.msg_id.strip_prefix('m')?.parse().ok()
 }

@@ -69,6 +69,10 @@ pub(super) enum Step {
     },
     /// SIGINT to the proxy.
     Interrupts,
+    /// The subscriber that is behind reads what waits for it.
+    SlowReads,
+    /// It was cut, and dials again.
+    SlowReturns,
 }
 
 /// What a client asks.
@@ -104,7 +108,7 @@ pub(super) fn steps(rng: &mut Rng) -> Vec<Step> {
 fn step(rng: &mut Rng) -> Step {
     let line = rng.below(LINES as u64) as usize;
     let which = rng.next();
-    match rng.below(64) {
+    match rng.below(67) {
         0..18 => Step::Flow {
             moves: 1 + rng.below(24),
             order: which,
@@ -139,7 +143,9 @@ fn step(rng: &mut Rng) -> Step {
         60 => Step::LinkFills { which },
         61 => Step::IopubDrops,
         62 => Step::StdinAbsent { which },
-        _ => Step::Interrupts,
+        63 => Step::Interrupts,
+        64 => Step::SlowReads,
+        _ => Step::SlowReturns,
     }
 }
 

@@ -1,0 +1,69 @@
+//! A subscriber that reads seldom, is cut for that, and comes back.
+
+use std::collections::HashSet;
+
+use super::super::*;
+use super::place::parents_number;
+
+/// So many messages may wait for it.
+const BUDGET: usize = 12;
+
+/// After so long nobody waits for one that was cut.
+const AWAY: Duration = Duration::from_secs(3600);
+
+#[derive(Default)]
+pub(super) struct Slow {
+    sent: u64,
+    unread: Vec<Verified>,
+    /// Since when it has been cut.
+    cut: Option<Instant>,
+    /// The requests of which it knows that they are over.
+    ended: HashSet<usize>,
+    stayed_away: bool,
+}
+
+impl Slow {
+    /// A message for all.
+    pub(super) fn gets(&mut self, bridge: &mut Bridge, now: Now, message: &Verified) {
+        self.sent += 1;
+        if self.cut.is_some() {
+            return;
+        }
+        self.unread.push(message.clone());
+        if self.unread.len() > BUDGET {
+            bridge.subscriber_cut(now, self.sent - self.unread.len() as u64 + 1);
+            self.unread.clear();
+            self.cut = Some(now.instant);
+        }
+    }
+
+    pub(super) fn reads(&mut self) {
+        for message in std::mem::take(&mut self.unread) {
+            self.reads_one(&message);
+        }
+    }
+
+    fn reads_one(&mut self, message: &Verified) {
+        let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+        if content["execution_state"] == "idle" {
+            self.ended.extend(parents_number(message));
+        }
+    }
+
+    /// Dials again, if it was cut; returns what it is told.
+    pub(super) fn returns(&mut self, bridge: &mut Bridge, now: Now) -> Vec<Verified> {
+        let Some(cut) = self.cut.take() else {
+            return Vec::new();
+        };
+        let told = bridge.subscribed(now);
+        let too_late = now.instant - cut >= AWAY;
+        assert_eq!(told.is_empty(), too_late, "what was missed is told");
+        self.stayed_away |= too_late;
+        told.iter().for_each(|message| self.reads_one(message));
+        told
+    }
+
+    pub(super) fn knows_end(&self, number: usize) -> bool {
+        self.stayed_away || self.ended.contains(&number)
+    }
+}

@@ -1,0 +1,167 @@
+//! What a subscriber that was cut is told when it is back.
+
+use super::desk::Desk;
+use super::*;
+
+/// What a new subscriber reads first: the request that each message is of, and what it says.
+fn told(desk: &mut Desk) -> Vec<(String, String)> {
+    let told = desk.bridge.subscribed(desk.now);
+    let said = told.iter().map(|message| {
+        let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+        let said = match content["text"].as_str() {
+            Some(text) => format!("{}: {text}", content["name"].as_str().expect("a name")),
+            None => content["execution_state"].as_str().expect("a state").into(),
+        };
+        let parent = message.parent().expect("readable");
+        (parent.msg_id.into_owned(), said)
+    });
+    said.collect()
+}
+
+/// As [`told`], with the first words of what is said.
+fn briefly(desk: &mut Desk) -> Vec<(String, String)> {
+    let told = told(desk).into_iter();
+    told.map(|(of, said)| (of, said.split(" of ").next().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+fn of(id: &str, said: &str) -> (String, String) {
+    (id.to_owned(), said.to_owned())
+}
+
+/// A cell of a client runs from its request to its end; returns how many messages were published.
+fn runs(desk: &mut Desk, id: &str) -> u64 {
+    begins(desk, id);
+    desk.reply("c", id, "execute_request");
+    desk.state("c", id, "idle");
+    published(desk)
+}
+
+fn begins(desk: &mut Desk, id: &str) {
+    desk.cell("c", id);
+    desk.state("c", id, "busy");
+    prints(desk, id);
+}
+
+fn prints(desk: &mut Desk, id: &str) {
+    let content = json!({ "name": "stdout", "text": "x" });
+    desk.tells(("c", id, "execute_request"), "stream", &content);
+}
+
+fn published(desk: &mut Desk) -> u64 {
+    let told = desk.told().into_iter();
+    told.filter(|told| told.starts_with("iopub")).count() as u64
+}
+
+/// Returns a desk, and how many messages were published before its client subscribed.
+fn desk() -> (Desk, u64) {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    assert_eq!(runs(&mut desk, "0"), 3, "busy, the output, idle");
+    let before = desk.bridge.missed.published();
+    (desk, before)
+}
+
+#[test]
+fn whoever_missed_nothing_is_told_nothing() {
+    let (mut desk, _) = desk();
+    runs(&mut desk, "1");
+    assert_eq!(told(&mut desk), []);
+}
+
+#[test]
+fn a_cell_whose_end_was_missed_has_it_and_says_what_is_missing() {
+    let (mut desk, before) = desk();
+    runs(&mut desk, "1");
+    desk.bridge.subscriber_cut(desk.now, before + 2);
+    runs(&mut desk, "2");
+    let text = "stderr: [nb] 5 messages of the kernel are missing here: this window did not read for \
+        so long that the room which is kept for it was full. The kernel has gone on; to see the whole \
+        output of a cell, run it again.\n";
+    let expected = [
+        of("1", text),
+        of("1", "idle"),
+        of("2", text),
+        of("2", "idle"),
+    ];
+    assert_eq!(told(&mut desk), expected);
+    let log = std::iter::from_fn(|| desk.bridge.poll_action()).collect::<Vec<_>>();
+    assert!(
+        matches!(
+            &log[..],
+            [Action::Log(Note::MissedTold {
+                messages: 5,
+                cells: 2
+            })]
+        ),
+        "{log:?}"
+    );
+}
+
+#[test]
+fn a_cell_that_runs_on_says_so_and_the_kernel_is_busy() {
+    let (mut desk, before) = desk();
+    begins(&mut desk, "1");
+    desk.told();
+    desk.bridge.subscriber_cut(desk.now, before + 2);
+    prints(&mut desk, "1");
+    desk.told();
+    let notice = of("1", "stderr: [nb] 2 messages");
+    assert_eq!(briefly(&mut desk), [notice, of("1", "busy")]);
+    desk.state("c", "1", "idle");
+    assert_eq!(published(&mut desk), 1, "everybody hears its end");
+}
+
+#[test]
+fn without_a_cell_it_is_told_once_and_what_else_ended_has_its_end() {
+    let (mut desk, before) = desk();
+    desk.ask("c", Channel::Shell, "complete_request", "1", &json!({}));
+    for state in ["busy", "idle"] {
+        let content = json!({ "execution_state": state });
+        desk.tells(("c", "1", "complete_request"), "status", &content);
+    }
+    desk.told();
+    desk.bridge.subscriber_cut(desk.now, before + 2);
+    let notice = of("", "stderr: [nb] 1 message");
+    assert_eq!(briefly(&mut desk), [of("1", "idle"), notice]);
+}
+
+#[test]
+fn what_the_bridge_itself_ended_is_among_it() {
+    let (mut desk, before) = desk();
+    begins(&mut desk, "1");
+    desk.told();
+    desk.bridge.subscriber_cut(desk.now, before + 1);
+    desk.bridge
+        .kernel_is(desk.now, Kernel::Ended(ending()), &ending(), []);
+    desk.told();
+    let notice = of("1", "stderr: [nb] 4 messages");
+    assert_eq!(briefly(&mut desk), [notice, of("1", "idle")]);
+}
+
+#[test]
+fn those_that_were_cut_together_are_told_together_and_nobody_long_after() {
+    let (mut desk, before) = desk();
+    runs(&mut desk, "1");
+    desk.bridge.subscriber_cut(desk.now, before + 1);
+    desk.bridge.subscriber_cut(desk.now, before + 3);
+    assert_eq!(briefly(&mut desk).len(), 2);
+    desk.wait(Duration::from_secs(59));
+    assert_eq!(briefly(&mut desk).len(), 2, "another of the same process");
+    desk.wait(Duration::from_secs(1));
+    assert_eq!(briefly(&mut desk), []);
+    // Of what was told nothing is told again.
+    let before = desk.bridge.missed.published();
+    runs(&mut desk, "2");
+    desk.bridge.subscriber_cut(desk.now, before + 3);
+    let notice = of("2", "stderr: [nb] 1 message");
+    assert_eq!(briefly(&mut desk), [notice, of("2", "idle")]);
+}
+
+#[test]
+fn one_that_stays_away_for_an_hour_is_not_waited_for() {
+    let (mut desk, before) = desk();
+    runs(&mut desk, "1");
+    desk.bridge.subscriber_cut(desk.now, before + 1);
+    desk.wait(Duration::from_secs(3600));
+    assert_eq!(told(&mut desk), []);
+}

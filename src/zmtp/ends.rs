@@ -1,0 +1,78 @@
+//! Where messages end in bytes that were written earlier.
+
+use super::frame::{HEADER_MAX, Header};
+
+/// Counts the messages that end in a stream of frames, which may come in any pieces.
+#[derive(Debug, Default)]
+pub struct MessageEnds {
+    /// What is still to come of the frame under way.
+    missing: u64,
+    /// Whether that is the last of its message.
+    ends: bool,
+    /// A header of which not all has come.
+    header: [u8; HEADER_MAX],
+    header_len: usize,
+}
+
+impl MessageEnds {
+    /// Returns how many messages end in these bytes. They must be what a
+    /// [`Batch`](super::Batch) gave out, commands among them or not.
+    pub fn count(&mut self, bytes: &[u8]) -> u64 {
+        let mut rest = bytes;
+        let mut count = 0;
+        loop {
+            let here = usize::try_from(self.missing).map_or(rest.len(), |it| it.min(rest.len()));
+            rest = rest.split_at(here).1;
+            self.missing -= here as u64;
+            if self.missing > 0 {
+                return count;
+            }
+            count += u64::from(std::mem::take(&mut self.ends));
+            loop {
+                let Some((&byte, after)) = rest.split_first() else {
+                    return count;
+                };
+                rest = after;
+                if let Some(place) = self.header.get_mut(self.header_len) {
+                    *place = byte;
+                    self.header_len += 1;
+                }
+                let header = self.header.get(..self.header_len).unwrap_or_default();
+                if let Ok(Some(header)) = Header::parse(header) {
+                    self.header_len = 0;
+                    self.missing = header.body;
+                    self.ends = !header.more && !header.command;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::zmtp::Batch;
+
+    #[test]
+    fn each_message_is_counted_once_however_it_is_split() {
+        let frame = |len| Bytes::from(vec![3; len]);
+        let messages = [
+            vec![frame(0)],
+            vec![frame(1), frame(0), frame(300), frame(0)],
+            vec![frame(70_000)],
+            vec![frame(5), frame(256)],
+        ];
+        let mut batch = Batch::default();
+        messages.iter().for_each(|message| batch.push(message));
+        let slices = batch.io_slices(usize::MAX);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        for step in [1, 2, 3, 7, 1000, bytes.len()] {
+            let mut ends = MessageEnds::default();
+            let counts: u64 = bytes.chunks(step).map(|piece| ends.count(piece)).sum();
+            assert_eq!(counts, 4, "{step}");
+        }
+    }
+}
