@@ -75,7 +75,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(tokio::runtime::LocalOptions::default())
     {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -83,8 +83,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let local = tokio::task::LocalSet::new();
-    match local.block_on(&runtime, shell::serve(launch, signals)) {
+    match runtime.block_on(shell::serve(launch, signals)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nb-proxy: {error:#}");

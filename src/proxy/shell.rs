@@ -60,7 +60,7 @@ pub(super) struct Shell {
     pub(super) shutdown_requested: Cell<bool>,
     /// Whether actions are being carried out: what comes meanwhile is carried out by the same loop.
     acting: Cell<bool>,
-    /// When the timer task will wake.
+    /// When the alarm of [`Shell::run`] goes off.
     armed: Cell<Option<Instant>>,
     rearm: Notify,
     /// The journal has something to write.
@@ -181,7 +181,15 @@ impl Shell {
         self.acting.set(false);
         self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
-        if due != self.armed.get() {
+        self.wake_by(due);
+    }
+
+    /// Sees to it that timers are looked at no later than then.
+    ///
+    /// A time that has become later leaves the alarm as it is: to wake once for nothing is cheaper than to
+    /// set it anew with each request that starts a timer and each reply that stops it.
+    fn wake_by(&self, due: Option<Instant>) {
+        if is_sooner(due, self.armed.get()) {
             self.rearm.notify_one();
         }
     }
@@ -245,7 +253,7 @@ impl Shell {
                         bound
                             .keep
                             .take(&execution, (&kernel.owner, kernel.generation));
-                        self.rearm.notify_one();
+                        self.wake_by(bound.keep.due());
                     }
                     bound.journal.take(execution);
                     self.write.notify_one();
@@ -428,20 +436,24 @@ impl Shell {
         tokio::task::spawn_local(telling);
         let mut orphan = Orphan::watch();
         let mut look_at_parent = tokio::time::interval(Orphan::EVERY);
+        let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         loop {
-            let due = self.bridge.borrow().poll_timeout();
-            self.armed.set(due);
-            let timer = reached(due);
             let keep_due = self.bound().and_then(|bound| bound.keep.due());
-            let keeps = reached(keep_due);
+            for due in [self.bridge.borrow().poll_timeout(), keep_due] {
+                if let Some(due) = due.filter(|_| is_sooner(due, self.armed.get())) {
+                    alarm.as_mut().reset(due.into());
+                    self.armed.set(Some(due));
+                }
+            }
             tokio::select! {
                 () = self.stop.notified() => return,
-                () = keeps => {
+                () = alarm.as_mut(), if self.armed.get().is_some() => {
+                    self.armed.set(None);
                     if let Some(bound) = self.bound() {
                         bound.keep.store(&bound.target);
                     }
+                    self.route(|bridge, now| bridge.handle_timeout(now));
                 }
-                () = timer => self.route(|bridge, now| bridge.handle_timeout(now)),
                 () = self.rearm.notified() => {}
                 () = self.write.notified() => self.write_journal(),
                 () = self.look.notified() => self.refresh(),
@@ -521,10 +533,7 @@ fn parent() -> Option<Process> {
     Process::of(u32::try_from(pid).ok()?)
 }
 
-/// Waits for a moment; for ever where there is none.
-async fn reached(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
-    }
+/// Returns whether something is due before the alarm goes off; none goes off never.
+fn is_sooner(due: Option<Instant>, alarm: Option<Instant>) -> bool {
+    due.is_some_and(|due| alarm.is_none_or(|alarm| due < alarm))
 }

@@ -1,7 +1,7 @@
 //! ZMTP over TCP and Unix sockets: [`Router`], [`Publisher`] and [`Dialer`]; and one [`Page`].
 //!
-//! Everything runs on one thread, in a [`tokio::task::LocalSet`]: `bind` and `connect` spawn
-//! local tasks and panic elsewhere. Handlers are called on that thread from the task of one
+//! Everything runs on one thread, in a [`tokio::task::LocalSet`] or a
+//! [`tokio::runtime::LocalRuntime`]: `bind` and `connect` spawn local tasks and panic elsewhere. Handlers are called on that thread from the task of one
 //! connection; they must not block, and may call any method of any socket, also of the one that
 //! calls them. Several messages of one read are delivered in a row; then others get their turn.
 //!
