@@ -303,6 +303,7 @@ impl Shell {
     pub(super) fn keeps(&self, message: &Verified) {
         if let Some(bound) = &*self.bound.borrow() {
             bound.keep.heard(message);
+            self.wake_by(bound.keep.due());
         }
     }
 
