@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
-use crate::wire::{Channel, NewHeader, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, LastParent, NewHeader, SigningKey, Unverified, Verified};
 use crate::zmtp::{Batch, Connection, Encoder, Event, Limits, Message, Role, reuse};
 
 const KERNEL_SESSION: &str = "6c1f2a84-6d0f3f0f6ad0c1d5b0d1c9a1";
@@ -125,9 +125,9 @@ pub fn receive(connection: &mut Connection, bytes: &[u8], mut take: impl FnMut(M
 }
 
 /// Checks a message of the kernel's as the proxy does.
-pub fn checked(frames: Message, key: &SigningKey, parent: &mut Vec<u8>) -> Verified {
+pub fn checked(frames: Message, key: &SigningKey, parent: &mut LastParent) -> Verified {
     let message = Unverified::parse(frames).expect("it is whole");
-    let message = key.verify(message).expect("it is rightly signed");
+    let mut message = key.verify(message).expect("it is rightly signed");
     assert!(message.is_well_formed_after(parent));
     message
 }
@@ -267,7 +267,7 @@ impl Default for Cell {
 /// Everything that a small message of iopub goes through between two sockets.
 pub struct Way {
     connection: Connection,
-    parent: Vec<u8>,
+    parent: LastParent,
     linked: Linked,
     keys: Keys,
     subscribers: Subscribers,
@@ -277,7 +277,7 @@ impl Way {
     pub fn new(keys: Keys, subscribers: usize) -> Self {
         Self {
             connection: subscribed(),
-            parent: Vec::new(),
+            parent: LastParent::default(),
             linked: Linked::new(),
             keys,
             subscribers: Subscribers::new(subscribers),

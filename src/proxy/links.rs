@@ -14,7 +14,7 @@ use super::shell::Shell;
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
-use crate::wire::{Channel, DELIMITER, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, DELIMITER, LastParent, SigningKey, Unverified, Verified};
 
 /// All sockets to one life of the kernel: its iopub, and each client's own.
 ///
@@ -36,7 +36,7 @@ struct Own {
     client: ClientId,
     channel: Channel,
     key: SigningKey,
-    parent: RefCell<Vec<u8>>,
+    parent: RefCell<LastParent>,
     refused_since: Cell<Option<Instant>>,
 }
 
@@ -44,7 +44,7 @@ struct Own {
 struct Iopub {
     shell: Weak<Shell>,
     key: SigningKey,
-    parent: RefCell<Vec<u8>>,
+    parent: RefCell<LastParent>,
     /// Whether the kernel's process is known: then its end is noticed there.
     watched: bool,
     refused_since: Cell<Option<Instant>>,
@@ -264,7 +264,7 @@ fn check(
     shell: &Shell,
     channel: Channel,
     key: &SigningKey,
-    parent: &RefCell<Vec<u8>>,
+    parent: &RefCell<LastParent>,
     frames: Message,
 ) -> Option<Verified> {
     let message = match Unverified::parse(frames) {
@@ -276,7 +276,7 @@ fn check(
             return None;
         }
     };
-    let message = match key.verify(message) {
+    let mut message = match key.verify(message) {
         Ok(message) => message,
         Err(error) => {
             shell

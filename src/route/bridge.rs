@@ -330,25 +330,19 @@ impl Bridge {
                 "shutdown_request" => self.answer_shutdown(now, channel, id, &message),
                 "kernel_info_request" => self.kernel_info(now, channel, id, &message, &header),
                 "execute_request" => self.execute(now, id, &message, &header),
-                "comm_open" => {
-                    self.comms.opened(message.content(), Some(id.clone()));
-                    self.pass(now, channel, id, message);
-                }
                 "comm_close" if !self.may_close(id, &message) => {
                     self.log(Note::CommKept { client: id.clone() });
                 }
-                _ => self.pass(now, channel, id, message),
+                msg_type => {
+                    if msg_type == "comm_open" {
+                        self.comms.opened(message.content(), Some(id.clone()));
+                    }
+                    // It needs nothing but its answer.
+                    let key = self.track(channel, id, &message, &header);
+                    self.forward(now, channel, id, key, message);
+                }
             },
         }
-    }
-
-    /// Passes a message on that needs nothing but its answer.
-    fn pass(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
-        let key = message
-            .header()
-            .ok()
-            .and_then(|header| self.track(channel, id, &message, &header));
-        self.forward(now, channel, id, key, message);
     }
 
     fn may_close(&self, id: &ClientId, message: &Verified) -> bool {

@@ -67,6 +67,59 @@ impl<'a> Header<'a> {
     }
 }
 
+/// Where the fields of a header that was read stand in its bytes: so it need not be read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    msg_id: Place,
+    msg_type: Place,
+    session: Place,
+    username: Place,
+}
+
+/// The start and the end of a field's text; twice the same where it is empty.
+type Place = (u16, u16);
+
+impl Places {
+    /// `None` where a field does not stand there as it reads, since it has escapes; and for a subshell, of
+    /// which serde makes a copy.
+    pub(super) fn of(header: &Header<'_>, bytes: &[u8]) -> Option<Self> {
+        if header.subshell_id.is_some() {
+            return None;
+        }
+        let place = |field: &Cow<'_, str>| match field {
+            _ if field.is_empty() => Some((0, 0)),
+            Cow::Borrowed(text) => {
+                // It is borrowed from `bytes`, so the distance of their addresses is its place.
+                let start = text.as_ptr() as usize - bytes.as_ptr() as usize;
+                let end = u16::try_from(start + text.len()).ok()?;
+                Some((u16::try_from(start).ok()?, end))
+            }
+            Cow::Owned(_) => None,
+        };
+        Some(Self {
+            msg_id: place(&header.msg_id)?,
+            msg_type: place(&header.msg_type)?,
+            session: place(&header.session)?,
+            username: place(&header.username)?,
+        })
+    }
+
+    /// Returns the header; `bytes` are those that it was read from.
+    pub(super) fn header<'a>(&self, bytes: &'a [u8]) -> Option<Header<'a>> {
+        let text = |(start, end): Place| {
+            let field = bytes.get(usize::from(start)..usize::from(end))?;
+            std::str::from_utf8(field).ok().map(Cow::Borrowed)
+        };
+        Some(Header {
+            msg_id: text(self.msg_id)?,
+            msg_type: text(self.msg_type)?,
+            session: text(self.session)?,
+            username: text(self.username)?,
+            subshell_id: None,
+        })
+    }
+}
+
 impl NewHeader<'_> {
     /// `subshell` names the part of the kernel that is to take the request; none is the main one.
     pub(super) fn to_bytes(self, subshell: Option<&str>) -> Bytes {
@@ -167,6 +220,24 @@ mod tests {
                 br#"{"msg_id":"m","session":"s","username":"u","date":"d","msg_type":"status","version":"5.3"}"#
             )
         );
+    }
+
+    #[test]
+    fn a_header_whose_places_are_known_reads_the_same() {
+        for text in [
+            r#"{}"#,
+            r#"{"msg_id":"a","msg_type":"","session":"s\u00e9","username":"\u00fc"}"#,
+            r#"{"msg_id":"é","msg_type":"status","session":"s","username":"ü","x":[1]}"#,
+            r#"{"msg_id":"a","subshell_id":"\u0073"}"#,
+            r#"{"username":"u","x":{"session":"in"},"subshell_id":null}"#,
+        ] {
+            let read = Header::parse(text.as_bytes()).expect("JSON");
+            let places = Places::of(&read, text.as_bytes());
+            assert_eq!(places.is_none(), text.contains("\\u"), "{text}");
+            let Some(places) = places else { continue };
+            let again = places.header(text.as_bytes()).expect("the same bytes");
+            assert_eq!(format!("{again:?}"), format!("{read:?}"));
+        }
     }
 
     proptest::proptest! {

@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::header::Places;
 use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
 
 /// The frame between the routing identities and the signature.
@@ -36,6 +37,17 @@ struct Parts {
     frames: Vec<Bytes>,
     /// Where the delimiter is; at least [`FIXED`] frames stand from there on.
     delimiter: usize,
+    /// What was read of the header and the parent header, if that is kept.
+    header: Option<Places>,
+    parent: Option<Places>,
+}
+
+/// The parent header that the last message of a series had: what a cell says has one, which is read once.
+#[derive(Debug, Default)]
+pub struct LastParent {
+    /// Nothing at first.
+    bytes: Vec<u8>,
+    places: Option<Places>,
 }
 
 /// Frames that are no Jupyter message.
@@ -67,7 +79,12 @@ impl Unverified {
         if frames.len() - delimiter < FIXED {
             return Err(Malformed::TooShort(frames.len() - delimiter));
         }
-        Ok(Self(Parts { frames, delimiter }))
+        Ok(Self(Parts {
+            frames,
+            delimiter,
+            header: None,
+            parent: None,
+        }))
     }
 
     pub(super) fn signature(&self) -> &Bytes {
@@ -123,6 +140,8 @@ impl Verified {
         Self(Parts {
             frames,
             delimiter: 0,
+            header: None,
+            parent: None,
         })
     }
 
@@ -131,7 +150,7 @@ impl Verified {
     /// # Errors
     /// When it is no JSON object, or a field that is read has another type.
     pub fn header(&self) -> Result<Header<'_>, HeaderError> {
-        Header::parse(self.header_bytes())
+        self.0.header_at(HEADER, self.0.header)
     }
 
     /// Reads the parent header; an empty one (`{}`) has empty fields.
@@ -139,7 +158,7 @@ impl Verified {
     /// # Errors
     /// As [`Verified::header`].
     pub fn parent(&self) -> Result<Header<'_>, HeaderError> {
-        Header::parse(self.0.part(PARENT))
+        self.0.header_at(PARENT, self.0.parent)
     }
 
     /// Returns whether header, parent header and metadata are JSON objects.
@@ -152,21 +171,28 @@ impl Verified {
             .all(|part| self.is_object_at(part))
     }
 
-    /// As [`Verified::is_well_formed`], for one message of a series: what a cell says has one parent header,
-    /// which is read once. `parent` is what the last one had, nothing at first.
-    pub fn is_well_formed_after(&self, parent: &mut Vec<u8>) -> bool {
+    /// As [`Verified::is_well_formed`], for one message of a series. What it reads is not read again by
+    /// [`Verified::header`] and [`Verified::parent`].
+    pub fn is_well_formed_after(&mut self, last: &mut LastParent) -> bool {
+        self.0.header = self.0.places(HEADER);
+        let is_header = self.0.header.is_some() || self.is_object_at(HEADER);
+        if !(is_header && self.is_object_at(METADATA)) {
+            return false;
+        }
         let own = self.0.part(PARENT);
-        if !parent.is_empty() && *own == *parent {
-            return [HEADER, METADATA]
-                .into_iter()
-                .all(|part| self.is_object_at(part));
+        if !last.bytes.is_empty() && *own == last.bytes {
+            self.0.parent = last.places;
+            return true;
         }
-        let is_well_formed = self.is_well_formed();
-        parent.clear();
-        if is_well_formed && own.len() <= PARENT_KEPT {
-            parent.extend_from_slice(own);
+        let places = self.0.places(PARENT);
+        let is_parent = places.is_some() || self.is_object_at(PARENT);
+        last.bytes.clear();
+        last.places = places;
+        if is_parent && own.len() <= PARENT_KEPT {
+            last.bytes.extend_from_slice(own);
         }
-        is_well_formed
+        self.0.parent = places;
+        is_parent
     }
 
     fn is_object_at(&self, part: usize) -> bool {
@@ -243,6 +269,7 @@ impl Verified {
         if let Some(header) = self.0.frames.get_mut(self.0.delimiter + HEADER) {
             *header = spliced;
         }
+        self.0.header = None;
         Ok(())
     }
 
@@ -252,6 +279,7 @@ impl Verified {
         let Parts {
             mut frames,
             delimiter,
+            ..
         } = self.0;
         if let Some(frame) = frames.get_mut(delimiter + SIGNATURE) {
             *frame = signature;
@@ -291,6 +319,23 @@ impl Parts {
         self.frames
             .get(self.delimiter + index)
             .expect("a message has its six parts since it was parsed or made")
+    }
+
+    /// Reads a header, as an object whose fields are where they are told to be.
+    fn places(&self, index: usize) -> Option<Places> {
+        let bytes = self.part(index);
+        if *bytes == b"{}"[..] {
+            return Some(Places::default());
+        }
+        Places::of(&Header::parse(bytes).ok()?, bytes)
+    }
+
+    fn header_at(&self, index: usize, places: Option<Places>) -> Result<Header<'_>, HeaderError> {
+        let bytes = self.part(index);
+        match places.and_then(|places| places.header(bytes)) {
+            Some(header) => Ok(header),
+            None => Header::parse(bytes),
+        }
     }
 
     fn signed_parts(&self) -> impl Iterator<Item = &Bytes> {
@@ -425,10 +470,44 @@ mod tests {
             ("{}", "{}", "{\"a\":1"),
             ("{}x", "{}", "{}"),
         ] {
-            let message = message(header, parent, metadata);
+            let mut last = LastParent::default();
+            assert!(message("{}", "{}", "{}").is_well_formed_after(&mut last));
+            let mut message = message(header, parent, metadata);
             assert!(!message.is_well_formed());
-            assert!(!message.is_well_formed_after(&mut b"{}".to_vec()));
-            assert!(!message.is_well_formed_after(&mut Vec::new()));
+            assert!(!message.is_well_formed_after(&mut last));
+            assert!(!message.is_well_formed_after(&mut LastParent::default()));
+        }
+    }
+
+    #[test]
+    fn what_was_read_once_reads_the_same_and_a_new_session_is_seen() {
+        let series = |id: &str, parent: &str| {
+            let header = format!("{{\"msg_id\":\"{id}\",\"session\":\"s\"}}");
+            let mut sent = frames(&["<IDS|MSG>", ""]);
+            sent.extend([header, parent.to_owned(), "{}".into(), "{}".into()].map(Bytes::from));
+            let key = SigningKey::new(b"");
+            key.verify(Unverified::parse(sent).expect("whole"))
+                .expect("no key")
+        };
+        let mut last = LastParent::default();
+        for (id, parent) in [
+            ("1", "p"),
+            ("2", "p"),
+            ("3\\u0041", "p"),
+            ("4", "q\\n"),
+            ("5", "q\\n"),
+        ] {
+            let parent = format!("{{\"msg_id\":\"{parent}\"}}");
+            let mut message = series(id, &parent);
+            let unread = message.clone();
+            assert!(message.is_well_formed_after(&mut last));
+            let read = |message: &Verified| {
+                let (header, parent) = (message.header(), message.parent());
+                format!("{:?} {:?}", header.expect("JSON"), parent.expect("JSON"))
+            };
+            assert_eq!(read(&message), read(&unread));
+            message.set_session("another").expect("it has a session");
+            assert_eq!(message.header().expect("JSON").session, "another");
         }
     }
 

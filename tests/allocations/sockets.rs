@@ -10,7 +10,7 @@ use nb::socket::{
     DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
     ServerHandler, reuse,
 };
-use nb::wire::Endpoint;
+use nb::wire::{Endpoint, LastParent};
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
@@ -120,7 +120,11 @@ pub fn asked(outputs: usize) -> u64 {
     let sockets = local.block_on(&runtime, async {
         let (front, subscribed) = publisher();
         let endpoint = front.local_endpoint().clone();
-        let (keys, linked, parent) = (Keys::signing(), Cell::new(None), Cell::new(Vec::new()));
+        let (keys, linked, parent) = (
+            Keys::signing(),
+            Cell::new(None),
+            Cell::new(LastParent::default()),
+        );
         linked.set(Some(Linked::new()));
         let (passed, reached) = (Rc::clone(&passed), Rc::clone(&reached));
         let front = Rc::new(front);
