@@ -189,8 +189,8 @@ fn a_notebook_that_goes_elsewhere_in_mid_run_gets_its_outputs_there() {
 
 #[test]
 fn a_kernel_that_never_answers_keeps_nobody() {
-    // No thread of the kernel can run meanwhile.
-    let holds = "import ctypes\nctypes.PyDLL(None).usleep(300_000_000)";
+    // No thread of the kernel can run meanwhile, so the one that says that the cell runs has to before.
+    let holds = "import ctypes, sys\nsys.stdout.flush()\nctypes.PyDLL(None).usleep(300_000_000)";
     let world = notebook(&[holds, "'never'"]);
     let first = begin(&world, &["0"]);
     is(&world, &first, "running");
