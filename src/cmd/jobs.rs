@@ -76,14 +76,11 @@ impl Jobs {
         }
         let project = context.project(notebook.as_deref())?;
         let key = notebook.as_deref().map(|it| project.key(it));
-        let mut jobs = read_all(&project);
-        jobs.retain(|(_, job)| key.as_ref().is_none_or(|key| *key == job.notebook));
+        let most = if self.all { usize::MAX } else { ENDED };
+        let jobs = read_last(&project, key.as_deref(), most);
         let (mut ended, mut shown): (Vec<_>, Vec<_>) = jobs
             .into_iter()
             .partition(|(_, job)| job.state == JobState::Done);
-        if !self.all {
-            ended.drain(..ended.len().saturating_sub(ENDED));
-        }
         ended.append(&mut shown);
         let _ = if self.json {
             let jobs = ended.iter().map(|(folder, job)| {
@@ -136,14 +133,40 @@ fn is_recorded(folder: &JobFolder, job: &Job) -> bool {
     job.state == JobState::Done || job.generation.is_none() || folder.has_recorder()
 }
 
-/// Returns the project's jobs, the oldest first.
-fn read_all(project: &Project) -> Vec<(JobFolder, Job)> {
-    let folders = project.jobs().into_iter();
-    let mut jobs: Vec<_> = folders
-        .filter_map(|folder| Some((folder.clone(), folder.read().ok()?)))
-        .collect();
+/// Returns the jobs of a notebook, or of all, that run or wait, and at most so many of those that
+/// ended last; the oldest first. Of the others nothing is read.
+fn read_last(project: &Project, key: Option<&str>, most: usize) -> Vec<(JobFolder, Job)> {
+    let open = project.open_jobs();
+    let mut ended = 0;
+    let mut jobs = Vec::new();
+    for folder in project.jobs_lately() {
+        let has_room = ended < most;
+        if !has_room && open.iter().all(|open| open.id() != folder.id()) {
+            continue;
+        }
+        let Ok(job) = folder.read() else { continue };
+        let is_over = job.state == JobState::Done;
+        if key.is_none_or(|key| key == job.notebook) && (has_room || !is_over) {
+            ended += usize::from(is_over);
+            jobs.push((folder, job));
+        }
+    }
     jobs.sort_by_key(|(_, job)| job.asked_at);
     jobs
+}
+
+/// Returns the job that was asked for last and is not over, else the last one.
+fn last(project: &Project) -> Option<JobFolder> {
+    let last_of = |folders: Vec<JobFolder>, wanted: fn(&Job) -> bool| {
+        let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
+        let jobs = folders.into_iter().filter_map(read);
+        let last = jobs
+            .filter(|(job, _)| wanted(job))
+            .max_by_key(|(job, _)| job.asked_at);
+        last.map(|(_, folder)| folder)
+    };
+    last_of(project.open_jobs(), |job| job.state != JobState::Done)
+        .or_else(|| last_of(project.jobs(), |_| true))
 }
 
 /// Follow a job to its end, and print what it says
@@ -174,17 +197,9 @@ impl Wait {
         let project = context.project(None)?;
         let folder = match &self.job {
             Some(id) => project.job(id)?,
-            None => {
-                let jobs = read_all(&project);
-                let open = jobs
-                    .iter()
-                    .rev()
-                    .find(|(_, job)| job.state != JobState::Done);
-                let last = open.or(jobs.last()).map(|(folder, _)| folder.clone());
-                last.ok_or_else(|| {
-                    Fault::new(Kind::Usage, "there are no jobs").hint("nb exec CELL begins one")
-                })?
-            }
+            None => last(&project).ok_or_else(|| {
+                Fault::new(Kind::Usage, "there are no jobs").hint("nb exec CELL begins one")
+            })?,
         };
         context.concerns(&project, &folder.read()?.notebook);
         let following = Following::new(context, folder, &self.patience, self.form);

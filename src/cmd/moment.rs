@@ -4,10 +4,11 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::{Span, Timestamp, Zoned};
 
 use super::fault::{Fault, Kind};
+use crate::ops::zone;
 
 /// Reads a time of day, a date, both, a full timestamp, or how long ago it was.
 pub(super) fn read(text: &str) -> Result<Timestamp, Fault> {
-    at(text, &Zoned::now()).ok_or_else(|| {
+    at(text, &Timestamp::now().to_zoned(zone::here())).ok_or_else(|| {
         let message =
             format!("{text:?} is no time: last, 14:02, 2026-01-31, 2026-01-31 14:02, 90min or 3d");
         Fault::new(Kind::Usage, message)

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::outputs::{self, Text};
 use crate::ops::executions::run::Output;
+use crate::ops::zone;
 
 /// Prints one JSON object, as one line.
 pub(super) fn json(value: &Value) -> io::Result<()> {
@@ -90,10 +90,8 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
 
 /// Shows a moment: today as a time, else with its date.
 pub(super) fn moment(at: Timestamp) -> String {
-    let (at, now) = (
-        at.to_zoned(TimeZone::system()),
-        Timestamp::now().to_zoned(TimeZone::system()),
-    );
+    let zone = zone::here();
+    let (at, now) = (at.to_zoned(zone.clone()), Timestamp::now().to_zoned(zone));
     let format = if at.date() == now.date() {
         "%H:%M:%S"
     } else {

@@ -1,5 +1,6 @@
 //! What some kernels need and their kernelspecs do not say, as tried with each of them.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use crate::project::{RealSpec, Transport};
 
 /// Returns the transport of a kernel that knows only one.
 ///
-/// deno (2.9) takes the `ip` of its connection file for a host's name and ends.
+/// deno (2.9) takes the `ip` of its connection file for a host's name and ends; evcxr (0.22) ends as
+/// its ZMQ library has no Unix sockets.
 pub fn transport(spec: &RealSpec) -> Option<Transport> {
-    is_deno(&spec.argv).then_some(Transport::Tcp)
+    let is_evcxr = program(&spec.argv) == Some("evcxr_jupyter".as_ref());
+    (is_evcxr || is_deno(&spec.argv)).then_some(Transport::Tcp)
 }
 
 /// Returns how long a kernel that may tell of outputs after it is idle must have been silent to be
@@ -29,7 +32,34 @@ pub(super) fn dies_of_interrupts(argv: &[&str]) -> bool {
 }
 
 fn is_deno(argv: &[impl AsRef<str>]) -> bool {
-    let mut words = argv.iter().map(AsRef::as_ref);
-    let program = words.next().map(Path::new).and_then(Path::file_stem);
-    program.is_some_and(|stem| stem == "deno") && words.any(|word| word == "jupyter")
+    let is_kernel = || argv.iter().any(|word| word.as_ref() == "jupyter");
+    program(argv) == Some("deno".as_ref()) && is_kernel()
+}
+
+/// Returns a kernel's program without its folder and its ending.
+fn program(argv: &[impl AsRef<str>]) -> Option<&OsStr> {
+    Path::new(argv.first()?.as_ref()).file_stem()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_kernels_know_tcp_alone() {
+        for (argv, only) in [
+            (&["/opt/bin/deno", "jupyter", "--kernel"][..], true),
+            (&["deno", "run"], false),
+            (
+                &["/home/a/.cargo/bin/evcxr_jupyter", "--control_file"],
+                true,
+            ),
+            (&["python", "-m", "ipykernel_launcher"], false),
+            (&[], false),
+        ] {
+            let spec = serde_json::json!({ "name": "k", "argv": argv });
+            let spec: RealSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!(transport(&spec).is_some(), only, "{argv:?}");
+        }
+    }
 }

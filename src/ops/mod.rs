@@ -12,3 +12,4 @@ pub mod executions;
 pub mod kernels;
 pub mod log;
 pub mod since;
+pub mod zone;

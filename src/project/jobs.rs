@@ -404,15 +404,33 @@ impl Project {
         self.folders(JOBS)
     }
 
+    /// Returns the folders of all jobs, first the one whose record was written last: of jobs that are
+    /// over the one that ended last.
+    pub fn jobs_lately(&self) -> Vec<JobFolder> {
+        let written = |folder: JobFolder| {
+            let record = std::fs::metadata(folder.dir.join(RECORD)).ok()?;
+            Some((record.modified().ok()?, folder))
+        };
+        let mut dated: Vec<_> = self.all_folders(JOBS).filter_map(written).collect();
+        dated.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        dated.into_iter().map(|(_, folder)| folder).collect()
+    }
+
     fn folders(&self, place: &str) -> Vec<JobFolder> {
+        let folders = self.all_folders(place);
+        folders
+            .filter(|folder| folder.dir.join(RECORD).exists())
+            .collect()
+    }
+
+    /// Also those that have no record yet.
+    fn all_folders(&self, place: &str) -> impl Iterator<Item = JobFolder> {
         let entries = std::fs::read_dir(self.dir().join(place));
         let folders = entries.into_iter().flatten().flatten();
-        let folders = folders.filter(|entry| entry.path().join(RECORD).exists());
-        let folders = folders.map(|entry| JobFolder {
+        folders.map(|entry| JobFolder {
             dir: entry.path(),
             id: entry.file_name().to_string_lossy().into_owned(),
-        });
-        folders.collect()
+        })
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::ops::background::{self, Task};
 use crate::ops::kernels::open_error::OpenError;
+use crate::ops::zone;
 use crate::project::jobs::{Job, JobFolder, JobState};
 use crate::project::{Project, save};
 
@@ -142,9 +142,7 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
 
 /// Returns a moment of today, for whoever looks for what was printed then.
 pub(super) fn to_the_second(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::system())
-        .strftime("%H:%M:%S")
-        .to_string()
+    at.to_zoned(zone::here()).strftime("%H:%M:%S").to_string()
 }
 
 fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {

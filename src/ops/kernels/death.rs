@@ -16,6 +16,7 @@ use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::notebook::size;
 use crate::ops::company::{self, whose};
+use crate::ops::zone;
 use crate::project::jobs::JobCell;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
@@ -186,7 +187,7 @@ pub(super) fn mark_at_start(ended: &mut Ended) {
 
 /// Returns what is told of a kernel that went by itself, as one sentence or two.
 pub fn words(notebook: &str, ended: &Ended) -> String {
-    told(notebook, ended, &TimeZone::system())
+    told(notebook, ended, &zone::here())
 }
 
 /// Returns the command that brings a notebook's kernel back.

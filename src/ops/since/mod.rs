@@ -10,11 +10,11 @@ mod gathered;
 use std::collections::BTreeMap;
 use std::io;
 
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use self::gathered::{endings, gathered, lines};
+use crate::ops::zone;
 use crate::project::journal::Entry;
 use crate::project::past::{Past, Placed};
 use crate::project::{Lock, Project, save};
@@ -133,10 +133,9 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
     let (news, earlier) = told.news(past);
     let others = gathered(&news, &earlier, &kernel, generation, name);
     if others.is_empty() {
-        // The system's zone takes longer to find than all the rest.
         return Ok(Vec::new());
     }
-    Ok(lines(others, at, &TimeZone::system()))
+    Ok(lines(others, at, &zone::here()))
 }
 
 impl Looked {

@@ -11,6 +11,7 @@ use crate::notebook::Change;
 use crate::ops::company;
 use crate::ops::editing::page::Page;
 use crate::ops::since;
+use crate::ops::zone;
 use crate::project::{Project, save};
 
 /// So many wait at most; the oldest are not told then, and are in the journal still.
@@ -78,10 +79,9 @@ fn write(project: &Project, key: &str, waiting: &[Overwritten]) -> io::Result<()
 /// was edited more than once only the last edit is told.
 pub fn words(lost: &[Overwritten]) -> Vec<String> {
     if lost.is_empty() {
-        // The system's zone takes longer to find than all the rest.
         return Vec::new();
     }
-    words_in(lost, &TimeZone::system())
+    words_in(lost, &zone::here())
 }
 
 fn words_in(lost: &[Overwritten], zone: &TimeZone) -> Vec<String> {

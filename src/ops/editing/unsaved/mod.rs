@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use self::backup::Preamble;
 use self::places::Place;
@@ -31,6 +30,7 @@ use super::page::Page;
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
 use crate::ops::since;
+use crate::ops::zone;
 
 /// How many files are looked into at most.
 const MANY: usize = 5_000;
@@ -175,7 +175,7 @@ impl Backup {
         let Some(at) = self.at else {
             return place;
         };
-        let clock = since::clock(at, &TimeZone::system());
+        let clock = since::clock(at, &zone::here());
         let age = Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default();
         match age > LONG {
             true => format!("since {clock}, {place}"),

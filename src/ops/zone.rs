@@ -1,0 +1,39 @@
+//! The time zone of whoever reads.
+
+use jiff::tz::TimeZone;
+
+/// Where most systems keep the rules of their zone.
+const LOCAL: &str = "/etc/localtime";
+
+/// Returns the zone by which clocks are shown.
+///
+/// By its rules alone where the system keeps them: the zone's name, which is never shown, could only
+/// be told after a walk through all zones that there are, and that takes longer than most commands.
+pub fn here() -> TimeZone {
+    match std::env::var_os("TZ") {
+        Some(_) => TimeZone::system(),
+        None => rules(LOCAL).unwrap_or_else(TimeZone::system),
+    }
+}
+
+fn rules(path: &str) -> Option<TimeZone> {
+    let rules = std::fs::read(path).ok()?;
+    TimeZone::tzif("local", &rules).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn clocks_go_as_the_systems_own() {
+        let all = ["2026-01-31T10:00:00Z", "2026-07-31T10:00:00Z"];
+        for at in all.map(|at| at.parse::<Timestamp>().unwrap()) {
+            let [ours, theirs] = [here(), TimeZone::system()].map(|zone| zone.to_offset(at));
+            assert_eq!(ours, theirs);
+        }
+        assert!(rules("/dev/null").is_none());
+    }
+}
