@@ -11,10 +11,11 @@ import time
 from launch import SECONDS, arguments, joined, launched
 
 
-def finish(client, request, answer=None, on_output=None, has_output=False):
+def finish(client, request, answer=None, on_output=None, has_output=False, sign=None):
     """Waits for reply and idle; returns the reply's status, the outputs and what was asked.
 
-    Outputs may come after idle (deno): where there is one, it is awaited.
+    Outputs may come after idle (deno): where there is one, it is awaited. Where they come at the
+    end only (gnuplot), running code makes the file that `sign` names.
     """
     outputs, asked, idle = [], [], False
     end = time.monotonic() + SECONDS
@@ -23,6 +24,9 @@ def finish(client, request, answer=None, on_output=None, has_output=False):
             message = client.get_iopub_msg(timeout=0.05)
         except Exception:  # nothing came
             message = None
+        if on_output and sign and pathlib.Path(sign).exists():
+            on_output()
+            on_output = None
         if answer is not None and not asked:
             try:
                 asked.append(client.get_stdin_msg(timeout=0.05)["content"]["prompt"])
@@ -60,7 +64,8 @@ def main():
         status, text, _ = finish(client, client.execute(case["error"]))
         seen["error"] = status
         code, cursor = case["complete"], len(case["complete"])
-        reply = client.complete(code, cursor, reply=True, timeout=SECONDS)["content"]
+        # evcxr first reads the whole of its own library.
+        reply = client.complete(code, cursor, reply=True, timeout=3 * SECONDS)["content"]
         seen["completes"] = case["completion"] in reply.get("matches", [])
         if case["input"]:
             request = client.execute(case["input"], allow_stdin=True)
@@ -68,7 +73,8 @@ def main():
             seen["input"] = [status, asked, text]
         if case["endless"]:
             request = client.execute(case["endless"])
-            status, text, _ = finish(client, request, on_output=manager.interrupt_kernel)
+            interrupt = manager.interrupt_kernel
+            status, text, _ = finish(client, request, on_output=interrupt, sign=case["sign"])
             seen["interrupt"] = status
             status, text, _ = finish(client, client.execute(case["hello"]), has_output=True)
             seen["after"] = [status, text]

@@ -23,16 +23,21 @@ struct Kernel {
     error: &'static str,
     /// Whether it says in its reply that this failed.
     tells_errors: bool,
-    /// Prints something and goes on for long, where it can be interrupted.
+    /// Prints something and goes on for long, where it can be interrupted. Where the kernel tells of
+    /// outputs at the end only, it makes the file `{sign}` instead.
     endless: Option<&'static str>,
     /// What its replies to the endless code are when it is interrupted.
     interrupted: &'static str,
     /// How it is interrupted.
     by: &'static str,
+    /// Whether its spec has to say so.
+    says: bool,
     /// The beginning of a word, and what completes it.
     complete: (&'static str, &'static str),
     /// Asks `name?` and tells the answer, where it can ask.
     input: Option<&'static str>,
+    /// Variables that name folders it needs, and where these are in the user's home otherwise.
+    folders: &'static [(&'static str, &'static str)],
 }
 
 impl Kernel {
@@ -40,15 +45,22 @@ impl Kernel {
     fn works(&self, interpreter: &Path) {
         let world = World::new();
         self.install(&world, interpreter);
+        let sign = world.project().join("sign");
+        let endless = self
+            .endless
+            .map(|code| code.replace("{sign}", &sign.to_string_lossy()));
         let notebook = &*format!("{}.ipynb", self.name);
-        nb(&world, ["open", notebook, "--kernel", self.name]).ended(0);
+        // evcxr takes its time to start.
+        let patient = ["--timeout", "240"];
+        let open = [["open", notebook], ["--kernel", self.name], patient];
+        nb(&world, open.as_flattened()).ended(0);
         let run = |code: &str| nb(&world, ["run", "-n", notebook, code]);
         assert_eq!(run(self.hello).ended(0).out.trim(), "42");
         run(self.error).ended(if self.tells_errors { 3 } else { 0 });
         if let Some(input) = self.input {
             self.asks(&world, notebook, input);
         }
-        if let Some(endless) = self.endless {
+        if let Some(endless) = &endless {
             nb(&world, ["run", "-n", notebook, "--timeout", "1", endless]).ended(4);
             nb(&world, ["interrupt", notebook])
                 .ended(0)
@@ -58,7 +70,13 @@ impl Kernel {
         let generation = nb(&world, ["status", notebook, "--json"]).ended(0).json();
         assert_eq!(generation["sessions"][0]["kernel_generation"], 1);
 
-        let seen = self.through_the_proxy(&world, notebook);
+        let _ = std::fs::remove_file(&sign);
+        let signs = self.endless.is_some_and(|code| code.contains("{sign}"));
+        let seen = self.through_the_proxy(
+            &world,
+            notebook,
+            &json!({ "endless": endless, "sign": signs.then_some(&sign) }),
+        );
         let is_hello = |said: &Value| {
             assert_eq!(said[0], "ok");
             // deno colours what it prints.
@@ -91,7 +109,19 @@ impl Kernel {
         let words = self.argv.iter();
         let words = words.map(|word| word.replace("{python}", &python).replace("{bin}", &bin));
         let argv: Vec<_> = words.chain(["{connection_file}".to_owned()]).collect();
-        let spec = json!({ "argv": argv, "display_name": self.name, "language": self.language });
+        let folder_of = |&(name, folder): &(&str, &str)| {
+            let set = std::env::var(name).ok();
+            let home = || std::env::home_dir().expect("a home").join(folder);
+            let path = set.unwrap_or_else(|| home().display().to_string());
+            (name.to_owned(), Value::from(path))
+        };
+        let env: serde_json::Map<_, _> = self.folders.iter().map(folder_of).collect();
+        let mut spec = json!({
+            "argv": argv, "display_name": self.name, "language": self.language, "env": env,
+        });
+        if self.says {
+            spec["interrupt_mode"] = self.by.into();
+        }
         let folder = home(world).join("jupyter/kernels").join(self.name);
         std::fs::create_dir_all(&folder).expect("make the spec's folder");
         std::fs::write(folder.join("kernel.json"), spec.to_string()).expect("write the spec");
@@ -107,11 +137,14 @@ impl Kernel {
         nb(world, ["wait", &job]).ended(0).with("Grace");
     }
 
-    fn through_the_proxy(&self, world: &World, notebook: &str) -> Value {
-        let case = json!({
-            "hello": self.hello, "error": self.error, "endless": self.endless,
-            "complete": self.complete.0, "completion": self.complete.1, "input": self.input,
+    fn through_the_proxy(&self, world: &World, notebook: &str, endless: &Value) -> Value {
+        let mut case = json!({
+            "hello": self.hello, "error": self.error, "input": self.input,
+            "complete": self.complete.0, "completion": self.complete.1,
         });
+        for name in ["endless", "sign"] {
+            case[name] = endless[name].clone();
+        }
         let file = world.project().join("case.json");
         std::fs::write(&file, case.to_string()).expect("write the case");
         let shared = match self.language {
@@ -141,8 +174,10 @@ const PYTHON: Kernel = Kernel {
     endless: Some("import time\nprint('on')\nwhile True: time.sleep(0.1)"),
     interrupted: "error",
     by: "signal",
+    says: false,
     complete: ("impor", "import"),
     input: Some("print(input('name?'))"),
+    folders: &[],
 };
 
 #[test]
@@ -174,8 +209,10 @@ fn bash() {
         endless: Some("echo on; sleep 1000"),
         interrupted: "abort",
         by: "signal",
+        says: false,
         complete: ("ech", "echo"),
         input: None,
+        folders: &[],
     };
     kernel.works(&languages());
 }
@@ -192,8 +229,10 @@ fn deno() {
         endless: Some("console.log('on'); while (true) {}"),
         interrupted: "error",
         by: "message",
+        says: false,
         complete: ("consol", "console"),
         input: Some("prompt('name?')"),
+        folders: &[],
     };
     kernel.works(&languages());
 }
@@ -233,8 +272,10 @@ fn irkernel() {
         endless: Some("cat('on\\n'); flush.console(); repeat Sys.sleep(0.1)"),
         interrupted: "abort",
         by: "signal",
+        says: false,
         complete: ("Sys.slee", "Sys.sleep"),
         input: Some("cat(readline('name?'))"),
+        folders: &[],
     };
     kernel.works(Path::new("/usr/bin/R"));
 }
@@ -255,8 +296,10 @@ fn octave() {
         endless: Some("disp('on'); while true, pause(0.1); end"),
         interrupted: "ok",
         by: "signal",
+        says: false,
         complete: ("acos", "acosd"),
         input: Some("disp(input('name?', 's'))"),
+        folders: &[],
     };
     kernel.works(&python);
 }
@@ -277,8 +320,64 @@ fn calysto_scheme() {
         endless: Some("(define loop (lambda () (loop))) (display \"on\") (loop)"),
         interrupted: "error",
         by: "signal",
+        says: false,
         complete: ("(defin", "define"),
         input: None,
+        folders: &[],
     };
     kernel.works(&python);
+}
+
+#[test]
+#[ignore = "needs gnuplot and a Python with gnuplot_kernel"]
+fn gnuplot() {
+    let Some(python) = by_hand("gnuplot_kernel") else {
+        return;
+    };
+    let kernel = Kernel {
+        name: "gnuplot",
+        argv: &["{python}", "-m", "gnuplot_kernel", "-f"],
+        language: "gnuplot",
+        // As it is set up first, it looks after each cell for an image.
+        hello: "%gnuplot dumb\nprint 6*7",
+        error: "show nonsense",
+        tells_errors: true,
+        endless: Some("system(\"touch '{sign}'\")\npause 1000"),
+        interrupted: "ok",
+        by: "signal",
+        says: false,
+        complete: ("%gnup", "%gnuplot"),
+        input: None,
+        folders: &[],
+    };
+    kernel.works(&python);
+}
+
+#[test]
+#[ignore = "needs evcxr_jupyter on PATH, and a Rust toolchain: cargo install evcxr_jupyter"]
+fn evcxr() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).map(|folder| folder.join("evcxr_jupyter"));
+    let Some(program) = all.into_iter().find(|path| path.is_file()) else {
+        eprintln!("not tried: there is no evcxr_jupyter on PATH");
+        return;
+    };
+    let kernel = Kernel {
+        name: "rust",
+        argv: &["{bin}/evcxr_jupyter", "--control_file"],
+        language: "rust",
+        hello: "6 * 7",
+        error: "nonsense()",
+        tells_errors: true,
+        endless: Some(
+            "println!(\"on\"); loop { std::thread::sleep(std::time::Duration::from_millis(100)) }",
+        ),
+        interrupted: "error",
+        by: "message",
+        says: true,
+        complete: ("std::collec", "collections::"),
+        input: None,
+        folders: &[("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")],
+    };
+    kernel.works(&program);
 }
