@@ -239,7 +239,9 @@ impl Drop for World {
         // Where a panic ends the bench, its kernels end too.
         let mut command = Command::new(env!("CARGO_BIN_EXE_nb"));
         self.prepare(&mut command);
-        let _ = command.args(["shutdown", "--all", "--force"]).output();
+        let _ = command
+            .args(["shutdown", "--idle", "0s", "--force"])
+            .output();
     }
 }
 
