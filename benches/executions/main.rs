@@ -137,7 +137,7 @@ fn table() {
     let words = [&*this, "--start", &world.python];
     programs.push(Program::new("the kernel alone, until it answers", &words));
     let cold = run("5 cells, cold start", SLOW, &programs);
-    let open = opening::table(&world, own);
+    let open = opening::table(&World::new(), own);
     println!("\n{}", json!([warm, hundred, cold, open]));
 }
 
