@@ -441,21 +441,22 @@ const OPEN: &str = "open";
 
 const RECORD: &str = "job.json";
 const EVENTS: &str = "events.jsonl";
+const OVER: &str = "over";
 
 /// What a file of a job's folder tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
-    /// What its cells say.
-    Said,
-    /// How far it is.
-    How,
+    /// What its cells say, or how far it is.
+    News,
+    /// That it is over.
+    Over,
 }
 
 /// Returns what a file of a job's folder tells, by its name.
 pub fn told_in(file: &str) -> Option<Told> {
     match file {
-        RECORD => Some(Told::How),
-        EVENTS => Some(Told::Said),
+        RECORD | EVENTS => Some(Told::News),
+        OVER => Some(Told::Over),
         _ => None,
     }
 }
@@ -530,6 +531,15 @@ impl JobFolder {
     /// Says that a recorder hears the kernel from this message on.
     pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
         save::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
+    }
+
+    /// Tells whoever watches the folder that the job is over, as its record says by then. Where that
+    /// fails they see it a moment later.
+    pub fn tell_over(&self) {
+        let mut options = OpenOptions::new();
+        let over = options.append(true).create(true).mode(0o600);
+        let told = over.open(self.dir.join(OVER));
+        let _ = told.and_then(|mut file| file.write_all(b"\n"));
     }
 
     /// Returns from which message on a recorder hears the kernel, once it does.

@@ -24,9 +24,9 @@ const BRISK: Duration = Duration::from_millis(6);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// At least so long lies between two looks at what is said, however much that is: the kernel and the
-/// recorder may need the processors.
-const REST: Duration = Duration::from_millis(5);
+/// At least so long lies between two looks at a job, however much is new: the kernel and the recorder may
+/// need the processors. Its end is seen at once.
+const REST: Duration = Duration::from_millis(15);
 
 /// How long a recorder may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);

@@ -20,8 +20,8 @@ impl Signs {
         self.0.is_some()
     }
 
-    /// Waits for the next one; all that have come until then are one. What the job says may come in
-    /// floods: of that alone nothing is told before `rest`. May be dropped halfway.
+    /// Waits for the next one; all that have come until then are one. News of a job may come in floods:
+    /// nothing but its end is told before `rest`. May be dropped halfway.
     pub(super) async fn next(&mut self, rest: Instant) {
         if let Some(watch) = &mut self.0
             && watch.told(rest).await.is_ok()
@@ -58,7 +58,7 @@ mod imp {
         )]
         pub(super) fn begin(folder: &Path) -> io::Result<Self> {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            // The record is replaced, the events grow.
+            // The record is replaced, the others grow.
             let how = WatchFlags::MOVED_TO | WatchFlags::MODIFY;
             inotify::add_watch(&watch, folder, how)?;
             Ok(Self(AsyncFd::with_interest(watch, Interest::READABLE)?))
@@ -66,7 +66,7 @@ mod imp {
 
         pub(super) async fn told(&mut self, rest: Instant) -> io::Result<()> {
             let mut told = self.changed().await?;
-            while told == Told::Said {
+            while told == Told::News {
                 told = tokio::select! {
                     () = tokio::time::sleep_until(rest) => return Ok(()),
                     told = self.changed() => told?,
@@ -86,7 +86,7 @@ mod imp {
                         Ok(event) => {
                             let name = event.file_name().map(|name| name.to_string_lossy());
                             // Without a name: some were lost.
-                            let of_file = name.map_or(Some(Told::How), |name| told_in(&name));
+                            let of_file = name.map_or(Some(Told::Over), |name| told_in(&name));
                             told = told.max(of_file);
                         }
                         Err(Errno::WOULDBLOCK) => break,
@@ -148,18 +148,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_waits_and_how_far_the_job_is_does_not() {
+    async fn news_of_a_job_wait_and_its_end_does_not() {
         let temp = tempfile::tempdir().unwrap();
         let mut signs = Signs::of(temp.path());
         let rest = Instant::now() + Duration::from_millis(20);
         let write = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
         write("events.jsonl");
+        write(".nb-half");
+        std::fs::rename(temp.path().join(".nb-half"), temp.path().join("job.json")).unwrap();
         signs.next(rest).await;
         assert!(Instant::now() >= rest);
         let rest = Instant::now() + Duration::from_secs(3600);
         write("events.jsonl");
-        write(".nb-half");
-        std::fs::rename(temp.path().join(".nb-half"), temp.path().join("job.json")).unwrap();
+        write("over");
         signs.next(rest).await;
         assert!(Instant::now() < rest);
     }

@@ -264,6 +264,7 @@ impl<'a> Recorder<'a> {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
         });
+        self.folder.tell_over();
         self.project.close_job(self.folder);
         self.project.sweep_jobs_after(self.folder);
     }
