@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
 use crate::client::{Client, ClientError, End, Event, Execute, Told};
@@ -22,6 +23,15 @@ const SUBSHELL: Duration = Duration::from_secs(2);
 /// How long code on a subshell may take to end once it is to; asked for itself it says so after a
 /// second.
 const STOPS: Duration = Duration::from_secs(3);
+
+/// How long the word that code has begun may be under way, when it is not wanted any more.
+const BEGINS: Duration = Duration::from_secs(1);
+
+/// How far code is that is not wanted any more.
+enum Begun {
+    Runs,
+    IsOver,
+}
 
 /// How long a start or restart that others began is awaited.
 const SETTLES: Duration = Duration::from_secs(20);
@@ -136,37 +146,57 @@ impl Look {
         let (client, _) = self.runner.parts();
         let mut execution = client.start_in(self.subshell.as_deref(), request).await?;
         let mut answer = Answer::default();
-        let mut begun = false;
-        let heard = async {
-            while let Some(event) = execution.next().await {
-                match event {
-                    Event::Told(told) => answer.told.push(told),
-                    // Nobody is asked.
-                    Event::Prompt(prompt) => execution.answer_eof(&prompt),
-                    Event::Begun => begun = true,
-                    Event::Counted(_) => {}
+        let begun = Notify::new();
+        let (unanswered, begun) = {
+            let heard = async {
+                while let Some(event) = execution.next().await {
+                    match event {
+                        Event::Told(told) => answer.told.push(told),
+                        // Nobody is asked.
+                        Event::Prompt(prompt) => execution.answer_eof(&prompt),
+                        Event::Begun => begun.notify_one(),
+                        Event::Counted(_) => {}
+                    }
                 }
-            }
-        };
-        let late = async {
-            match wait {
-                Some(after) => {
-                    tokio::time::sleep(after).await;
-                    after
+            };
+            tokio::pin!(heard);
+            let late = async {
+                match wait {
+                    Some(after) => {
+                        tokio::time::sleep(after).await;
+                        after
+                    }
+                    None => std::future::pending().await,
                 }
-                None => std::future::pending().await,
-            }
-        };
-        let unanswered = tokio::select! {
-            biased;
-            () = heard => None,
-            after = late => Some(LookError::Late { after, beside }),
-            () = stop => Some(LookError::Stopped { over: false }),
+            };
+            let unanswered = tokio::select! {
+                biased;
+                () = &mut heard => None,
+                after = late => Some(LookError::Late { after, beside }),
+                () = stop => Some(LookError::Stopped { over: false }),
+            };
+            let is_stopped = matches!(unanswered, Some(LookError::Stopped { .. }));
+            // That it has begun may be under way yet.
+            let begins = async {
+                tokio::select! {
+                    () = begun.notified() => Begun::Runs,
+                    () = &mut heard => Begun::IsOver,
+                }
+            };
+            let begun = match is_stopped {
+                true => tokio::time::timeout(BEGINS, begins).await.ok(),
+                false => None,
+            };
+            (unanswered, begun)
         };
         match unanswered {
             Some(LookError::Stopped { .. }) => {
-                // Before it began the kernel runs another's cell, which is not ours to end.
-                let over = begun && self.stop().await;
+                let over = match begun {
+                    Some(Begun::Runs) => self.stop().await,
+                    Some(Begun::IsOver) => true,
+                    // The kernel runs another's cell, which is not ours to end.
+                    None => false,
+                };
                 return Err(LookError::Stopped { over });
             }
             Some(late) => return Err(late),

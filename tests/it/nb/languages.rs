@@ -354,7 +354,7 @@ fn gnuplot() {
 }
 
 #[test]
-#[ignore = "needs evcxr_jupyter on PATH, and a Rust toolchain: cargo install evcxr_jupyter"]
+#[ignore = "needs evcxr_jupyter on PATH, and a Rust toolchain: cargo install evcxr_jupyter --locked"]
 fn evcxr() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).map(|folder| folder.join("evcxr_jupyter"));
