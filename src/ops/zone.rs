@@ -1,5 +1,7 @@
 //! The time zone of whoever reads.
 
+use std::sync::LazyLock;
+
 use jiff::tz::TimeZone;
 
 /// Where most systems keep the rules of their zone.
@@ -9,10 +11,12 @@ const LOCAL: &str = "/etc/localtime";
 ///
 /// By its rules alone where the system keeps them: the zone's name, which is never shown, could only
 /// be told after a walk through all zones that there are, and that takes longer than most commands.
+/// They are read once: a list of moments asks for each of them.
 pub fn here() -> TimeZone {
+    static RULES: LazyLock<Option<TimeZone>> = LazyLock::new(|| rules(LOCAL));
     match std::env::var_os("TZ") {
         Some(_) => TimeZone::system(),
-        None => rules(LOCAL).unwrap_or_else(TimeZone::system),
+        None => RULES.clone().unwrap_or_else(TimeZone::system),
     }
 }
 
