@@ -3,6 +3,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 #[cfg(target_os = "linux")]
+use std::io::Read;
+#[cfg(target_os = "linux")]
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -102,20 +104,37 @@ fn notebook_lock(notebook: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns who holds a lock, as the system tells: a process and its command.
+///
+/// The system lists its locks by their place: where one is freed between two reads, the next read
+/// passes over another. So all is read at once, and asked again where it is more than a page.
 #[cfg(target_os = "linux")]
 fn holder(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino().to_string();
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // `1: FLOCK  ADVISORY  WRITE 4121 fd:01:131 0 EOF`; who waits has an arrow before the kind.
-    let pid = locks.lines().find_map(|line| {
-        let words: Vec<_> = line.split_ascii_whitespace().collect();
-        let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);
-        (*kind == "FLOCK" && file.rsplit(':').next() == Some(&inode)).then(|| (*pid).to_owned())
-    })?;
+    let pid = (0..5).find_map(|_| holding(&inode, &system_locks().ok()?))?;
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
     let shown: String = words.trim().chars().take(60).collect();
     Some(format!("process {pid}: {shown}"))
+}
+
+/// Returns the process that holds the lock on a file.
+#[cfg(target_os = "linux")]
+fn holding(inode: &str, locks: &str) -> Option<String> {
+    // `1: FLOCK  ADVISORY  WRITE 4121 fd:01:131 0 EOF`; who waits has an arrow before the kind.
+    locks.lines().find_map(|line| {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let (kind, pid, file) = (words.get(1)?, words.get(4)?, words.get(5)?);
+        (*kind == "FLOCK" && file.rsplit(':').next() == Some(inode)).then(|| (*pid).to_owned())
+    })
+}
+
+/// Returns the system's list of locks, read into room that is there: without it the standard
+/// library's first look would be of 32 bytes.
+#[cfg(target_os = "linux")]
+fn system_locks() -> io::Result<String> {
+    let mut listed = String::with_capacity(1 << 16);
+    File::open("/proc/locks")?.read_to_string(&mut listed)?;
+    Ok(listed)
 }
 
 /// Returns nothing: this platform does not tell.
@@ -158,5 +177,27 @@ mod tests {
         });
         // What the thread that gave up was still waiting for is free again, too.
         drop(lock_notebook(&notebook, Duration::from_secs(20)).unwrap());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_holder_is_named_while_other_locks_come_and_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("held");
+        let others = ["a", "b", "c"].map(|name| temp.path().join(name));
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let ordering = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(ordering) {
+                    drop(others.each_ref().map(|other| Lock::wait(other).unwrap()));
+                }
+            });
+            let held = Lock::wait(&path).unwrap();
+            let unnamed = (0..3_000).filter(|_| holder(&path).is_none()).count();
+            over.store(true, ordering);
+            drop(held);
+            assert_eq!(unnamed, 0);
+        });
     }
 }
