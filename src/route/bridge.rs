@@ -223,6 +223,7 @@ impl Bridge {
             );
             self.drop_answers();
             self.fail(now, ending, |request| request.sent);
+            self.requests.none_are_late();
         }
         self.kernel = kernel;
         self.proven = false;
@@ -464,7 +465,7 @@ impl Bridge {
         {
             let answered_here = self.requests.is_answered_here(&key);
             self.replied(now, &key, &header, &message);
-            if answered_here {
+            if answered_here || self.requests.came_late(&key) {
                 return;
             }
         }
@@ -528,7 +529,7 @@ impl Bridge {
                 }
                 self.status(now, &key, &parent, &state);
             }
-            if answered_here {
+            if answered_here || self.requests.is_late(&key) {
                 return;
             }
         }

@@ -181,6 +181,15 @@ impl Client {
         self.channels.iter().any(|state| state.joined)
     }
 
+    /// Returns whether it has sockets to the kernel on which it has nothing to say.
+    pub(super) fn has_idle_links(&self) -> bool {
+        let states = &self.channels;
+        states.iter().any(|state| state.link != Link::Closed)
+            && states.iter().all(|state| state.held.is_empty())
+            && self.prompt.is_none()
+            && self.behind_interrupt.is_empty()
+    }
+
     pub(super) fn counted(&self) -> ClientCount {
         let held: usize = self.channels.iter().map(|state| state.held.len()).sum();
         ClientCount {

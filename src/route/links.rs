@@ -1,5 +1,7 @@
 //! Sockets to the kernel: opened, closed when a client is let go, and the proof that iopub arrives.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::bridge::Bridge;
@@ -63,7 +65,12 @@ impl Bridge {
 
     pub(super) fn close_all_links(&mut self) {
         self.actions.push_back(Action::CloseLinks(self.own.clone()));
-        for (id, client) in &mut self.clients {
+        let ids: Vec<_> = self.clients.keys().cloned().collect();
+        ids.iter().for_each(|id| self.close_links(id));
+    }
+
+    fn close_links(&mut self, id: &ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
             client
                 .states()
                 .for_each(|(_, state)| state.link = Link::Closed);
@@ -130,6 +137,32 @@ impl Bridge {
         }
     }
 
+    /// Closes the sockets of clients that are away and are owed nothing: others need the room.
+    ///
+    /// They are remembered as before, and one that comes back gets new sockets.
+    pub fn make_room(&mut self) {
+        let clients = self.clients.iter();
+        let away = clients.filter(|(_, client)| !client.is_joined() && client.has_idle_links());
+        let mut away: BTreeSet<_> = away.map(|(id, _)| id.clone()).collect();
+        if away.is_empty() {
+            return;
+        }
+        for key in self.requests.keys(Request::binds_its_client) {
+            if let Some(request) = self.requests.get_mut(&key) {
+                away.remove(&request.client);
+            }
+        }
+        for id in away {
+            for key in self
+                .requests
+                .keys(|request| request.client == id && request.sent)
+            {
+                self.requests.let_go(&key);
+            }
+            self.close_links(&id);
+        }
+    }
+
     /// Lets go of a client that has been away for long enough.
     pub(super) fn forget(&mut self, now: Now, id: &ClientId) {
         let Some(client) = self.clients.get_mut(id) else {
@@ -144,7 +177,7 @@ impl Bridge {
         };
         let owed = self
             .requests
-            .keys(|request| request.client == *id && !request.is_answered());
+            .keys(|request| request.client == *id && request.binds_its_client());
         if !owed.is_empty() || client.prompt.is_some() || !client.behind_interrupt.is_empty() {
             // Its cell still runs, or its interrupt is about to go: looked for again later.
             return self
@@ -152,7 +185,7 @@ impl Bridge {
                 .start(now.instant + GONE, Timer::Gone(id.clone()));
         }
         for key in self.requests.keys(|request| request.client == *id) {
-            self.requests.remove(&key);
+            self.requests.let_go(&key);
         }
         let Some(mut client) = self.clients.remove(id) else {
             return;

@@ -1,6 +1,6 @@
 //! Requests that have no answer yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -109,6 +109,13 @@ impl Request {
             || self.answer != Answer::FromKernel
             || (self.channel == Channel::Control && self.replied)
     }
+
+    /// Returns whether its client cannot be let go.
+    ///
+    /// One that was taken back in the kernel's queue is stopped when it begins.
+    pub(super) fn binds_its_client(&self) -> bool {
+        !self.is_answered() || self.answer == Answer::Withdrawn
+    }
 }
 
 /// All outstanding requests of all clients.
@@ -122,6 +129,17 @@ pub(super) struct Requests {
     answered_here: usize,
     /// How many are widget probes.
     widget_probes: usize,
+    late: Late,
+}
+
+/// Requests that were answered here and whose client was let go before the kernel had answered.
+///
+/// It answers to the identity, which may be somebody's again by then.
+#[derive(Debug, Default)]
+struct Late {
+    keys: HashSet<Key>,
+    /// Oldest first, those that are no longer awaited among them.
+    order: VecDeque<Key>,
 }
 
 /// How many requests one client may have without an answer before the oldest is forgotten.
@@ -150,6 +168,36 @@ impl Requests {
         self.answered_here -= usize::from(request.answer != Answer::FromKernel);
         self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
         Some(request)
+    }
+
+    /// Forgets a request whose client is let go, but for what the kernel may still say of it.
+    pub(super) fn let_go(&mut self, key: &Key) {
+        let awaited = self.remove(key).is_some_and(|request| {
+            request.sent && !request.replied && request.answer != Answer::FromKernel
+        });
+        if awaited && self.late.keys.insert(key.clone()) {
+            self.late.order.push_back(key.clone());
+            if self.late.order.len() > OUTSTANDING_MAX
+                && let Some(oldest) = self.late.order.pop_front()
+            {
+                self.late.keys.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns whether what is said of this goes no further, since its client was let go.
+    pub(super) fn is_late(&self, key: &Key) -> bool {
+        self.late.keys.contains(key)
+    }
+
+    /// Takes the reply to what was let go; returns whether it is one.
+    pub(super) fn came_late(&mut self, key: &Key) -> bool {
+        self.late.keys.remove(key)
+    }
+
+    /// The kernel has ended: it says no more.
+    pub(super) fn none_are_late(&mut self) {
+        self.late = Late::default();
     }
 
     pub(super) fn role(&self, key: &Key) -> Option<Role> {

@@ -244,6 +244,9 @@ impl Bridge {
         let unsent: Vec<_> = unsent.into_iter().collect();
         for (id, channel, message) in unsent.into_iter().rev() {
             let key = message.header().ok().and_then(|header| Key::of(&header));
+            if key.as_ref().is_some_and(|key| self.requests.is_late(key)) {
+                continue;
+            }
             let key = key.filter(|key| self.requests.contains(key));
             if let Some(key) = &key
                 && self.requests.is_answered_here(key)

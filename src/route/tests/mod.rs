@@ -6,6 +6,7 @@ mod connecting;
 mod desk;
 mod faults;
 mod missed;
+mod room;
 mod stopping;
 mod turns;
 mod world;

@@ -233,6 +233,28 @@ fn a_cell_in_the_kernels_queue_is_taken_back_too() {
 }
 
 #[test]
+fn a_cell_that_was_taken_back_does_not_run_although_its_client_has_gone() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    desk.cell("c", "1");
+    desk.state("agent", "a1", "busy");
+    desk.stop("c", "i");
+    for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+        let id = ClientId::new("c".into());
+        desk.bridge.client_left(desk.now, channel, &id);
+    }
+    desk.wait(Duration::from_secs(100));
+    desk.bridge.make_room();
+    desk.state("agent", "a1", "idle");
+    desk.told();
+    desk.state("c", "1", "busy");
+    assert_eq!(desk.told(), ["kernel own control interrupt_request"]);
+    desk.reply("c", "1", "execute_request");
+    desk.state("c", "1", "idle");
+    desk.wait(Duration::from_secs(31));
+    assert_eq!(desk.told(), ["close c"]);
+}
+
+#[test]
 fn a_cell_that_waits_outlives_a_restart() {
     let mut desk = behind_an_agent(&["c"]);
     desk.cell("c", "1");

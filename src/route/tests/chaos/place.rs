@@ -239,6 +239,7 @@ impl Place {
                 let now = self.now();
                 self.bridge.interrupt(now);
             }
+            Step::MakesRoom => self.bridge.make_room(),
             Step::SlowReads => self.slow.reads(),
             Step::SlowReturns => self.slow_returns(),
         }

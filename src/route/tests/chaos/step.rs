@@ -69,6 +69,8 @@ pub(super) enum Step {
     },
     /// SIGINT to the proxy.
     Interrupts,
+    /// There are no descriptors left.
+    MakesRoom,
     /// The subscriber that is behind reads what waits for it.
     SlowReads,
     /// It was cut, and dials again.
@@ -108,7 +110,7 @@ pub(super) fn steps(rng: &mut Rng) -> Vec<Step> {
 fn step(rng: &mut Rng) -> Step {
     let line = rng.below(LINES as u64) as usize;
     let which = rng.next();
-    match rng.below(67) {
+    match rng.below(69) {
         0..18 => Step::Flow {
             moves: 1 + rng.below(24),
             order: which,
@@ -145,6 +147,7 @@ fn step(rng: &mut Rng) -> Step {
         62 => Step::StdinAbsent { which },
         63 => Step::Interrupts,
         64 => Step::SlowReads,
+        65..67 => Step::MakesRoom,
         _ => Step::SlowReturns,
     }
 }
