@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::bridge::Bridge;
 use super::client::{Client, Link};
-use super::request::{Key, Request, Role};
+use super::request::{Answer, Key, Request, Role};
 use super::timer::{GONE, Now, PROBE_MAX, Timer};
 use super::turns::BUSY;
 use super::{Action, ClientId, Note};
@@ -153,10 +153,9 @@ impl Bridge {
             }
         }
         for id in away {
-            for key in self
-                .requests
-                .keys(|request| request.client == id && request.sent)
-            {
+            let answered_here =
+                |request: &Request| request.client == id && request.answer != Answer::FromKernel;
+            for key in self.requests.keys(answered_here) {
                 self.requests.let_go(&key);
             }
             self.close_links(&id);

@@ -76,6 +76,8 @@ struct Asked {
     reached: bool,
     /// What was told of it while nobody listened is gone.
     unheard: bool,
+    /// Who asked was let go before it ended.
+    forgotten: bool,
 }
 
 enum Move {
@@ -343,6 +345,7 @@ impl Place {
             errors: 0,
             reached: false,
             unheard: false,
+            forgotten: false,
         });
         let now = self.now();
         self.bridge.client_message(now, channel, &way.0, request);
@@ -574,6 +577,10 @@ impl Place {
                     channel: Channel::Shell | Channel::Control,
                     count,
                 }) => *self.dropped.entry(client).or_default() += count,
+                Action::Log(Note::ClientGone { client }) => {
+                    let asked = self.asked.iter_mut().filter(|it| it.client == client);
+                    asked.for_each(|it| it.forgotten |= it.idles == 0);
+                }
                 Action::Log(_)
                 | Action::Journal(_)
                 | Action::Leave { .. }
@@ -837,7 +844,7 @@ impl Place {
                 "m{number} never became idle with {kernel:?}"
             );
             assert!(
-                asked.idles == 0 || self.slow.knows_end(number),
+                asked.idles == 0 || asked.forgotten || self.slow.knows_end(number),
                 "who was cut was not told that m{number} is over"
             );
         }
