@@ -14,6 +14,7 @@ use super::presence::Presence;
 use super::shell::Shell;
 use super::start::Pending;
 use super::target::{Found, Named, Target, usual};
+use super::trouble::Trouble;
 use super::watch::Watch;
 use super::words;
 use crate::project::counters::Counters;
@@ -27,6 +28,10 @@ pub(super) struct Bound {
     pub(super) journal: journal::Log,
     pub(super) keep: Keep,
     presence: Presence,
+    /// The kernel's record cannot be read.
+    pub(super) unread: Trouble,
+    /// Its end cannot be written into it.
+    pub(super) unwritten: Trouble,
     /// What this proxy has set going for the kernel.
     pub(super) pending: Cell<Pending>,
     /// Why the kernel could not be started.
@@ -246,6 +251,8 @@ impl Shell {
             journal: journal::Log::open(&target.project, self.origin.by()),
             keep: Keep::new(self.origin.by(), self.origin.name),
             presence,
+            unread: Trouble::default(),
+            unwritten: Trouble::default(),
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
             missed: Cell::new(false),

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Instant;
 
+use super::trouble::Trouble;
 use crate::project::Project;
 use crate::project::journal::{Entry, Journal};
 use crate::route::{Execution, Phase};
@@ -28,7 +29,11 @@ pub(super) struct Log {
     lives: RefCell<HashMap<u64, Life>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Entry>>,
+    trouble: Trouble,
 }
+
+/// So many entries are kept for a journal that cannot be written; the oldest go first.
+const UNWRITTEN: usize = 1000;
 
 impl Log {
     /// Opens the journal. One that cannot be written is told once; work goes on without it.
@@ -44,6 +49,7 @@ impl Log {
             lives: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
+            trouble: Trouble::default(),
         }
     }
 
@@ -128,11 +134,19 @@ impl Log {
     /// Writes what was taken.
     pub(super) fn write(&self) {
         let entries = self.unwritten.take();
-        if let Some(journal) = &self.journal
-            && !entries.is_empty()
-            && let Err(error) = journal.borrow_mut().append_all(&entries)
-        {
-            tracing::warn!("the journal cannot be written: {error}");
+        let Some(journal) = self.journal.as_ref().filter(|_| !entries.is_empty()) else {
+            return;
+        };
+        match journal.borrow_mut().append_all(&entries) {
+            Ok(()) => self.trouble.is_over("the journal is written again"),
+            Err(error) => {
+                self.trouble
+                    .is(format!("the journal cannot be written: {error}"));
+                // With the next ones. A reader keeps one of each, should some have been written.
+                let oldest = entries.len().saturating_sub(UNWRITTEN);
+                self.unwritten
+                    .replace(entries.into_iter().skip(oldest).collect());
+            }
         }
     }
 }

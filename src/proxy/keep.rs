@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::target::Target;
+use super::trouble::Trouble;
 use crate::ops::executions::lost;
 use crate::project::Lock;
 use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
@@ -48,6 +49,7 @@ pub(super) struct Keep {
     /// What was handed over while this process stays: the kernel goes on asking it.
     handed: RefCell<Vec<Handed>>,
     number: std::cell::Cell<u64>,
+    trouble: Trouble,
 }
 
 /// The cells of one client from the first to the last that it sent while one was under way.
@@ -114,6 +116,7 @@ impl Keep {
             all: RefCell::default(),
             handed: RefCell::default(),
             number: std::cell::Cell::new(0),
+            trouble: Trouble::default(),
         }
     }
 
@@ -311,9 +314,11 @@ impl Keep {
                 series.waiting.clear();
                 series.bytes = 0;
                 series.changed = false;
+                self.trouble.is_over("what cells say is kept again");
             }
             Err(error) => {
-                tracing::warn!("what a cell says cannot be kept: {error}");
+                self.trouble
+                    .is(format!("what cells say cannot be kept: {error}"));
                 if series.bytes > UNWRITTEN {
                     series.waiting.clear();
                     series.bytes = 0;

@@ -29,14 +29,17 @@ impl Shell {
         match bound.target.look() {
             // Whoever removed the record did not end the kernel.
             Ok(Found::None(_)) if self.kernel_lives() && !bound.target.is_recorded() => {
-                tracing::warn!(
+                bound.unread.is(format!(
                     "{} is no longer written down, its kernel lives",
                     bound.target.key
-                );
+                ));
             }
-            Ok(found) => self.adopt(found),
+            Ok(found) => {
+                bound.unread.is_over("the kernel's record is read again");
+                self.adopt(found);
+            }
             // What is known stays true until something better can be read.
-            Err(error) => tracing::warn!("{error:#}"),
+            Err(error) => bound.unread.is(format!("{error:#}")),
         }
     }
 
@@ -58,8 +61,11 @@ impl Shell {
         };
         // In whose cell it died is read in the journal.
         self.write_journal();
-        if let Err(error) = note_death(&bound.target.project, &owner, session) {
-            tracing::warn!("the kernel's end could not be written down: {error}");
+        match note_death(&bound.target.project, &owner, session) {
+            Ok(_) => bound.unwritten.is_over("the kernel's end is written down"),
+            Err(error) => bound.unwritten.is(format!(
+                "the kernel's end could not be written down: {error}"
+            )),
         }
     }
 

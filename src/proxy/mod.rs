@@ -16,7 +16,7 @@
 //! | `start`, `restart`, `relaunch` | kernels begun anew, and which launch is VS Code's Restart |
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
-//! | `log`, `journal`, `presence` | what is left for others to read |
+//! | `log`, `journal`, `presence` | what is left for others to read; `trouble` in doing so |
 //! | `counters`, `report`, `metrics` | what passes, counted; and told |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
@@ -40,6 +40,7 @@ mod shell;
 mod start;
 mod stop;
 mod target;
+mod trouble;
 mod watch;
 mod words;
 

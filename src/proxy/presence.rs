@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use super::trouble::Trouble;
 use crate::kernel::process::Process;
 use crate::project::Project;
 use crate::project::counters::Counters;
@@ -13,6 +14,7 @@ pub(super) struct Presence {
     record: RefCell<Joined>,
     /// Whether it was ever written.
     is_written: Cell<bool>,
+    trouble: Trouble,
 }
 
 impl Presence {
@@ -35,6 +37,7 @@ impl Presence {
             project,
             record: RefCell::new(record),
             is_written: Cell::new(false),
+            trouble: Trouble::default(),
         }
     }
 
@@ -55,8 +58,11 @@ impl Presence {
         if let Some(counters) = counters {
             record.counters = Some(counters);
         }
-        if let Err(error) = self.project.write_joined(&record) {
-            tracing::warn!("cannot write who is joined: {error}");
+        match self.project.write_joined(&record) {
+            Ok(()) => self.trouble.is_over("who is joined is written again"),
+            Err(error) => self
+                .trouble
+                .is(format!("cannot write who is joined: {error}")),
         }
     }
 }

@@ -1,0 +1,91 @@
+//! What goes wrong again and again: told when it begins, when it changes and when it is over.
+
+use std::cell::RefCell;
+
+/// One thing that may go wrong each time that it is done.
+///
+/// A disk that is full for an hour must not fill the log, nor is its end to be guessed.
+#[derive(Debug, Default)]
+pub(super) struct Trouble(RefCell<Option<Present>>);
+
+#[derive(Debug)]
+struct Present {
+    text: String,
+    times: u64,
+}
+
+impl Trouble {
+    /// Takes that it went wrong, and logs how, unless that is what was logged last.
+    pub(super) fn is(&self, text: String) {
+        let mut present = self.0.borrow_mut();
+        let times = present.as_ref().map_or(1, |before| before.times + 1);
+        if present.as_ref().is_none_or(|before| before.text != text) {
+            tracing::warn!("{text}");
+        }
+        *present = Some(Present { text, times });
+    }
+
+    /// Takes that it went well, and logs that where it had not before.
+    pub(super) fn is_over(&self, text: &str) {
+        if let Some(Present { times, .. }) = self.0.take() {
+            tracing::info!(failures = times, "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn it_is_told_when_it_begins_changes_and_ends() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let trouble = Trouble::default();
+            trouble.is_over("it is written");
+            trouble.is("no room".into());
+            trouble.is("no room".into());
+            trouble.is("no right".into());
+            trouble.is_over("it is written again");
+            trouble.is_over("it is written again");
+            trouble.is("no room".into());
+        });
+        let told = lines.0.lock().expect("no panic in it").clone();
+        let told = String::from_utf8(told).expect("text");
+        let told: Vec<_> = told.lines().map(str::trim).collect();
+        assert_eq!(
+            told,
+            [
+                "WARN no room",
+                "WARN no right",
+                "INFO it is written again failures=3",
+                "WARN no room",
+            ]
+        );
+    }
+}
