@@ -396,6 +396,9 @@ fn refused(shell: &Weak<Shell>, channel: Channel, why: &Left) {
         let Some(shell) = shell.upgrade() else {
             return;
         };
+        if let Left::NotAccepted(error) = why {
+            shell.makes_room(error);
+        }
         let count = shell.count.refused();
         if is_told(count) {
             tracing::warn!(%channel, count, "a connection was refused: {why}");
@@ -429,6 +432,7 @@ fn limits() -> Limits {
     Limits {
         outbox_bytes: 256 << 20,
         max_stranger_message: STRANGER_BYTES,
+        spares_descriptors: true,
         ..Limits::default()
     }
 }

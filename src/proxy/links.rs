@@ -127,7 +127,10 @@ impl Links {
         let dialer = Dialer::connect(
             self.kernel.connection.endpoint(channel),
             dealer,
-            limits(),
+            Limits {
+                spares_descriptors: client.bytes() != self.id.as_bytes(),
+                ..limits()
+            },
             Rc::new(handler),
         );
         self.own
@@ -176,6 +179,9 @@ impl Links {
     pub(super) fn close(&self, client: &ClientId) {
         for channel in [Channel::Shell, Channel::Control, Channel::Stdin] {
             if let Some(dialer) = self.own.borrow_mut().remove(&(client.clone(), channel)) {
+                // At once: the client's next socket is another, and may be opened before this one
+                // is closed.
+                dialer.silence();
                 tokio::task::spawn_local(async move {
                     dialer.close(Instant::now() + Duration::from_secs(5)).await;
                 });
@@ -226,7 +232,10 @@ impl Links {
             Dialer::connect(
                 self.kernel.connection.endpoint(Channel::Heartbeat),
                 dealer,
-                limits(),
+                Limits {
+                    spares_descriptors: true,
+                    ..limits()
+                },
                 Rc::new(echo),
             )
         });
@@ -315,6 +324,7 @@ fn oversized(shell: &Weak<Shell>, channel: Channel, begun: &Message, bytes: u64)
 
 impl DialHandler for Own {
     fn up(&self) {
+        self.refused_since.set(None);
         if let Some(shell) = self.shell.upgrade() {
             shell.route(|bridge, now| bridge.link_up(now, &self.client, self.channel));
         }
@@ -353,6 +363,9 @@ impl DialHandler for Own {
     }
 
     fn refused(&self, error: &io::Error) {
+        if made_room(&self.shell, error) {
+            return;
+        }
         let since = self.refused_since.get().unwrap_or_else(Instant::now);
         self.refused_since.set(Some(since));
         tracing::debug!(client = %self.client, channel = %self.channel, "the kernel cannot be reached: {error}");
@@ -402,6 +415,9 @@ impl DialHandler for Iopub {
     }
 
     fn refused(&self, error: &io::Error) {
+        if made_room(&self.shell, error) {
+            return;
+        }
         let since = self.refused_since.get().unwrap_or_else(Instant::now);
         self.refused_since.set(Some(since));
         // One that is stopped or in a debugger listens all the same.
@@ -433,7 +449,14 @@ impl DialHandler for Echo {
 
     fn down(&self, _: &Left, _: Vec<Message>) {}
 
-    fn refused(&self, _: &io::Error) {}
+    fn refused(&self, error: &io::Error) {
+        made_room(&self.shell, error);
+    }
+}
+
+/// Returns whether it was not the kernel that refused, but a want of descriptors.
+fn made_room(shell: &Weak<Shell>, error: &io::Error) -> bool {
+    shell.upgrade().is_some_and(|shell| shell.makes_room(error))
 }
 
 /// The bounds of every socket to the kernel.

@@ -1,6 +1,7 @@
 //! How sockets, bridge and project files meet.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
+use rustix::io::Errno;
 use tokio::sync::Notify;
 
 use super::args::Launch;
@@ -182,6 +184,19 @@ impl Shell {
         self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
         self.wake_by(due);
+    }
+
+    /// Closes sockets that nobody needs now, where an error says that there are no descriptors left;
+    /// returns whether it does.
+    pub(super) fn makes_room(&self, error: &io::Error) -> bool {
+        let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        let full = error
+            .raw_os_error()
+            .is_some_and(|code| full.contains(&code));
+        if full {
+            self.route(|bridge, _| bridge.make_room());
+        }
+        full
     }
 
     /// Sees to it that timers are looked at no later than then.

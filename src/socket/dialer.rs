@@ -169,6 +169,11 @@ impl Dialer {
         self.shared.link.take_unsent()
     }
 
+    /// Calls no handler any more, from now on. [`Dialer::close`] follows.
+    pub fn silence(&self) {
+        self.shared.silent.set(true);
+    }
+
     /// Writes what is queued, if it is connected, and closes; at the deadline at the latest.
     ///
     /// Returns what was not wholly written. From the call on no handler is called. When this is
@@ -244,6 +249,9 @@ async fn dial(shared: Rc<Shared>) {
 
 impl Shared {
     fn deliver(&self, event: Event) {
+        if self.silent.get() {
+            return;
+        }
         match event {
             Event::Message(message) => self.handler.message(message),
             Event::Drained { begun, bytes } => self.handler.oversized(begun, bytes),
@@ -255,7 +263,8 @@ impl Shared {
     /// Connects, goes through the handshake and subscribes.
     async fn reach(&self) -> io::Result<(Connection, Reader, Writer)> {
         let time = self.limits.handshake;
-        let connecting = tokio::time::timeout(time, stream::connect(&self.endpoint));
+        let connecting = stream::connect(&self.endpoint, self.limits.spares_descriptors);
+        let connecting = tokio::time::timeout(time, connecting);
         let (mut reader, mut writer) = connecting.await??;
         let identity = self.identity.clone();
         let greeted =

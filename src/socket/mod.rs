@@ -19,6 +19,7 @@
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
 //! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_stranger_message`] | the same |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
+//! | file descriptors | the system's limit; less by an eighth, 16 at most, with [`Limits::spares_descriptors`] | a connection is closed at once, or not made; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |
 //! | answers to PING | 4 KiB | further PINGs go unanswered until the peer reads |
 //!
@@ -70,10 +71,13 @@ pub struct Limits {
     pub outbox_bytes: usize,
     /// How many connections may be open at once.
     pub max_peers: usize,
+    /// Whether its connections leave the last of the process's file descriptors to others: files
+    /// are to be written, and processes to be started, when peers have used up the rest.
+    pub spares_descriptors: bool,
 }
 
 impl Default for Limits {
-    /// Returns 1 GiB, for strangers too, 10 s, 64 MiB and 1,024.
+    /// Returns 1 GiB, for strangers too, 10 s, 64 MiB and 1,024; it spares no descriptors.
     fn default() -> Self {
         Self {
             max_message: 1 << 30,
@@ -81,6 +85,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             outbox_bytes: 64 << 20,
             max_peers: 1024,
+            spares_descriptors: false,
         }
     }
 }

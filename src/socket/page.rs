@@ -69,7 +69,7 @@ async fn accept(listener: Rc<RefCell<Option<Listener>>>, text: Rc<dyn Fn() -> St
             readers.join_next().await;
         }
         let accepted = poll_fn(|cx| match &*listener.borrow() {
-            Some(listener) => listener.poll_accept(cx).map(Some),
+            Some(listener) => listener.poll_accept(cx, true).map(Some),
             None => Poll::Ready(None),
         });
         let accepted = tokio::select! {

@@ -255,7 +255,10 @@ impl Shared {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Accepted>>> {
         self.listener_gone.register(cx);
         match &*self.listener.borrow() {
-            Some(listener) => listener.poll_accept(cx).map(Some),
+            Some(listener) => {
+                let accepted = listener.poll_accept(cx, self.limits.spares_descriptors);
+                accepted.map(Some)
+            }
             None => Poll::Ready(None),
         }
     }

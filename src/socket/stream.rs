@@ -1,11 +1,13 @@
 //! TCP and Unix sockets behind one face. Nothing else names them.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
 use rustix::net::SocketAddrUnix;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
@@ -66,11 +68,17 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection.
-    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+    /// Accepts the next connection; closes it where it would take a descriptor that is to be spared.
+    pub(super) fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+        spares: bool,
+    ) -> Poll<io::Result<Accepted>> {
         match self {
             Self::Tcp(listener) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, peer) = accepted?;
+                // First: to ask whose process it is takes a descriptor, too.
+                leaves_room(&stream, spares)?;
                 if let Some(user) = user::stranger(stream.local_addr()?, peer) {
                     return Ok(Accepted::Stranger(user));
                 }
@@ -79,23 +87,46 @@ impl Listener {
             }),
             // Nobody else can open its file.
             Self::Unix(listener, _) => listener.poll_accept(cx).map(|accepted| {
-                let (reader, writer) = unix_halves(accepted?.0);
+                let (stream, _) = accepted?;
+                leaves_room(&stream, spares)?;
+                let (reader, writer) = unix_halves(stream);
                 Ok(Accepted::Peer(reader, writer))
             }),
         }
     }
 }
 
-/// Connects to a listening socket.
-pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<(Reader, Writer)> {
+/// Connects to a listening socket; fails where that would take a descriptor that is to be spared.
+pub(super) async fn connect(endpoint: &Endpoint, spares: bool) -> io::Result<(Reader, Writer)> {
     match endpoint {
         Endpoint::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
+            leaves_room(&stream, spares)?;
             tcp_halves(not_itself(stream)?)
         }
-        Endpoint::Unix(path) => Ok(unix_halves(UnixStream::connect(path).await?)),
+        Endpoint::Unix(path) => {
+            let stream = UnixStream::connect(path).await?;
+            leaves_room(&stream, spares)?;
+            Ok(unix_halves(stream))
+        }
     }
 }
+
+/// Fails, as the system does without descriptors, for one of the last that there may be.
+fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile).current;
+    if let Some(limit) = limit.filter(|_| spares) {
+        // The system takes the lowest number that is free.
+        let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
+        if number >= limit - (limit / 8).min(SPARED) {
+            return Err(rustix::io::Errno::MFILE.into());
+        }
+    }
+    Ok(())
+}
+
+/// How many descriptors are spared at most.
+const SPARED: u64 = 16;
 
 /// Refuses a socket that is connected with itself.
 ///
