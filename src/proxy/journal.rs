@@ -140,8 +140,8 @@ impl Log {
         match journal.borrow_mut().append_all(&entries) {
             Ok(()) => self.trouble.is_over("the journal is written again"),
             Err(error) => {
-                self.trouble
-                    .is(format!("the journal cannot be written: {error}"));
+                let text = format!("the journal cannot be written: {error}");
+                self.trouble.is(error.kind(), &text);
                 // With the next ones. A reader keeps one of each, should some have been written.
                 let oldest = entries.len().saturating_sub(UNWRITTEN);
                 self.unwritten

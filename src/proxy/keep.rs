@@ -317,8 +317,8 @@ impl Keep {
                 self.trouble.is_over("what cells say is kept again");
             }
             Err(error) => {
-                self.trouble
-                    .is(format!("what cells say cannot be kept: {error}"));
+                let text = format!("what cells say cannot be kept: {error}");
+                self.trouble.is(error.kind(), &text);
                 if series.bytes > UNWRITTEN {
                     series.waiting.clear();
                     series.bytes = 0;

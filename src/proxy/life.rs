@@ -29,17 +29,19 @@ impl Shell {
         match bound.target.look() {
             // Whoever removed the record did not end the kernel.
             Ok(Found::None(_)) if self.kernel_lives() && !bound.target.is_recorded() => {
-                bound.unread.is(format!(
-                    "{} is no longer written down, its kernel lives",
-                    bound.target.key
-                ));
+                let key = &bound.target.key;
+                let text = format!("{key} is no longer written down, its kernel lives");
+                bound.unread.is("removed", &text);
             }
             Ok(found) => {
                 bound.unread.is_over("the kernel's record is read again");
                 self.adopt(found);
             }
             // What is known stays true until something better can be read.
-            Err(error) => bound.unread.is(format!("{error:#}")),
+            Err(error) => {
+                let text = format!("{error:#}");
+                bound.unread.is(&text, &text);
+            }
         }
     }
 
@@ -63,9 +65,10 @@ impl Shell {
         self.write_journal();
         match note_death(&bound.target.project, &owner, session) {
             Ok(_) => bound.unwritten.is_over("the kernel's end is written down"),
-            Err(error) => bound.unwritten.is(format!(
-                "the kernel's end could not be written down: {error}"
-            )),
+            Err(error) => {
+                let text = format!("the kernel's end could not be written down: {error}");
+                bound.unwritten.is("the end", &text);
+            }
         }
     }
 

@@ -60,9 +60,10 @@ impl Presence {
         }
         match self.project.write_joined(&record) {
             Ok(()) => self.trouble.is_over("who is joined is written again"),
-            Err(error) => self
-                .trouble
-                .is(format!("cannot write who is joined: {error}")),
+            Err(error) => {
+                let text = format!("cannot write who is joined: {error}");
+                self.trouble.is(error.kind(), &text);
+            }
         }
     }
 }

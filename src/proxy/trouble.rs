@@ -1,6 +1,7 @@
 //! What goes wrong again and again: told when it begins, when it changes and when it is over.
 
 use std::cell::RefCell;
+use std::fmt;
 
 /// One thing that may go wrong each time that it is done.
 ///
@@ -10,19 +11,21 @@ pub(super) struct Trouble(RefCell<Option<Present>>);
 
 #[derive(Debug)]
 struct Present {
-    text: String,
+    sort: String,
     times: u64,
 }
 
 impl Trouble {
-    /// Takes that it went wrong, and logs how, unless that is what was logged last.
-    pub(super) fn is(&self, text: String) {
+    /// Takes that it went wrong, and logs how, unless what was logged last is of the same sort: the
+    /// text may name a temporary file, another one each time.
+    pub(super) fn is(&self, sort: impl fmt::Debug, text: &str) {
         let mut present = self.0.borrow_mut();
+        let sort = format!("{sort:?}");
         let times = present.as_ref().map_or(1, |before| before.times + 1);
-        if present.as_ref().is_none_or(|before| before.text != text) {
+        if present.as_ref().is_none_or(|before| before.sort != sort) {
             tracing::warn!("{text}");
         }
-        *present = Some(Present { text, times });
+        *present = Some(Present { sort, times });
     }
 
     /// Takes that it went well, and logs that where it had not before.
@@ -68,12 +71,12 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             let trouble = Trouble::default();
             trouble.is_over("it is written");
-            trouble.is("no room".into());
-            trouble.is("no room".into());
-            trouble.is("no right".into());
+            trouble.is(1, "no room for a");
+            trouble.is(1, "no room for b");
+            trouble.is(2, "no right");
             trouble.is_over("it is written again");
             trouble.is_over("it is written again");
-            trouble.is("no room".into());
+            trouble.is(1, "no room for c");
         });
         let told = lines.0.lock().expect("no panic in it").clone();
         let told = String::from_utf8(told).expect("text");
@@ -81,10 +84,10 @@ mod tests {
         assert_eq!(
             told,
             [
-                "WARN no room",
+                "WARN no room for a",
                 "WARN no right",
                 "INFO it is written again failures=3",
-                "WARN no room",
+                "WARN no room for c",
             ]
         );
     }

@@ -54,6 +54,28 @@ def told_of_it(path, client):
             back.wait("its end", lambda channel, _: channel == "iopub")
 
 
+def is_written_again(log, client):
+    """What could not be written meanwhile is, and the log says once that it is over."""
+    def asked():
+        for line in log.with_name("journal.jsonl").read_text().splitlines():
+            # The last that the full disk took may be half a line.
+            with contextlib.suppress(json.JSONDecodeError):
+                entry = json.loads(line)
+                if entry["event"] == "asked":
+                    yield entry["code"]
+
+    end = time.monotonic() + SECONDS
+    meant = [f"print('cell', {number})" for number in range(10)]
+    while not {*meant, "print('there is room')"} <= {*asked()} or (
+        log.read_text().count("is joined is written again") != 1
+    ):
+        assert time.monotonic() < end, f"{[*asked()]}\n{log.read_text()}"
+        client.pump(0.05)
+    said = log.read_text()
+    assert said.count("cannot write who is joined") <= 1, said
+    assert [code for code in asked() if "cell" in code] == meant, [*asked()]
+
+
 def main():
     options = arguments()
     log, filler = pathlib.Path(".nb/proxy.log"), pathlib.Path(".nb/filler")
@@ -64,11 +86,13 @@ def main():
         fill(filler)
         before = log.stat().st_size
         for number in range(10):
-            assert client.run(f"print({number})") == f"{number}\n"
+            assert client.run(f"print('cell', {number})") == f"cell {number}\n"
             with Client(path) as other:
                 other.get_ready()
         say(f"the log grew by {log.stat().st_size - before} bytes on the full disk")
         filler.unlink()
+        assert client.run("print('there is room')") == "there is room\n"
+        is_written_again(log, client)
 
         with stalled(path) as bare:
             # Cell by cell: one that reads is never behind by more than a message.
