@@ -30,6 +30,7 @@ pub(super) struct Counters {
     lost: Cell<u64>,
     cut: Cell<u64>,
     restarts: Cell<u64>,
+    faults: Faults,
     /// How many messages came since one was timed.
     untimed: Cell<u32>,
     /// When the message came that is being timed.
@@ -111,6 +112,12 @@ impl Counters {
         self.broken.get()
     }
 
+    /// Counts a message that was dropped for a fault of its sender's.
+    pub(super) fn fault(&self, from: &'static str, channel: Channel, fault: Fault, why: &str) {
+        self.faults.count(from, channel, fault, why);
+        self.touch();
+    }
+
     /// Counts messages that were let in and could not be delivered.
     pub(super) fn lost(&self, count: usize) {
         self.add(&self.lost, count as u64);
@@ -140,7 +147,7 @@ impl Counters {
     }
 
     /// Writes the numbers down; what changes from now on is to be told anew.
-    pub(super) fn told(&self, faults: &Faults) -> crate::project::counters::Counters {
+    pub(super) fn told(&self) -> crate::project::counters::Counters {
         self.fresh.set(false);
         crate::project::counters::Counters {
             at: jiff::Timestamp::now(),
@@ -150,9 +157,9 @@ impl Counters {
             to_clients: self.channels(Way::ToClients),
             refused: Refused {
                 connections: self.refused.get(),
-                malformed: faults.of(Fault::Malformed),
-                bad_signature: faults.of(Fault::BadSignature),
-                replayed: faults.of(Fault::Replayed),
+                malformed: self.faults.of(Fault::Malformed),
+                bad_signature: self.faults.of(Fault::BadSignature),
+                replayed: self.faults.of(Fault::Replayed),
             },
             lost: self.lost.get(),
             cut: self.cut.get(),
@@ -218,7 +225,7 @@ mod tests {
         counters.came(Way::FromKernel, Channel::Iopub, 5);
         counters.came(Way::FromKernel, Channel::Iopub, 7);
         counters.lost(3);
-        let told = counters.told(&Faults::default());
+        let told = counters.told();
         let passed = |messages, bytes| Passed { messages, bytes };
         assert_eq!(told.to_kernel.shell, passed(1, 10));
         assert_eq!(told.from_kernel.iopub, passed(2, 12));
@@ -241,10 +248,19 @@ mod tests {
         assert!(is_woken());
         counters.passed(Way::ToClients, Channel::Shell, 1);
         assert!(!is_woken(), "once, until it is told");
-        counters.told(&Faults::default());
+        counters.told();
         assert!(!is_woken());
         counters.touch();
         assert!(is_woken());
+        counters.told();
+        counters.fault(
+            "client",
+            Channel::Shell,
+            Fault::BadSignature,
+            "it is forged",
+        );
+        assert!(is_woken(), "what is dropped is counted, too");
+        assert_eq!(counters.told().refused.bad_signature, 1);
     }
 
     #[tokio::test]
@@ -263,7 +279,7 @@ mod tests {
                 tokio::task::yield_now().await;
             })
             .await;
-        let told = counters.told(&Faults::default());
+        let told = counters.told();
         assert!(told.passing.p50_us.is_some());
         assert_eq!(counters.untimed.get(), 0);
         assert_eq!(counters.timed.get(), None);

@@ -271,7 +271,7 @@ impl ServerHandler for Incoming {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let fault = |fault, why: &str| shell.faults.count("client", self.channel, fault, why);
+        let fault = |fault, why: &str| shell.count.fault("client", self.channel, fault, why);
         let message = match Unverified::parse(message) {
             Ok(message) => message,
             Err(error) => return fault(Fault::Malformed, &error.to_string()),

@@ -280,8 +280,8 @@ fn check(
         Ok(message) => message,
         Err(error) => {
             shell
-                .faults
-                .count("kernel", channel, Fault::Malformed, &error.to_string());
+                .count
+                .fault("kernel", channel, Fault::Malformed, &error.to_string());
             return None;
         }
     };
@@ -289,14 +289,14 @@ fn check(
         Ok(message) => message,
         Err(error) => {
             shell
-                .faults
-                .count("kernel", channel, Fault::BadSignature, &error.to_string());
+                .count
+                .fault("kernel", channel, Fault::BadSignature, &error.to_string());
             return None;
         }
     };
     if !message.is_well_formed_after(&mut parent.borrow_mut()) {
         // Passed on, it would end VS Code's reader of this channel for good.
-        shell.faults.count(
+        shell.count.fault(
             "kernel",
             channel,
             Fault::Malformed,

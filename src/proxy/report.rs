@@ -54,7 +54,7 @@ impl Shell {
 
     /// Counts what is there now.
     pub(super) fn counted(&self) -> Counted {
-        let mut counted = self.count.told(&self.faults);
+        let mut counted = self.count.told();
         let bridge = self.bridge.borrow();
         counted.outstanding = bridge.outstanding() as u64;
         counted.reply = latency(bridge.replies());

@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use super::args::Launch;
 use super::bound::{Bound, working_folder};
 use super::counters::{Counters, Way};
-use super::faults::Faults;
 use super::front::Front;
 use super::links::Links;
 use super::log;
@@ -34,7 +33,6 @@ use crate::wire::{Channel, ConnectionInfo, Verified};
 /// Everything of one proxy, on one thread.
 pub(super) struct Shell {
     pub(super) me: Weak<Self>,
-    pub(super) faults: Faults,
     pub(super) id: String,
     /// The front end that launched this process, the process that it is, and when.
     pub(super) origin: Origin,
@@ -134,7 +132,6 @@ impl Shell {
         };
         let shell = Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            faults: Faults::default(),
             id,
             origin,
             parent: parent(),

@@ -119,7 +119,7 @@ fn a_command_that_is_killed_loses_nothing() {
         let entry = std::fs::read_dir(&jobs).ok()?.flatten().next()?;
         Some(entry.file_name().to_string_lossy().into_owned())
     });
-    is(&world, &id, "running");
+    said(&world, &id, "before");
     kill(exec.id());
     exec.wait().expect("it ends");
     nb(&world, ["wait", "--timeout", "0.1"])
