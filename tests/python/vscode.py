@@ -40,7 +40,7 @@ def main():
             assert after == before or not shared, "the front end's connection file was changed"
         say(f"{launch}: ready after {ready * 1000:.0f} ms, gone {took * 1000:.0f} ms after SIGTERM")
         if shared:
-            assert took < 2, f"the exit took {took:.2f} s"
+            assert took < 20, f"the exit took {took:.2f} s"
             assert psutil.pid_exists(pid) and state()["kernel_pid"] == pid, "the kernel went too"
             said = nb("run", "-n", "t.ipynb", "print(agents, mine)")
             assert f"the agent was here {launch}" in said, said
