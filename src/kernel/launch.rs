@@ -72,13 +72,22 @@ pub fn check_outside(
     trust::check_start(&spec::command(spec, Path::new("")), folder, variables)
 }
 
+/// A kernel that was started.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its process.
+    pub process: Process,
+    /// Why what its environment's scripts would have set is missing.
+    pub problem: Option<String>,
+}
+
 /// Starts a kernel that is nobody's descendant, by processes that were made for it where there are
 /// some. It is not ready yet when this returns.
 pub fn launch(
     start: &Start,
     ahead: Option<Ahead>,
     variables: &dyn Variables,
-) -> Result<Process, LaunchError> {
+) -> Result<Launched, LaunchError> {
     let mut argv = spec::command(&start.spec, start.files.connection_file());
     // What an image holds is known inside alone.
     let change = match &start.contained {
@@ -140,9 +149,13 @@ pub fn launch(
         keep: Some(start.keep.clone()),
         keeper: None,
     };
-    Ok(match ahead {
+    let process = match ahead {
         Some(ahead) => ahead.start(&plan)?,
         None => detach::start(&plan)?,
+    };
+    Ok(Launched {
+        process,
+        problem: change.problem,
     })
 }
 

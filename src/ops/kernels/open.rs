@@ -457,7 +457,9 @@ async fn start(
             None => known.and_then(|before| before.idle_timeout),
         },
     };
-    held.start(notebook, before, wanted, options.patience).await
+    let started = held.start(notebook, before, wanted, options.patience).await;
+    notes.extend(held.problem());
+    started
 }
 
 fn container_choice(container: &Container) -> Choice {

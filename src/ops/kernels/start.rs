@@ -53,6 +53,8 @@ pub(super) struct Held<'a> {
     pub(super) variables: ProcessVariables,
     /// The processes of a start that is to come.
     ahead: Mutex<Option<Ahead>>,
+    /// What the last start left out of the kernel's environment, and why.
+    problem: Mutex<Option<String>>,
     _lock: Lock,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Held<'a> {
                     key,
                     variables: ProcessVariables,
                     ahead: Mutex::default(),
+                    problem: Mutex::default(),
                     _lock: lock,
                 });
             }
@@ -92,6 +95,12 @@ impl<'a> Held<'a> {
     /// Uses these processes for the next start.
     pub(super) fn start_by(&self, ahead: Option<Ahead>) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+    }
+
+    /// Returns what the last start left out of the kernel's environment, and why.
+    pub(super) fn problem(&self) -> Option<String> {
+        let problem = self.problem.lock();
+        problem.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Returns the session as it is recorded now.
@@ -317,11 +326,15 @@ impl<'a> Held<'a> {
             if let Some(sandbox) = &sandbox {
                 start.confined = Some(confine(&project, &key, sandbox, &start)?);
             }
-            let process = launch::launch(&start, ahead, &ProcessVariables)?;
-            Ok((process, log_start))
+            let launched = launch::launch(&start, ahead, &ProcessVariables)?;
+            Ok((launched, log_start))
         });
-        task.await
-            .map_err(|error| OpenError::Internal(error.to_string()))?
+        let launched = task.await;
+        let launched: Result<_, OpenError> =
+            launched.map_err(|error| OpenError::Internal(error.to_string()))?;
+        let (launched, log_start) = launched?;
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = launched.problem;
+        Ok((launched.process, log_start))
     }
 
     /// Waits until a kernel that was started is ready, and records it as live.
