@@ -133,9 +133,11 @@ fn is_base_of(prefix: &Path, variables: &dyn Variables) -> bool {
     named || is_base(prefix) || variables.path("MAMBA_ROOT_PREFIX").as_deref() == Some(prefix)
 }
 
-/// Says whether a prefix is that of conda itself.
-fn is_base(prefix: &Path) -> bool {
-    prefix.join("condabin").is_dir() && prefix.join("conda-meta").is_dir()
+/// Says whether a prefix is that of conda itself. micromamba's has no programs of conda's, but
+/// the cache of packages that all its environments share.
+pub(super) fn is_base(prefix: &Path) -> bool {
+    let has = |folder: &str| prefix.join(folder).is_dir();
+    has("conda-meta") && (has("condabin") || has("pkgs"))
 }
 
 /// Returns the environments that a folder has for what lies in it, the usual one first.
@@ -298,8 +300,12 @@ mod tests {
         assert_eq!(active(("X", "")), (1, false));
         assert_eq!(active(("CONDA_DEFAULT_ENV", "base")), (0, true));
         assert_eq!(active(("MAMBA_ROOT_PREFIX", prefix)), (0, true));
-        std::fs::create_dir(base.join("condabin")).unwrap();
-        assert_eq!(active(("X", "")), (0, true));
+        for mark in ["condabin", "pkgs"] {
+            std::fs::create_dir(base.join(mark)).unwrap();
+            assert_eq!(active(("X", "")), (0, true), "{mark}");
+            assert_eq!(Environment::of(&base, "").name(), "base");
+            std::fs::remove_dir(base.join(mark)).unwrap();
+        }
     }
 
     #[test]

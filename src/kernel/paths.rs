@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::environment::is_base;
+
 /// Environment variables, real ones or a test's.
 pub trait Variables {
     /// Returns a variable's value; an empty one counts as unset.
@@ -82,7 +84,7 @@ impl Prefix {
                         && value.trim().eq_ignore_ascii_case("true")
                 })
         };
-        let is_conda = path.join("conda-meta").is_dir() && !path.join("condabin").is_dir();
+        let is_conda = path.join("conda-meta").is_dir() && !is_base(path);
         let own = rustix::process::geteuid().as_raw();
         let is_own = std::fs::metadata(path).is_ok_and(|found| found.uid() == own);
         Self {
@@ -231,7 +233,7 @@ fn xdg_data(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     }
 }
 
-fn xdg_data_home(variables: &dyn Variables) -> Option<PathBuf> {
+pub(super) fn xdg_data_home(variables: &dyn Variables) -> Option<PathBuf> {
     let dir = variables.path("XDG_DATA_HOME");
     dir.filter(|path| path.is_absolute())
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::{Environment, Manager};
 use crate::kernel::paths::Variables;
 use crate::kernel::python::{Python, quote};
@@ -63,16 +65,19 @@ impl Install {
                 one(&words)
             }
             (Manager::Conda, _) => {
-                let program = conda_program(variables);
+                let program = conda_program(&environment.prefix, variables);
                 let prefix = text(&environment.prefix);
-                one(&[
-                    &program,
-                    "install",
-                    "--yes",
-                    "--prefix",
-                    &prefix,
-                    "ipykernel",
-                ])
+                let mut words = vec![&*program, "install", "--yes", "--prefix", &prefix];
+                // It has no channel of its own: without settings it would look in none.
+                let channel = Path::new(&program)
+                    .ends_with("micromamba")
+                    .then(|| channel_of_python(&environment.prefix))
+                    .flatten();
+                if let Some(channel) = &channel {
+                    words.extend(["--channel", channel]);
+                }
+                words.push("ipykernel");
+                one(&words)
             }
             (Manager::Poetry, Some(project)) => {
                 let folder = text(project);
@@ -132,18 +137,64 @@ fn pixi_feature(manifest: &Path, prefix: &Path) -> Option<String> {
     Some(features.as_array()?.first()?.as_str()?.to_owned())
 }
 
-/// Returns the program with which this machine manages conda's environments.
-fn conda_program(variables: &dyn Variables) -> String {
-    let names = ["mamba", "conda", "micromamba"];
-    if let Some(name) = names.iter().find(|name| on_path(name, variables).is_some()) {
+/// Returns the program with which this machine manages an environment of conda: the one that made
+/// it, where it is still there.
+fn conda_program(prefix: &Path, variables: &dyn Variables) -> String {
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let has = |name: &&str| on_path(name, variables).is_some();
+    if let Some(maker) = maker(prefix) {
+        let name = PROGRAMS.iter().find(|name| maker.ends_with(name));
+        return match name.filter(|name| has(name)) {
+            Some(name) => (*name).to_owned(),
+            None => text(maker),
+        };
+    }
+    if let Some(name) = PROGRAMS.iter().find(|name| has(name)) {
         return (*name).to_owned();
     }
     let told = ["MAMBA_EXE", "CONDA_EXE"];
     let told = told.iter().find_map(|name| variables.path(name));
     let told = told.filter(|program| program.is_file());
-    told.map_or("conda".to_owned(), |program| {
-        program.to_string_lossy().into_owned()
-    })
+    told.map_or("conda".to_owned(), text)
+}
+
+/// The programs that make environments of conda's kind.
+const PROGRAMS: [&str; 3] = ["mamba", "conda", "micromamba"];
+
+/// Returns the program that was last at work in an environment of conda, as its history tells.
+fn maker(prefix: &Path) -> Option<PathBuf> {
+    let history = std::fs::read_to_string(prefix.join("conda-meta/history")).ok()?;
+    let commands = history
+        .lines()
+        .filter_map(|line| line.strip_prefix("# cmd: "));
+    let mut programs = commands.filter_map(|command| command.split(' ').next().map(Path::new));
+    programs
+        .rfind(|path| {
+            let is_known = PROGRAMS.iter().any(|name| path.ends_with(name));
+            is_known && path.is_absolute() && path.is_file()
+        })
+        .map(Path::to_owned)
+}
+
+/// Returns the channel that the Python of an environment came from: what is built for it is there.
+fn channel_of_python(prefix: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(prefix.join("conda-meta")).ok()?;
+    let record = entries.flatten().map(|entry| entry.path()).find(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let version = name.and_then(|name| name.strip_prefix("python-"));
+        version.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()))
+    })?;
+    let record: Value = serde_json::from_slice(&std::fs::read(record).ok()?).ok()?;
+    let url = record.get("url")?.as_str()?;
+    // <channel>/<platform>/<file>
+    let (folder, _file) = url.rsplit_once('/')?;
+    let (channel, _platform) = folder.rsplit_once('/')?;
+    // What lets one in stands in some addresses; it is nothing for a screen.
+    if channel.contains('@') || channel.contains("/t/") {
+        return None;
+    }
+    let known = channel.strip_prefix("https://conda.anaconda.org/");
+    Some(known.unwrap_or(channel).to_owned())
 }
 
 #[cfg(test)]
@@ -170,7 +221,9 @@ mod tests {
         fn new(programs: &[&str]) -> Self {
             let temp = tempfile::tempdir().unwrap();
             for program in programs {
-                std::fs::write(temp.path().join(program), "").unwrap();
+                let program = temp.path().join(program);
+                std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+                std::fs::write(program, "").unwrap();
             }
             let path = temp.path().to_string_lossy().into_owned();
             Self { temp, path }
@@ -250,6 +303,65 @@ mod tests {
             other
                 .command(&without, &environment(Manager::Conda, None))
                 .starts_with("conda install")
+        );
+    }
+
+    #[test]
+    fn micromamba_is_told_where_the_python_came_from() {
+        let world = World::new(&["micromamba"]);
+        let mut it = environment(Manager::Conda, None);
+        it.prefix = world.temp.path().join("ml");
+        let meta = it.prefix.join("conda-meta");
+        std::fs::create_dir_all(&meta).unwrap();
+        std::fs::write(meta.join("python-dateutil-2.9-0.json"), "{}").unwrap();
+        let said = |url: &str| {
+            let record = serde_json::json!({ "url": url }).to_string();
+            std::fs::write(meta.join("python-3.12.1-0.json"), record).unwrap();
+            let said = world.command(&python(false, false), &it);
+            said.split_once("/ml ").unwrap().1.to_owned()
+        };
+        let file = "linux-64/python-3.12.1-0.conda";
+        assert_eq!(
+            said(&format!("https://conda.anaconda.org/conda-forge/{file}")),
+            "--channel conda-forge ipykernel"
+        );
+        assert_eq!(
+            said(&format!("https://mirror.example/forge/{file}")),
+            "--channel https://mirror.example/forge ipykernel"
+        );
+        for secret in ["mirror.example/t/abc/forge", "me:abc@mirror.example/forge"] {
+            assert_eq!(said(&format!("https://{secret}/{file}")), "ipykernel");
+        }
+    }
+
+    #[test]
+    fn the_program_that_made_an_environment_is_the_one_to_change_it() {
+        let world = World::new(&["conda", "bin/micromamba"]);
+        let mut it = environment(Manager::Conda, None);
+        it.prefix = world.temp.path().join("ml");
+        std::fs::create_dir_all(it.prefix.join("conda-meta")).unwrap();
+        let exe = world.temp.path().join("bin/micromamba");
+        let exe = exe.to_str().unwrap();
+        let command = |path: &str| {
+            let variables = HashMap::from([("PATH", path), ("CONDA_EXE", "/bin/sh")]);
+            let python = python(false, false);
+            let said = Install::of(&python, &it, Path::new("/work"), &variables).to_string();
+            said.split_once(" install").unwrap().0.to_owned()
+        };
+        let both = format!("{0}:{0}/bin", world.path);
+        assert_eq!(
+            [command(""), command(&world.path), command(&both)],
+            ["/bin/sh", "conda", "conda"]
+        );
+        let history = format!(
+            "==> 2026-01-01 00:00:00 <==\n# cmd: {exe} create -n ml\n# conda version: 3.8.0\n\
+             ==> 2026-01-02 00:00:00 <==\n# cmd: /gone/conda install x\n"
+        );
+        std::fs::write(it.prefix.join("conda-meta/history"), history).unwrap();
+        // A shell that is not interactive has neither micromamba's function nor its variables.
+        assert_eq!(
+            [command(""), command(&world.path), command(&both)],
+            [exe, exe, "micromamba"]
         );
     }
 

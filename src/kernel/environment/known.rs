@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::{Environment, is_base, is_trusted};
-use crate::kernel::paths::{Variables, home};
+use crate::kernel::paths::{Variables, home, xdg_data_home};
 
 /// Where the installers put conda, below the home folder and elsewhere.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 6] = [
     "miniforge3",
     "mambaforge",
     "miniconda3",
     "anaconda3",
     "micromamba",
-    ".local/share/mamba",
     "/opt/conda",
 ];
 
@@ -25,12 +24,7 @@ pub fn known(variables: &dyn Variables) -> Vec<Environment> {
         let entries = std::fs::read_dir(shelf).into_iter().flatten().flatten();
         prefixes.extend(entries.map(|entry| entry.path()));
     }
-    if let Ok(home) = home(variables) {
-        // Every environment that conda made anywhere, one in a line.
-        let all = std::fs::read_to_string(home.join(".conda/environments.txt"));
-        let all = all.unwrap_or_default();
-        prefixes.extend(all.lines().map(|line| PathBuf::from(line.trim())));
-    }
+    prefixes.extend(registered(variables));
     prefixes.extend(roots(variables));
     prefixes.retain(|prefix| {
         prefix.is_absolute() && prefix.join("conda-meta").is_dir() && is_trusted(prefix)
@@ -59,13 +53,30 @@ pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Enviro
     if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
         return None;
     }
-    let mut prefixes = shelves(variables).into_iter().map(|shelf| shelf.join(name));
+    let prefixes = shelves(variables).into_iter().map(|shelf| shelf.join(name));
+    // A root that only the variables of an interactive shell name is known by what was made in it.
+    let elsewhere = registered(variables).into_iter();
+    let elsewhere = elsewhere.filter(|prefix| {
+        let shelf = prefix.parent().and_then(Path::file_name);
+        prefix.is_absolute() && prefix.ends_with(name) && shelf.is_some_and(|it| it == "envs")
+    });
+    let mut prefixes = prefixes.chain(elsewhere);
     let prefix = prefixes.find(|prefix| prefix.join("conda-meta").is_dir())?;
     let source = format!(
         "the environment {name} of environment.yml in {}",
         folder.display()
     );
     Some(Environment::of(&prefix, source))
+}
+
+/// Returns every environment that conda, mamba or micromamba made anywhere, as they note it.
+fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
+    let Ok(home) = home(variables) else {
+        return Vec::new();
+    };
+    let all = std::fs::read_to_string(home.join(".conda/environments.txt"));
+    let all = all.unwrap_or_default();
+    all.lines().map(|line| line.trim().into()).collect()
 }
 
 /// Returns the folders that hold environments by name.
@@ -105,6 +116,9 @@ fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
     .collect();
     if let Ok(home) = home(variables) {
         roots.extend(ROOTS.iter().map(|root| home.join(root)));
+        // micromamba's own since its version 2.
+        let data = xdg_data_home(variables).unwrap_or_else(|| home.join(".local/share"));
+        roots.push(data.join("mamba"));
     }
     roots
 }
@@ -182,5 +196,15 @@ mod tests {
         assert_eq!(named("name: other\n"), None);
         assert_eq!(named("name: ../ml\n"), None);
         assert_eq!(named("dependencies:\n"), None);
+        // One of a root that nothing else names.
+        make(&home.join("data/mamba/envs/far"));
+        std::fs::create_dir_all(home.join(".conda")).unwrap();
+        let all = format!(
+            "{0}/gone/envs/far\n{0}/data/mamba/envs/far\n",
+            home.display()
+        );
+        std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
+        assert_eq!(named("name: far\n"), Some("far".to_owned()));
+        assert_eq!(named("name: mamba\n"), None);
     }
 }

@@ -323,3 +323,118 @@ fn a_conda_environment_is_started_activated() {
 }
 
 const RATTLER: &str = "py-rattler==0.28.0";
+
+#[test]
+fn an_activation_that_fails_is_told() {
+    let world = World::new();
+    let prefix = home(&world).join("miniforge3/envs/ml");
+    let interpreter = venv(&prefix, true);
+    let scripts = prefix.join("etc/conda/activate.d");
+    for folder in [&scripts, &prefix.join("conda-meta")] {
+        std::fs::create_dir_all(folder).expect("make conda's own folders");
+    }
+    let script = "export NB_TEST_DATA=1\necho 'no licence' >&2\nexit 4\n";
+    std::fs::write(scripts.join("x.sh"), script).expect("write a script");
+    let mut open = world.nb();
+    open.args(["open", "t.ipynb", "--no-serve", "--python"]);
+    let told = format!("note: {} was not activated: no licence", prefix.display());
+    say(open.arg(interpreter)).ended(0).with(&told);
+    let code = "import os; print(os.environ.get('NB_TEST_DATA'), os.environ['CONDA_DEFAULT_ENV'])";
+    nb(&world, ["run", code]).ended(0).with("None ml\n");
+}
+
+#[test]
+#[ignore = "needs micromamba on PATH, and bash: cargo test --test it real_micromamba -- --ignored"]
+fn a_real_micromamba_environment_is_started_activated() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("micromamba"));
+    let Some(micromamba) = { found }.find(|it| it.is_file()) else {
+        eprintln!("not tried: there is no micromamba");
+        return;
+    };
+    let world = World::new();
+    let channel = home(&world).join("channel");
+    let mut make = world.command(python::interpreter());
+    make.arg(python::script("conda_channel.py")).arg(&channel);
+    succeed(make.arg(python::interpreter()).arg(site_packages()));
+    let channel = format!("file://{}", channel.display());
+    // No settings, and a root that only the variables of an interactive shell name.
+    let root = home(&world).join("roots/m");
+    let prefix = root.join("envs/ml");
+    let shell = |script: &str| {
+        let mut bash = world.command(Path::new("/bin/bash"));
+        bash.args(["--norc", "-c"])
+            .arg(format!(
+                "eval \"$(\"$EXE\" shell hook --shell bash)\" && {script}"
+            ))
+            .env("EXE", &micromamba)
+            .env("NB", env!("CARGO_BIN_EXE_nb"))
+            .env("MAMBA_ROOT_PREFIX", &root)
+            .env("PATH", PATH);
+        bash
+    };
+    let create = format!("micromamba create --yes --name ml --channel {channel}");
+    succeed(&mut shell(&format!("{create} python nb-test-data")));
+    std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
+    // An agent's shell has neither the function nor the variables of micromamba.
+    let open = |more: &[&str]| {
+        let mut command = world.nb();
+        command.args(["open", "t.ipynb"]).args(more);
+        say(command.env("PATH", PATH))
+    };
+    let install = format!(
+        "{} install --yes --prefix {} --channel {channel} ipykernel",
+        micromamba.display(),
+        prefix.display()
+    );
+    open(&[]).ended(1).with(&format!("hint: {install}\n"));
+    open(&["--install"]).ended(0);
+    let inside = |notebook: &str| -> Value {
+        let code = "import json, os; print(json.dumps(dict(os.environ)))";
+        let mut run = world.nb();
+        run.args(["run", notebook, code]);
+        serde_json::from_str(&say(&mut run).ended(0).out).expect("JSON")
+    };
+    let own = inside("t.ipynb");
+    assert_eq!(
+        own["NB_TEST_DATA"],
+        *prefix.join("share/data").to_string_lossy()
+    );
+    // What micromamba's own activation sets is the same.
+    let told = |script: &str| {
+        let told = succeed(&mut shell(&format!("{script} /usr/bin/env -0")));
+        let pairs = told.split('\0').filter_map(|pair| pair.split_once('='));
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        pairs.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = told("");
+    let mut activated = told("micromamba activate ml &&");
+    activated.retain(|name, value| before.get(name) != Some(value));
+    // The folder of the hook's own programs, which no environment needs.
+    let condabin = format!("{}/condabin:", root.display());
+    for (name, value) in &activated {
+        assert_eq!(own[name], value.replace(&condabin, ""), "{name}");
+    }
+    for name in ["CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PATH", "NB_TEST_LAST"] {
+        assert!(activated.contains_key(name), "{name}");
+    }
+    // In a shell that has it active nothing else is asked for; base is nobody's choice.
+    std::fs::remove_file(world.project().join("environment.yml")).expect("remove it");
+    let script =
+        "micromamba activate ml && \"$NB\" kernels active.ipynb && \"$NB\" open active.ipynb";
+    say(&mut shell(script))
+        .ended(0)
+        .with(": active in this shell (CONDA_PREFIX)\n");
+    let active = inside("active.ipynb");
+    for name in activated.keys() {
+        let value = active[name].as_str().map(|it| it.replace(&condabin, ""));
+        assert_eq!(value.as_deref(), own[name].as_str(), "{name}");
+    }
+    // Its neighbours' kernel is the project's choice: asked for in another one.
+    let base = create.replace("create --yes --name ml", "install --yes --name base");
+    let open = "mkdir ../other && cd ../other && \"$NB\" open other.ipynb --no-serve";
+    let script = format!("{base} python ipykernel && micromamba activate && {open}");
+    say(&mut shell(&script))
+        .ended(2)
+        .with("2 Pythons could run it: say which");
+}
