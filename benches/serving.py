@@ -103,7 +103,7 @@ def runs(program, home):
                 use(client, front_file)
             client.stop_channels()
             proxy.send_signal(signal.SIGTERM)
-            proxy.wait()
+            ended(proxy)
             later |= executed(out, program)
         return rest, later
     finally:
@@ -159,6 +159,15 @@ def use(client, front_file):
     run(client, "1")
     other.stop_channels()
     time.sleep(1)
+
+
+def ended(proxy):
+    """Waits for its end. Valgrind was seen to hang when it had written all."""
+    try:
+        proxy.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        proxy.kill()
+        proxy.wait()
 
 
 def until(holds):
