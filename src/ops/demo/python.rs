@@ -314,6 +314,8 @@ mod tests {
 
         said.clear();
         private(&base, &cache, &mut |line| said.push(line.to_owned())).expect("re-used");
+        // A child that another test starts has the lock, too, until it has become its program.
+        said.retain(|line| !line.starts_with("another demo"));
         assert!(said.is_empty(), "{said:?}");
 
         std::fs::remove_file(home.join("complete")).expect("take the mark away");
