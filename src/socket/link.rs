@@ -2,30 +2,27 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 
 use super::left::Left;
 use super::outbox::{Item, Outbox};
-use super::signal::Signal;
+use super::outlet::Outlet;
 use super::stream::{Reader, Writer};
+use super::turn;
 use crate::zmtp::{Connection, Event, Message, Peer, Role};
 
-/// What others have in hand of a connection: its outbox and its switches.
+/// What others have in hand of a connection: what is written to it, and its switches.
 ///
 /// A [`Router`](super::Router)'s link lives as long as one connection, a
 /// [`Dialer`](super::Dialer)'s as long as the dialer: messages queue while it is not connected.
-#[derive(Debug)]
 pub(super) struct Link {
-    outbox: RefCell<Outbox>,
-    signal: Signal,
-    /// Told to those who wait for room in the outbox.
-    room: Notify,
+    outlet: Rc<Outlet>,
     paused: Cell<bool>,
     /// Why it has to end at once.
     cut: RefCell<Option<Left>>,
@@ -37,12 +34,13 @@ pub(super) struct Link {
     longest: Cell<Option<usize>>,
 }
 
-/// Notes the end of a connection, also when a handler panics.
-struct Ends<'a>(&'a Cell<bool>);
+/// Notes the end of a connection and closes it, also when a handler panics.
+struct Ends<'a>(&'a Link);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.set(true);
+        self.0.over.set(true);
+        self.0.outlet.close();
     }
 }
 
@@ -62,9 +60,7 @@ const DRAINED_FACTOR: u64 = 64;
 impl Link {
     pub(super) fn new(outbox: Outbox) -> Self {
         Self {
-            outbox: RefCell::new(outbox),
-            signal: Signal::default(),
-            room: Notify::new(),
+            outlet: Rc::new(Outlet::new(outbox)),
             paused: Cell::new(false),
             cut: RefCell::new(None),
             finishing: Cell::new(false),
@@ -89,73 +85,67 @@ impl Link {
 
     /// Queues a message, or gives it back when the budget is used up.
     pub(super) fn push(&self, item: Item) -> Result<(), Item> {
-        self.outbox.borrow_mut().push(item)?;
-        self.signal.wake();
+        self.outlet.push(item)?;
+        // One that finishes waits for the moment when all is written.
+        if self.finishing.get() || !turn::writes(&self.outlet) {
+            self.outlet.wake();
+        }
         Ok(())
     }
 
     /// Returns what is queued, in bytes.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.outbox.borrow().cost()
+        self.outlet.outbox().cost()
     }
 
     /// Returns how many messages are not wholly written.
     pub(super) fn unread(&self) -> u64 {
-        self.outbox.borrow().unread()
+        self.outlet.outbox().unread()
     }
 
     /// Returns what of it is on disk.
     pub(super) fn spilled_bytes(&self) -> u64 {
-        self.outbox.borrow().spilled()
+        self.outlet.outbox().spilled()
     }
 
     /// Waits until no more than half of the budget is used.
     pub(super) async fn room(&self) {
-        loop {
-            let told = self.room.notified();
-            if self.outbox.borrow().has_room() {
-                return;
-            }
-            told.await;
-        }
+        self.outlet.room().await;
     }
 
     /// Returns whether a message is not wholly written.
     pub(super) fn has_messages(&self) -> bool {
-        self.outbox.borrow().has_messages()
+        self.outlet.outbox().has_messages()
     }
 
     /// Takes out every message that is not wholly written.
     ///
     /// A live connection with a half-written message is cut: the peer waits for the other half.
     pub(super) fn take_unsent(&self) -> Vec<Message> {
-        let mut outbox = self.outbox.borrow_mut();
-        if outbox.is_amid_message() {
+        if self.outlet.outbox().is_amid_message() {
             self.cut(Left::Disconnected(
                 "a half-written message was withdrawn".into(),
             ));
         }
-        let unsent = outbox.take();
-        self.room.notify_waiters();
-        unsent
+        self.outlet.take()
     }
 
     /// Stops or goes on reading.
     pub(super) fn set_paused(&self, paused: bool) {
         self.paused.set(paused);
-        self.signal.wake();
+        self.outlet.wake();
     }
 
     /// Ends the connection at once. The first reason counts.
     pub(super) fn cut(&self, why: Left) {
         self.cut.borrow_mut().get_or_insert(why);
-        self.signal.wake();
+        self.outlet.wake();
     }
 
     /// Ends the connection as soon as its outbox is empty and the peer has closed, too.
     pub(super) fn finish(&self) {
         self.finishing.set(true);
-        self.signal.wake();
+        self.outlet.wake();
     }
 
     /// Returns whether the connection still takes messages.
@@ -175,20 +165,21 @@ impl Link {
         &self,
         mut connection: Connection,
         mut reader: Reader,
-        mut writer: Writer,
+        writer: Writer,
         deliver: impl Fn(Event),
     ) -> Left {
-        let _ends = Ends(&self.over);
+        self.outlet.open(writer);
+        let _ends = Ends(self);
         tokio::select! {
             biased;
             left = poll_fn(|cx| self.poll_cut(cx)) => left,
-            left = self.write(&mut writer) => left,
-            left = self.read(&mut connection, &mut reader, deliver) => left,
+            left = self.write() => left,
+            left = turn::of(self.read(&mut connection, &mut reader, deliver)) => left,
         }
     }
 
     fn poll_cut(&self, cx: &Context<'_>) -> Poll<Left> {
-        self.signal.register(cx);
+        self.outlet.register(cx);
         match self.cut.borrow_mut().take() {
             Some(left) => Poll::Ready(left),
             None => Poll::Pending,
@@ -264,17 +255,12 @@ impl Link {
         }
     }
 
-    async fn write(&self, writer: &mut Writer) -> Left {
+    async fn write(&self) -> Left {
         let mut flushing = false;
         let flushed = poll_fn(|cx| {
             let finishing = self.finishing.get();
-            let mut outbox = self.outbox.borrow_mut();
-            flushing |= finishing && !outbox.is_empty();
-            let written = outbox.poll_write(writer, cx);
-            if outbox.has_room() {
-                self.room.notify_waiters();
-            }
-            ready!(written)?;
+            flushing |= finishing && !self.outlet.outbox().is_empty();
+            ready!(self.outlet.poll_write(cx))?;
             if finishing {
                 Poll::Ready(Ok(()))
             } else {
@@ -290,7 +276,7 @@ impl Link {
         }
         // The end of our side. Closing both while the peer still sends would make the system
         // throw away what the peer has not read yet.
-        if let Err(error) = writer.shutdown().await {
+        if let Err(error) = self.outlet.shutdown().await {
             return Left::Broken(error);
         }
         if flushing {

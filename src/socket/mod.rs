@@ -35,6 +35,7 @@ mod dialer;
 mod left;
 mod link;
 mod outbox;
+mod outlet;
 mod page;
 mod publisher;
 mod router;
@@ -43,6 +44,7 @@ mod signal;
 mod spill;
 mod stream;
 mod topics;
+mod turn;
 mod user;
 
 use std::fmt;

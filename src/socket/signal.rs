@@ -20,6 +20,14 @@ impl Signal {
         }
     }
 
+    /// Polls something in the place of the task that registered last, which is woken when there is more
+    /// to it; not at all, if none did.
+    pub(super) fn with<T>(&self, poll: impl FnOnce(&mut Context<'_>) -> T) -> Option<T> {
+        let waker = self.0.borrow();
+        let waker = waker.as_ref()?;
+        Some(poll(&mut Context::from_waker(waker)))
+    }
+
     /// Wakes the task that registered last, if any did.
     pub(super) fn wake(&self) {
         if let Some(waker) = &*self.0.borrow() {

@@ -1,0 +1,201 @@
+//! A reader's turn: what its messages lead to is written as soon as it has no more of them.
+//!
+//! To wake each connection's task instead would put the next reader's work before the first write:
+//! of two sockets that are ready at once, the other end of the first would wait for the second's.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+
+use super::outlet::Outlet;
+
+thread_local! {
+    static TURN: Turn = const { Turn { under_way: Cell::new(false), queued: RefCell::new(Vec::new()) } };
+}
+
+/// The turn of this thread's readers: one at a time.
+struct Turn {
+    under_way: Cell<bool>,
+    /// What was queued to in it.
+    queued: RefCell<Vec<Rc<Outlet>>>,
+}
+
+/// Polls a reader; each time, what was queued meanwhile is written afterwards.
+pub(super) async fn of<T>(reader: impl Future<Output = T>) -> T {
+    let mut reader = pin!(reader);
+    poll_fn(|cx| {
+        let _end = begin();
+        reader.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Returns whether the reader whose turn it is will write this, which something was queued to.
+pub(super) fn writes(outlet: &Rc<Outlet>) -> bool {
+    TURN.with(|turn| {
+        let is_under_way = turn.under_way.get();
+        if is_under_way && outlet.awaits() {
+            turn.queued.borrow_mut().push(Rc::clone(outlet));
+        }
+        is_under_way
+    })
+}
+
+/// The end of a turn, also by a handler's panic.
+struct End;
+
+fn begin() -> End {
+    TURN.with(|turn| turn.under_way.set(true));
+    End
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        TURN.with(|turn| {
+            turn.under_way.set(false);
+            let mut queued = turn.queued.take();
+            for outlet in queued.drain(..) {
+                if std::thread::panicking() {
+                    outlet.leave();
+                } else {
+                    outlet.flush();
+                }
+            }
+            // Its memory serves the next turn.
+            turn.queued.replace(queued);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::io;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use bytes::Bytes;
+    use tokio::io::AsyncWrite;
+
+    use super::*;
+    use crate::socket::outbox::{Item, Outbox};
+
+    /// Takes everything, or fails.
+    #[derive(Clone, Default)]
+    struct Peer {
+        got: Rc<RefCell<Vec<u8>>>,
+        is_gone: bool,
+    }
+
+    impl AsyncWrite for Peer {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            if self.is_gone {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            self.got.borrow_mut().extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A connection's task: counts how often it is woken.
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn connected(peer: &Peer) -> (Rc<Outlet>, Arc<Task>) {
+        let outlet = Rc::new(Outlet::new(Outbox::new(1 << 20)));
+        outlet.open(Box::new(peer.clone()));
+        let task = Arc::<Task>::default();
+        let waker = Waker::from(Arc::clone(&task));
+        outlet.register(&Context::from_waker(&waker));
+        (outlet, task)
+    }
+
+    fn queue(outlet: &Rc<Outlet>, text: &'static str) -> bool {
+        let item = Item::Raw(Bytes::from_static(text.as_bytes()));
+        outlet.push(item).expect("there is room");
+        writes(outlet)
+    }
+
+    fn once(reader: impl Future) {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(of(reader)).poll(&mut cx).is_pending());
+    }
+
+    #[test]
+    fn what_a_readers_messages_lead_to_is_written_when_it_waits_and_wakes_nobody() {
+        let (first, second) = (Peer::default(), Peer::default());
+        let ((one, one_task), (two, two_task)) = (connected(&first), connected(&second));
+        once(async {
+            assert!(queue(&one, "a") && queue(&two, "x") && queue(&one, "b"));
+            assert!(first.got.borrow().is_empty(), "one write for all");
+            pending::<()>().await;
+        });
+        assert_eq!(&*first.got.borrow(), b"ab");
+        assert_eq!(&*second.got.borrow(), b"x");
+        once(async {
+            assert!(queue(&one, "c"));
+            pending::<()>().await;
+        });
+        assert_eq!(&*first.got.borrow(), b"abc");
+        for task in [one_task, two_task] {
+            assert_eq!(task.0.load(Ordering::Relaxed), 0);
+        }
+        assert!(!queue(&one, "d"), "nobody's turn");
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_to_the_connections_task() {
+        let gone = Peer {
+            is_gone: true,
+            ..Peer::default()
+        };
+        let (outlet, task) = connected(&gone);
+        once(async {
+            assert!(queue(&outlet, "a"));
+            pending::<()>().await;
+        });
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(
+            matches!(outlet.poll_write(&mut cx), Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+        );
+    }
+
+    #[test]
+    fn what_a_handler_that_panics_has_queued_is_left_to_the_connections_task() {
+        let peer = Peer::default();
+        let (outlet, task) = connected(&peer);
+        let panics = AssertUnwindSafe(|| {
+            once(async {
+                assert!(queue(&outlet, "a"));
+                panic!("a handler's");
+            });
+        });
+        assert!(catch_unwind(panics).is_err());
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        assert!(peer.got.borrow().is_empty());
+        assert!(!queue(&outlet, "b"), "the turn is over");
+    }
+}
