@@ -121,10 +121,9 @@ impl Request {
 /// All outstanding requests of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_key: HashMap<Key, Request>,
-    /// When each came, for failing them in order.
-    order: u64,
-    numbered: HashMap<Key, u64>,
+    by_key: HashMap<Key, Numbered>,
+    /// How many came.
+    count: u64,
     /// How many were answered here while the kernel has them still.
     answered_here: usize,
     /// How many are widget probes.
@@ -142,6 +141,13 @@ struct Late {
     order: VecDeque<Key>,
 }
 
+/// A request and which of all it was: they fail in the order in which they came.
+#[derive(Debug)]
+struct Numbered {
+    number: u64,
+    request: Request,
+}
+
 /// How many requests one client may have without an answer before the oldest is forgotten.
 ///
 /// A kernel that never answers some type of message must not make the table grow for ever.
@@ -149,13 +155,13 @@ pub(super) const OUTSTANDING_MAX: usize = 10_000;
 
 impl Requests {
     pub(super) fn insert(&mut self, key: Key, request: Request) {
-        self.order += 1;
-        self.numbered.insert(key.clone(), self.order);
-        self.by_key.insert(key, request);
+        self.count += 1;
+        let number = self.count;
+        self.by_key.insert(key, Numbered { number, request });
     }
 
     pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
-        self.by_key.get_mut(key)
+        self.by_key.get_mut(key).map(|known| &mut known.request)
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {
@@ -163,8 +169,7 @@ impl Requests {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Request> {
-        self.numbered.remove(key);
-        let request = self.by_key.remove(key)?;
+        let Numbered { request, .. } = self.by_key.remove(key)?;
         self.answered_here -= usize::from(request.answer != Answer::FromKernel);
         self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
         Some(request)
@@ -201,11 +206,11 @@ impl Requests {
     }
 
     pub(super) fn role(&self, key: &Key) -> Option<Role> {
-        self.by_key.get(key).map(|request| request.role)
+        self.by_key.get(key).map(|known| known.request.role)
     }
 
     pub(super) fn set_role(&mut self, key: &Key, role: Role) {
-        if let Some(request) = self.by_key.get_mut(key) {
+        if let Some(Numbered { request, .. }) = self.by_key.get_mut(key) {
             self.widget_probes -= usize::from(request.role == Role::WidgetProbe);
             self.widget_probes += usize::from(role == Role::WidgetProbe);
             request.role = role;
@@ -218,12 +223,12 @@ impl Requests {
     }
 
     pub(super) fn answer(&self, key: &Key) -> Option<Answer> {
-        self.by_key.get(key).map(|request| request.answer)
+        self.by_key.get(key).map(|known| known.request.answer)
     }
 
     /// Notes that the asker has its answer although the kernel has the request still.
     pub(super) fn set_answer(&mut self, key: &Key, answer: Answer) {
-        if let Some(request) = self.by_key.get_mut(key)
+        if let Some(Numbered { request, .. }) = self.by_key.get_mut(key)
             && request.answer == Answer::FromKernel
         {
             request.answer = answer;
@@ -244,18 +249,17 @@ impl Requests {
 
     /// Returns when a request came, as a running number.
     pub(super) fn number(&self, key: &Key) -> Option<u64> {
-        self.numbered.get(key).copied()
+        self.by_key.get(key).map(|known| known.number)
     }
 
     /// Returns the keys that a predicate chooses, oldest first.
     pub(super) fn keys(&self, chosen: impl Fn(&Request) -> bool) -> Vec<Key> {
-        let mut keys: Vec<_> = self
-            .by_key
-            .iter()
-            .filter(|(_, request)| chosen(request))
-            .map(|(key, _)| key)
+        let chosen = |known: &Numbered| chosen(&known.request).then_some(known.number);
+        let known = self.by_key.iter();
+        let mut keys: Vec<_> = known
+            .filter_map(|(key, known)| Some((chosen(known)?, key)))
             .collect();
-        keys.sort_by_key(|key| self.numbered.get(*key));
-        keys.into_iter().cloned().collect()
+        keys.sort_by_key(|(number, _)| *number);
+        keys.into_iter().map(|(_, key)| key.clone()).collect()
     }
 }
