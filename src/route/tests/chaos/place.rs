@@ -794,11 +794,23 @@ impl Place {
         }
         let mut rng = Rng::of(self.asked.len() as u64);
         let end = self.clock + Duration::from_secs(600);
-        loop {
+        for round in 0.. {
+            assert!(
+                round < ROUNDS,
+                "it never ends: {:?} runs, {:?} is asked, {:?} is not read; {:?}",
+                self.bridge.running,
+                self.prompts.keys(),
+                self.paused,
+                self.bridge.clients
+            );
             while self.moves_on(&mut rng) {}
             self.check();
             // What nobody is there to answer is the bridge's to end.
-            let there = |id: &ClientId| self.seats.contains_key(&(id.clone(), Channel::Stdin));
+            // One that is not read until a kernel comes cannot answer before.
+            let there = |id: &ClientId| {
+                let way = (id.clone(), Channel::Stdin);
+                self.seats.contains_key(&way) && !self.paused.contains(&way)
+            };
             let asked =
                 |(id, prompts): (&ClientId, &VecDeque<Bytes>)| there(id) && !prompts.is_empty();
             if self.prompts.iter().any(asked) {
@@ -868,6 +880,9 @@ impl Place {
         assert_eq!(left, None, "timers go on after {:?}", timer::GONE);
     }
 }
+
+/// So often everybody answers and time passes before it is clear that this leads nowhere.
+const ROUNDS: usize = 10_000;
 
 fn chosen(ways: &[Way], which: u64) -> Option<&Way> {
     ways.get(which.checked_rem(ways.len() as u64)? as usize)
