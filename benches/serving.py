@@ -1,8 +1,9 @@
 """Prints the linker script that lays what nb-proxy runs side by side: build.rs says what it is for.
 
     cargo build --release --config profile.release.strip=false
-    python3 benches/serving.py target/release/nb-proxy > src/bin/serving.ld
+    python3 benches/serving.py target/release/nb-proxy > /tmp/serving.ld && mv /tmp/serving.ld src/bin/
 
+It adds to the list that is there, since valgrind does not name what that has laid apart.
 It runs the proxy under valgrind, on an ipykernel, as front ends use it, and takes down which functions
 it came through: first those from the launch to the rest after the first reply, then those of cells, of
 clients that come and go, and of the end. Python needs ipykernel. Names lose the hashes that another
@@ -50,15 +51,30 @@ def main(program):
     with tempfile.TemporaryDirectory() as home:
         rest, later = runs(os.path.abspath(program), home)
     all_sizes = sizes(program)
+    before = listed()
     print("/* What nb-proxy runs, see build.rs. Made by benches/serving.py; not for editing. */")
     print("SECTIONS\n{\n  .text.serving :\n  {")
     known = set()
     for when, functions in [("from the launch to rest", rest), ("cells, clients, the end", later)]:
         own, shared = patterns(functions, all_sizes)
         for what, found in [("", own), (", by names that other functions bear too", shared)]:
-            print(f"    /* {when}{what} */", *sorted(found - known), sep="\n    ")
+            heading = f"/* {when}{what} */"
+            found |= before.get(heading, set())
+            print(f"    {heading}", *sorted(found - known), sep="\n    ")
             known |= found
     print("  }\n}\nINSERT BEFORE .text;")
+
+
+def listed():
+    """Returns what the list has under each heading."""
+    before, under = {}, set()
+    for line in open(os.path.join(os.path.dirname(__file__), "..", "src", "bin", "serving.ld")):
+        line = line.strip()
+        if line.startswith("/*"):
+            under = before.setdefault(line, set())
+        elif line.startswith("*("):
+            under.add(line)
+    return before
 
 
 def runs(program, home):
