@@ -45,8 +45,10 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
     let sides = [&first, &second];
     let new = |hunk: &Hunk| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
-    // What one side inserts beside a change of the other may be part of that already: a merge that
-    // is made once more.
+    // What one side inserts beside a change of the other may be there already, in that and in the lines
+    // next to it: a merge that is made once more.
+    let from = |hunk: &Hunk| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
+    let until = |hunk: &Hunk| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
     let is_part = |(at, hunk): (usize, &Hunk)| {
         let near = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
         let mut others = near.unwrap_or_default().iter();
@@ -54,8 +56,9 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
             && others.any(|other| {
                 other.side != hunk.side
                     && !other.base.is_empty()
-                    && (other.base.start == hunk.base.end && new(other).starts_with(new(hunk))
-                        || other.base.end == hunk.base.start && new(other).ends_with(new(hunk)))
+                    && !other.new.is_empty()
+                    && (other.base.start == hunk.base.end && from(other).starts_with(new(hunk))
+                        || other.base.end == hunk.base.start && until(other).ends_with(new(hunk)))
             })
     };
     let part: Vec<_> = hunks.iter().enumerate().map(is_part).collect();
@@ -177,6 +180,8 @@ mod tests {
             // One has the other's insertion already.
             ("a", "x\nA", "x\na", "x\nA"),
             ("a\nb", "A\nx\nb", "a\nx\nb", "A\nx\nb"),
+            ("a\n\n", "x\n\nB", "x\n\na\n\n", "x\n\nB"),
+            ("\n\na", "B\n\nx", "\n\na\n\nx", "B\n\nx"),
             ("a\nb\nc\n", "a\nb\nx\nc\n", "a\nc\n", "a\nx\nc\n"),
         ] {
             assert_eq!(
