@@ -156,25 +156,35 @@ impl News {
         let of_cells = job.cells.iter().enumerate();
         // A cell has a word once it is over.
         let of_cells = of_cells.filter(|(_, cell)| cell.status.is_some());
-        let mut now: Vec<_> = of_cells
-            .map(|(at, cell)| {
-                json!({
-                    "event": "cell", "at": at, "cell": cell.cell, "status": cell.status,
-                    "execution_count": cell.execution_count, "took_ms": cell.took_ms,
-                })
+        let of_cells = of_cells.map(|(at, cell)| {
+            json!({
+                "event": "cell", "at": at, "cell": cell.cell, "status": cell.status,
+                "execution_count": cell.execution_count, "took_ms": cell.took_ms,
             })
-            .collect();
-        if job.state != JobState::Done {
-            now.push(json!({
-                "event": "state", "job": job.id, "state": job.state, "behind": job.behind,
-                "prompt": job.prompt,
-            }));
-        }
+        });
+        let now = of_cells.chain((job.state != JobState::Done).then(|| state(job)));
+        let now: Vec<_> = now.collect();
         for told in now.iter().filter(|told| !self.states.contains(told)) {
             let _ = print::json(told);
         }
         self.states = now;
     }
+
+    /// Tells that a job runs, before what it says.
+    fn tell_running(&mut self, job: &Job) {
+        let now = state(job);
+        if job.state == JobState::Running && !self.states.contains(&now) {
+            let _ = print::json(&now);
+            self.states.push(now);
+        }
+    }
+}
+
+fn state(job: &Job) -> Value {
+    json!({
+        "event": "state", "job": job.id, "state": job.state, "behind": job.behind,
+        "prompt": job.prompt,
+    })
 }
 
 impl Follower for News {
@@ -204,6 +214,7 @@ impl Follower for News {
             }
             (Manner::Streamed, None) => {}
             (Manner::Events, _) => {
+                self.tell_running(job);
                 let cell = job.cells.get(said.cell).and_then(|cell| cell.cell.as_ref());
                 // The content as the kernel wrote it.
                 let _ = print::line(&format!(

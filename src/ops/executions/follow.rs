@@ -94,10 +94,14 @@ pub async fn follow(
         // Whether somebody records it, first: what it did before it ended is there then. Who has just
         // written something does.
         let is_recorded = std::mem::take(&mut is_told) || folder.has_recorder();
-        let job = folder.read()?;
+        let mut job = folder.read()?;
         let before = *at;
         loop {
             let (said, next) = folder.said(*at)?;
+            if job.state == JobState::Queued && !said.is_empty() {
+                // It has begun between the two looks.
+                job = folder.read()?;
+            }
             for said in said {
                 *at = said.end;
                 if follower.hears(&job, &said).is_break() {
