@@ -152,14 +152,13 @@ impl Bridge {
                 away.remove(&request.client);
             }
         }
-        for id in away {
-            let answered_here =
-                |request: &Request| request.client == id && request.answer != Answer::FromKernel;
-            for key in self.requests.keys(answered_here) {
-                self.requests.let_go(&key);
-            }
-            self.close_links(&id);
+        let answered_here = |request: &Request| {
+            away.contains(&request.client) && request.answer != Answer::FromKernel
+        };
+        for key in self.requests.keys(answered_here) {
+            self.requests.let_go(&key);
         }
+        away.iter().for_each(|id| self.close_links(id));
     }
 
     /// Lets go of a client that has been away for long enough.

@@ -73,45 +73,15 @@ mod tests {
     use std::future::pending;
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
 
     use bytes::Bytes;
-    use tokio::io::AsyncWrite;
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
     use crate::socket::outbox::{Item, Outbox};
-
-    /// Takes everything, or fails.
-    #[derive(Clone, Default)]
-    struct Peer {
-        got: Rc<RefCell<Vec<u8>>>,
-        is_gone: bool,
-    }
-
-    impl AsyncWrite for Peer {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            if self.is_gone {
-                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-            }
-            self.got.borrow_mut().extend_from_slice(bytes);
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
 
     /// A connection's task: counts how often it is woken.
     #[derive(Default)]
@@ -123,13 +93,23 @@ mod tests {
         }
     }
 
-    fn connected(peer: &Peer) -> (Rc<Outlet>, Arc<Task>) {
+    /// Returns a connection's two ends: ours with its task, and the peer's.
+    fn connected() -> (Rc<Outlet>, Arc<Task>, DuplexStream) {
         let outlet = Rc::new(Outlet::new(Outbox::new(1 << 20)));
-        outlet.open(Box::new(peer.clone()));
+        let (ours, peers) = duplex(1 << 20);
+        outlet.open(Box::new(ours));
         let task = Arc::<Task>::default();
         let waker = Waker::from(Arc::clone(&task));
         outlet.register(&Context::from_waker(&waker));
-        (outlet, task)
+        (outlet, task, peers)
+    }
+
+    /// Returns what a peer was sent since it was last asked.
+    fn got(peer: &mut DuplexStream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = pin!(peer.read_buf(&mut bytes)).poll(&mut cx);
+        bytes
     }
 
     fn queue(outlet: &Rc<Outlet>, text: &'static str) -> bool {
@@ -145,20 +125,20 @@ mod tests {
 
     #[test]
     fn what_a_readers_messages_lead_to_is_written_when_it_waits_and_wakes_nobody() {
-        let (first, second) = (Peer::default(), Peer::default());
-        let ((one, one_task), (two, two_task)) = (connected(&first), connected(&second));
+        let (one, one_task, mut first) = connected();
+        let (two, two_task, mut second) = connected();
         once(async {
             assert!(queue(&one, "a") && queue(&two, "x") && queue(&one, "b"));
-            assert!(first.got.borrow().is_empty(), "one write for all");
+            assert!(got(&mut first).is_empty(), "one write for all");
             pending::<()>().await;
         });
-        assert_eq!(&*first.got.borrow(), b"ab");
-        assert_eq!(&*second.got.borrow(), b"x");
+        assert_eq!(got(&mut first), b"ab");
+        assert_eq!(got(&mut second), b"x");
         once(async {
             assert!(queue(&one, "c"));
             pending::<()>().await;
         });
-        assert_eq!(&*first.got.borrow(), b"abc");
+        assert_eq!(got(&mut first), b"c");
         for task in [one_task, two_task] {
             assert_eq!(task.0.load(Ordering::Relaxed), 0);
         }
@@ -167,11 +147,8 @@ mod tests {
 
     #[test]
     fn a_write_that_fails_is_told_to_the_connections_task() {
-        let gone = Peer {
-            is_gone: true,
-            ..Peer::default()
-        };
-        let (outlet, task) = connected(&gone);
+        let (outlet, task, peer) = connected();
+        drop(peer);
         once(async {
             assert!(queue(&outlet, "a"));
             pending::<()>().await;
@@ -185,8 +162,7 @@ mod tests {
 
     #[test]
     fn what_a_handler_that_panics_has_queued_is_left_to_the_connections_task() {
-        let peer = Peer::default();
-        let (outlet, task) = connected(&peer);
+        let (outlet, task, mut peer) = connected();
         let panics = AssertUnwindSafe(|| {
             once(async {
                 assert!(queue(&outlet, "a"));
@@ -195,7 +171,7 @@ mod tests {
         });
         assert!(catch_unwind(panics).is_err());
         assert_eq!(task.0.load(Ordering::Relaxed), 1);
-        assert!(peer.got.borrow().is_empty());
+        assert!(got(&mut peer).is_empty());
         assert!(!queue(&outlet, "b"), "the turn is over");
     }
 }
