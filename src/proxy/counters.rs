@@ -88,9 +88,8 @@ impl Counters {
 
     /// Times messages until they are written, for as long as the runtime lives.
     ///
-    /// Tasks take turns in the order in which they are woken, and the one that writes was woken
-    /// when the message was queued: when this one runs the system has been given it, unless its
-    /// reader is behind.
+    /// What messages lead to is written at the end of their reader's turn: when this task runs the
+    /// system has been given it, unless who is to read it is behind.
     pub(super) async fn time(self: Rc<Self>) {
         loop {
             self.timing.notified().await;

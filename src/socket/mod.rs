@@ -4,7 +4,7 @@
 //! [`tokio::runtime::LocalRuntime`]: `bind` and `connect` spawn local tasks and panic elsewhere.
 //! Handlers are called on that thread from the task of one connection; they must not block, and may
 //! call any method of any socket, also of the one that calls them. Several messages of one read are
-//! delivered in a row; then others get their turn.
+//! delivered in a row; what they led to is written, and then others get their turn.
 //!
 //! A handler that panics with a message loses that connection and is told so; the socket lives on.
 //!

@@ -157,7 +157,8 @@ fn what_happens_is_told_as_it_happens() {
         .collect();
     let end = &kinds[kinds.len() - 4..];
     assert_eq!(end, ["output", "output", "cell", "end"], "{said:#?}");
-    // How it stands is told before what it says: at a quick job's end it need not be told at all.
+    assert_eq!(kinds[0], "state");
+    // How it stands is told before what it says.
     assert!(kinds[..kinds.len() - 4].iter().all(|kind| *kind == "state"));
     let outputs: Vec<_> = events
         .iter()
