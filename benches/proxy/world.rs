@@ -39,6 +39,8 @@ impl World {
             Transport::Ipc => on_unix(&folder.path().join("kernel")),
         };
         std::fs::write(&file, kernel.to_json().as_bytes()).expect("write the connection file");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, mode).expect("keep it private");
         let mut command = match kind {
             KernelKind::Fake => {
                 let mut command = Command::new(std::env::current_exe().expect("this program"));

@@ -3,8 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = nb::ops::entry::entry() {
-        return code;
-    }
-    nb::proxy::main(std::env::args_os().skip(1))
+    nb::ops::entry::run(|| nb::proxy::main(std::env::args_os().skip(1)))
 }

@@ -4,18 +4,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = nb::ops::entry::entry() {
-        return code;
-    }
-    // One executable is enough: `nb serve` installs a copy of this one under the other's name.
-    let mut args = std::env::args_os();
-    let program = args.next();
-    if program
-        .as_deref()
-        .and_then(|path| Path::new(path).file_stem())
-        == Some("nb-proxy".as_ref())
-    {
-        return nb::proxy::main(args);
-    }
-    nb::cmd::main()
+    nb::ops::entry::run(|| {
+        // One executable is enough: `nb serve` installs a copy of this one under the other's name.
+        let mut args = std::env::args_os();
+        let program = args.next();
+        if program
+            .as_deref()
+            .and_then(|path| Path::new(path).file_stem())
+            == Some("nb-proxy".as_ref())
+        {
+            return nb::proxy::main(args);
+        }
+        nb::cmd::main()
+    })
 }

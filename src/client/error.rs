@@ -30,6 +30,11 @@ pub enum ClientError {
         channel: Channel,
         after: Duration,
     },
+    /// Its outputs would be lost.
+    #[error(
+        "the kernel answers, but has said nothing on iopub for {after:?}: that connection is broken"
+    )]
+    NoIopub { after: Duration },
     /// It died, or was replaced by another on the same sockets.
     #[error("the kernel is gone ({0})")]
     KernelGone(String),
@@ -57,7 +62,10 @@ impl ClientError {
             Self::Unreachable { source, .. } | Self::Thread(source) => {
                 source.raw_os_error() == Some(not_permitted)
             }
-            Self::Handshake { .. } | Self::NoAnswer { .. } | Self::KernelGone(_) => false,
+            Self::Handshake { .. }
+            | Self::NoAnswer { .. }
+            | Self::NoIopub { .. }
+            | Self::KernelGone(_) => false,
         }
     }
 
@@ -69,7 +77,10 @@ impl ClientError {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
             ),
             Self::Handshake { .. } => true,
-            Self::Thread(_) | Self::NoAnswer { .. } | Self::KernelGone(_) => false,
+            Self::Thread(_)
+            | Self::NoAnswer { .. }
+            | Self::NoIopub { .. }
+            | Self::KernelGone(_) => false,
         }
     }
 }

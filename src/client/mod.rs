@@ -56,6 +56,8 @@ pub struct Client {
     observer: Option<Observer>,
     /// How long the kernel is silent when it is through with a request.
     linger: Duration,
+    /// How far iopub may be behind the kernel's answers before it is taken for broken.
+    proof: Duration,
 }
 
 /// Is told what other clients run.
@@ -90,6 +92,10 @@ const DIAL_AGAIN: Duration = Duration::from_millis(5);
 /// The first pause before the kernel is asked again for a sign on iopub; it doubles.
 const PROVE_AGAIN: Duration = Duration::from_millis(50);
 
+/// How long a kernel that answers on shell or control may say nothing on iopub: it tells there of each
+/// request, so that the connection must be broken.
+const PROOF: Duration = Duration::from_secs(10);
+
 /// How far a kernel's word on iopub may be behind its answer before it is asked for another.
 const BEHIND: Duration = Duration::from_millis(5);
 
@@ -116,6 +122,7 @@ impl Client {
             others: Others::new(Instant::now().into_std()),
             observer: None,
             linger: Duration::ZERO,
+            proof: PROOF,
         })
     }
 
@@ -156,6 +163,11 @@ impl Client {
     /// idle: for kernels that send outputs behind them.
     pub fn linger(&mut self, silence: Duration) {
         self.linger = silence;
+    }
+
+    /// Has a kernel that answers, and says nothing on iopub for so long, taken for broken.
+    pub fn prove_within(&mut self, proof: Duration) {
+        self.proof = proof;
     }
 
     /// Tells `observer` what other clients run on the kernel, whenever this client reads.
@@ -355,10 +367,12 @@ impl Client {
     /// once, since some kernels answer there alone and requests must not pile up behind a cell.
     ///
     /// # Errors
-    /// The kernel is gone.
+    /// The kernel is gone, or it answers and says nothing on iopub.
     pub async fn prove_iopub(&mut self) -> Result<(), ClientError> {
         let mut pause = PROVE_AGAIN;
         let mut asked_shell = false;
+        // A kernel that runs a cell may answer nothing until its end, which may be far away.
+        let mut answered: Option<Instant> = None;
         while self.iopub != Iopub::Proven {
             let empty = || Bytes::from_static(b"{}");
             self.send(Channel::Control, "kernel_info_request", empty(), &json!({}));
@@ -367,13 +381,20 @@ impl Client {
             }
             let heard = async {
                 while self.iopub != Iopub::Proven {
-                    self.receive().await?;
+                    let (channel, _) = self.receive().await?;
+                    if channel != Channel::Iopub {
+                        answered.get_or_insert_with(Instant::now);
+                    }
                 }
                 Ok(())
             };
             match tokio::time::timeout(pause, heard).await {
                 Ok(heard) => heard?,
                 Err(_) => pause = (pause * 2).min(Duration::from_secs(1)),
+            }
+            if self.iopub != Iopub::Proven && answered.is_some_and(|at| at.elapsed() >= self.proof)
+            {
+                return Err(ClientError::NoIopub { after: self.proof });
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// Takes a message of the kernel.
     pub(super) fn take(&mut self, header: &Header<'_>) {
-        let Some((prefix, number)) = numbered(header) else {
+        let Some((prefix, number)) = header.numbered() else {
             return;
         };
         match &self.prefix {
@@ -53,16 +53,6 @@ impl Numbers {
         let holes = holes.map(|(end, next)| next - end);
         holes.filter(|hole| *hole >= HOLE).sum()
     }
-}
-
-/// Returns the number of a message and what stands before it, where `jupyter_client` has made its id.
-fn numbered<'a>(header: &'a Header<'_>) -> Option<(&'a str, u64)> {
-    let (prefix, number) = header.msg_id.rsplit_once('_')?;
-    let pid = prefix.strip_prefix(&*header.session)?.strip_prefix('_')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-    let number: u64 = number.parse().ok().filter(|_| is_number(pid))?;
-    // Nobody has sent as many.
-    (number < u64::MAX / 2).then_some((prefix, number))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::ops::editing::edit::{self, EditError};
 pub(super) struct Apply {
     /// The notebook, and a file with the list, or `-` for stdin
     #[arg(value_name = "FILE")]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Show what would differ, and write nothing
     #[arg(long)]
     dry_run: bool,

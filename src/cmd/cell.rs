@@ -29,7 +29,7 @@ use crate::ops::executions::stale::stale;
 pub(super) struct Cell {
     /// The notebook, and the cells: an index (3, -1), an id or its beginning, In[12], a range (2..5)
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// Print at most this many characters of a cell's outputs; 0 is no limit
@@ -62,8 +62,8 @@ impl Cell {
         let page = context.page(&mut self.words, "nb cell CELL").await?;
         let selectors = self.which.selectors(&self.words)?;
         if selectors.is_empty() {
-            let hint = format!("nb cells {} lists them", page.key);
-            return Err(Fault::new(Kind::Usage, "which cell is meant?").hint(hint));
+            let fault = Fault::new(Kind::Usage, "which cell is meant?");
+            return Err(fault.hint("nb cells lists them"));
         }
         let view = view::open(&page, &context.by)?;
         let document = &view.document;

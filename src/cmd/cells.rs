@@ -39,7 +39,7 @@ const PART: usize = 16 << 10;
 pub(super) struct Cells {
     /// The notebook, and the cells if not all: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// Only the cells that are new, edited, moved or removed since this revision of the notebook;

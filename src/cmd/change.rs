@@ -1,6 +1,5 @@
 //! Edits as the command line makes and tells them.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +8,6 @@ use serde_json::{Value, json};
 use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::notebook::{Cell, Change, Changed, Conflict, Operation};
-use crate::ops::asker;
 use crate::ops::editing::edit::{self, Done, Editor};
 use crate::ops::editing::page::Page;
 
@@ -30,13 +28,12 @@ pub(super) struct Manner {
 impl Context {
     /// Returns who edits.
     pub(super) fn editor(&self, manner: &Manner) -> Editor {
-        // A person sees the notebook in an editor, of which nothing is known here.
-        let is_person = std::io::stdout().is_terminal() && !asker::is_agent(&self.by);
         Editor {
             by: self.by.clone(),
             force: manner.force,
             now: manner.now,
-            must_have_seen: !is_person,
+            // A person sees the notebook in an editor, of which nothing is known here.
+            must_have_seen: !self.is_person,
             tell: print::note,
         }
     }
@@ -101,6 +98,7 @@ impl Context {
                 "notes": done.notes,
             });
             if let Some(fault) = fault {
+                let fault = fault.completed(&self.commands());
                 answer["error"] = fault.object()["error"].take();
             }
             if let Value::Object(answer) = &mut answer {
@@ -109,9 +107,11 @@ impl Context {
             let _ = self.answer(answer);
         } else {
             let _ = print::raw(text(done, &changes).as_bytes());
-            done.notes.iter().for_each(|note| print::note(note));
+            let commands = self.commands();
+            let notes = done.notes.iter();
+            notes.for_each(|note| print::note(&commands.complete(note)));
             if let Some(fault) = fault {
-                fault.report(false);
+                fault.completed(&commands).report(false);
             }
         }
         code

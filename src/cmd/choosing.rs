@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::commands::Commands;
 use super::fault::{Fault, Kind, causes};
 use super::print;
-use super::terminal::{Lines, can_ask};
+use super::terminal::Lines;
 use crate::kernel::choose::ChooseError;
 use crate::kernel::environment::install::Install;
 use crate::kernel::offer::Offer;
-use crate::ops::asker::is_agent;
 use crate::ops::kernels::install::install;
 use crate::ops::kernels::open::OpenOptions;
 use crate::ops::kernels::open_error::OpenError;
@@ -18,15 +18,16 @@ use crate::ops::kernels::open_error::OpenError;
 pub(super) struct Choosing {
     notebook: PathBuf,
     installs: bool,
-    json: bool,
+    /// Whether the question may be put which kernel is meant.
+    asks: bool,
 }
 
 impl Choosing {
-    pub(super) fn new(notebook: &Path, installs: bool, json: bool) -> Self {
+    pub(super) fn new(notebook: &Path, installs: bool, asks: bool) -> Self {
         Self {
             notebook: notebook.to_owned(),
             installs,
-            json,
+            asks,
         }
     }
 
@@ -49,9 +50,7 @@ impl Choosing {
                 }
                 return Ok(());
             }
-            OpenError::Choose(ChooseError::Several { offers })
-                if !self.json && can_ask() && !is_agent(&options.by) =>
-            {
+            OpenError::Choose(ChooseError::Several { offers }) if self.asks => {
                 print::note(&format!("{}:", causes(&error)));
                 if let Some(offer) = ask(offers).await {
                     match offer.option() {
@@ -68,9 +67,8 @@ impl Choosing {
             OpenError::Choose(ChooseError::Several { offers }) => listed(offers),
             _ => Vec::new(),
         };
-        Err(Fault::from(error)
-            .more_lines(&lines)
-            .of_notebook(&self.notebook))
+        let commands = Commands::on(&self.notebook);
+        Err(Fault::from(error).more_lines(&lines).completed(&commands))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::notebook::Operation;
 pub(super) struct Clear {
     /// The notebook, and the cells if not all: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// Clear all cells, as without any

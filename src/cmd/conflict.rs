@@ -157,6 +157,18 @@ pub(super) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
             "if it may be changed: chmod u+w {}",
             quote(&page.path)
         )),
+        WriteError::Immutable { what, .. } => fault.hint(format!(
+            "if it may be changed: sudo chattr -i {}",
+            quote(what)
+        )),
+        WriteError::Sticky { page } => {
+            let name = page.real.file_name().unwrap_or_default();
+            fault.hint(format!(
+                "work on a copy in a folder of yours: cp {} ~/{}",
+                quote(&page.path),
+                quote(Path::new(name))
+            ))
+        }
         WriteError::Folder { page, source } | WriteError::Write { page, source } => {
             match source.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -169,7 +181,10 @@ pub(super) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
                 ErrorKind::ResourceBusy => fault.hint(
                 "is it mounted on its own, as into a container? Mount its folder instead: a notebook is replaced as a whole",
             ),
-            _ => fault.hint("the notebook is as it was"),
+                ErrorKind::FileTooLarge => fault.hint(
+                    "the notebook is as it was; files may not become that large here: ulimit -f shows the shell's limit",
+                ),
+                _ => fault.hint("the notebook is as it was"),
             }
         }
         WriteError::Locked { .. } | WriteError::Contended { .. } => {

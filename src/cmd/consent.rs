@@ -1,10 +1,9 @@
 //! Refusing, or asking at the terminal, before others' work is ended.
 
 use super::fault::{Fault, Kind};
-use super::terminal::{Lines, can_ask};
+use super::terminal::Lines;
 use super::{Context, print};
 use crate::kernel::python::quote;
-use crate::ops::asker::is_agent;
 use crate::ops::kernels::consent::{Deed, Objection, facts, objections};
 use crate::ops::kernels::target::Target;
 
@@ -32,8 +31,7 @@ impl Context {
         let command = command(deed);
         let why: Vec<_> = objections.iter().map(words).collect();
         let why = why.join(", and ");
-        // An agent's shell may be a terminal too, with nobody at it.
-        if !json && can_ask() && !is_agent(&self.by) {
+        if !json && self.can_ask() {
             let question = format!("{name}: {command} would {why}. Go on? [y/N] ");
             let answer = Lines::new().ask(&question, false).await;
             let answer = answer.unwrap_or_default().trim().to_ascii_lowercase();

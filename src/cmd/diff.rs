@@ -12,7 +12,6 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::kernel::python::quote;
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Hunk, Line, diff, diff_metadata};
-use crate::ops::asker;
 use crate::ops::company;
 use crate::ops::editing::earlier::{self, Earlier, EarlierError, Had};
 use crate::ops::editing::git::GitError;
@@ -32,7 +31,7 @@ use crate::ops::editing::view::{self, View};
 pub(super) struct Diff {
     /// [NOTEBOOK] [REVISION | OTHER.ipynb]
     #[arg(num_args = 0..=2, value_name = "WORDS", hide = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// From what git has: in HEAD, or in this commit, branch or tag
     #[arg(long, value_name = "REF", num_args = 0..=1, default_missing_value = "HEAD")]
     git: Option<String>,
@@ -107,8 +106,8 @@ impl Diff {
             return earlier::in_git(page, reference).map_err(|error| fault(&error, page));
         }
         // A person sees the notebook in an editor, of which nothing is known here.
-        let is_agent = asker::is_agent(&context.by) || !company::is_human(&context.by);
-        if self.seen || is_agent {
+        let is_person = context.is_person || company::is_human(&context.by);
+        if self.seen || !is_person {
             if let Some(earlier) = earlier::as_seen(page, now, &context.by) {
                 return Ok(earlier);
             }

@@ -20,7 +20,7 @@ use crate::ops::kernels::target;
 #[derive(Args, Debug)]
 pub(super) struct Doctor {
     /// The notebook; without it, a new one in the working directory
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,

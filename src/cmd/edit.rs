@@ -26,7 +26,7 @@ use crate::ops::editing::edit::would;
 pub(super) struct Edit {
     /// The notebook, the cell, and its new text
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]

@@ -31,7 +31,7 @@ use crate::ops::executions::replay::Replay;
 pub(super) struct Exec {
     /// The notebook, and the cells: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// All cells
@@ -99,15 +99,22 @@ impl Exec {
     /// Runs the command.
     pub(super) async fn run(mut self, context: &Context) -> Result<ExitCode, Fault> {
         let page = context.page(&mut self.words, "nb exec CELL").await?;
-        let view = view::open(&page, &context.by)?;
+        let mut view = view::open(&page, &context.by)?;
         let named = self.which.selectors(&self.words)?;
-        let places = self.places(&view.document, &named)?;
+        let mut places = self.places(&view.document, &named)?;
         if self.restart {
             let target = context
                 .target(Some(page.path.clone()), "nb exec --restart")
                 .await?;
             let patience = context.patience(None)?;
             replaced(context, &target, self.force, self.form.json, patience).await?;
+            // A restart takes seconds, in which somebody may have edited the notebook. The cells that
+            // were meant are run, as they are now.
+            let before = std::mem::replace(&mut view, view::open(&page, &context.by)?);
+            places = match places.map(|places| moved(&before.document, &view.document, &places)) {
+                Some(Some(places)) => Some(places),
+                _ => self.places(&view.document, &named)?,
+            };
         }
         let not_run = self
             .changed
@@ -221,6 +228,17 @@ impl Exec {
     }
 }
 
+/// Returns the places that cells have in a later state of their notebook; none where one is gone.
+fn moved(before: &Document, after: &Document, places: &[usize]) -> Option<Vec<usize>> {
+    let place = |place: &usize| {
+        let id = before.cells().get(*place)?.id();
+        after.cells().iter().position(|cell| cell.id() == id)
+    };
+    let mut places: Vec<_> = places.iter().map(place).collect::<Option<_>>()?;
+    places.sort_unstable();
+    Some(places)
+}
+
 /// Returns the seconds after which a cell is interrupted; 0 is never.
 pub(super) fn limit(max_time: Option<f64>) -> Result<Option<f64>, Fault> {
     match max_time {
@@ -296,9 +314,8 @@ impl From<ExecError> for Fault {
         match error {
             ExecError::Open(open) => open.into(),
             ExecError::Kernel(error) => error.into(),
-            ExecError::NoKernel { ref notebook, .. } => {
-                Self::new(Kind::NoKernel, error.to_string())
-                    .hint(format!("nb open {notebook} starts one"))
+            ExecError::NoKernel { .. } => {
+                Self::new(Kind::NoKernel, error.to_string()).hint("nb open NOTEBOOK starts one")
             }
             ExecError::Job { .. } => Self::new(Kind::Failed, super::fault::causes(&error)),
         }

@@ -1,11 +1,11 @@
 //! What went wrong, as a person and a program read it.
 
 use std::error::Error;
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::commands::Commands;
 use super::{conflict, print};
 use crate::kernel::choose::ChooseError;
 use crate::kernel::connection::ConnectionError;
@@ -94,24 +94,10 @@ impl Fault {
         self
     }
 
-    /// Names the notebook in the hints that are commands on its cells.
-    pub(super) fn names(mut self, notebook: &Path) -> Self {
+    /// Names the notebook in the commands of its hints.
+    pub(super) fn completed(mut self, commands: &Commands) -> Self {
         for hint in &mut self.hints {
-            for command in ["nb cells ", "nb cell "] {
-                let rest = hint.strip_prefix(command);
-                if let Some(rest) = rest.filter(|rest| !rest.contains(".ipynb")) {
-                    *hint = format!("{command}{} {rest}", quote(notebook));
-                    break;
-                }
-            }
-        }
-        self
-    }
-
-    /// Puts the notebook's name into hints that speak of any notebook.
-    pub(super) fn of_notebook(mut self, notebook: &Path) -> Self {
-        for hint in &mut self.hints {
-            *hint = hint.replace("nb open NOTEBOOK", &format!("nb open {}", quote(notebook)));
+            *hint = commands.complete(hint);
         }
         self
     }
@@ -296,6 +282,9 @@ impl From<OpenError> for Fault {
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
             ) => fault(Kind::Failed).hint(NEW_FILE),
             OpenError::Busy { .. } => fault(Kind::Refused).hint("nb status tells what it does"),
+            OpenError::Page(page) => super::page::hint(page)
+                .into_iter()
+                .fold(fault(Kind::Failed), Self::hint),
             OpenError::Notebook { .. }
             | OpenError::NotANotebook { .. }
             | OpenError::Lock { .. }

@@ -25,7 +25,7 @@ use crate::ops::editing::page::Page;
 pub(super) struct Fmt {
     /// The notebooks; a folder stands for all below it
     #[arg(value_name = "NOTEBOOK")]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// List the notebooks that differ, and write nothing; as without it
     #[arg(long, conflicts_with = "write")]
     check: bool,

@@ -1,6 +1,5 @@
 //! A job as the command line follows it.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -8,10 +7,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::fault::{Fault, Kind};
-use super::news::{Manner, News};
+use super::news::{Audience, Manner, News};
 use super::outputs::Cut;
 use super::report::{Report, what};
-use super::terminal::{CtrlC, Lines, can_ask};
+use super::terminal::{CtrlC, Lines};
 use super::until::Until;
 use super::{Context, print};
 use crate::notebook::LeftOut;
@@ -36,12 +35,12 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Returns how long is to be waited; none is for ever. Off a terminal it is not long, unless that is
-    /// said.
+    /// Returns how long is to be waited; none is for ever. Where no person waits it is not long, unless
+    /// that is said.
     pub(super) fn wait(&self, context: &Context) -> Result<Option<Duration>, Fault> {
         Ok(match context.wait(self.timeout)? {
             Some(wait) => wait,
-            None if std::io::stdout().is_terminal() => None,
+            None if context.is_person => None,
             None => Some(super::PATIENCE),
         })
     }
@@ -159,7 +158,11 @@ impl<'a> Following<'a> {
             manner,
             limit.map(kept),
             self.until.take(),
-            !self.form.json && !self.form.events,
+            match self.form.json || self.form.events {
+                true => Audience::Program,
+                false if self.context.is_person => Audience::Person,
+                false => Audience::Agent,
+            },
         );
         let (begun, mut at) = (Instant::now(), self.seen.at);
         let followed = self.followed(&mut news, &mut at, wait, limit).await;
@@ -172,6 +175,7 @@ impl<'a> Following<'a> {
             seen: self.seen,
             limit,
             waited: begun.elapsed(),
+            commands: self.context.commands(),
         };
         if self.form.json || self.form.events {
             let mut answer = report.object();
@@ -210,7 +214,7 @@ impl<'a> Following<'a> {
         limit: Option<usize>,
     ) -> Result<Followed, Fault> {
         let ctrl_c = CtrlC::listen().map_err(|error| Fault::failed("handle Ctrl-C", &error))?;
-        let asks = can_ask() && !self.form.json && !self.form.events;
+        let asks = self.context.can_ask() && !self.form.json && !self.form.events;
         let lines = Lines::new();
         let folder = &self.folder;
         let mut is_interrupted = false;

@@ -28,6 +28,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "kernels",
             "doctor",
             "gc",
+            "adopt",
             "serve",
             "unserve",
         ],

@@ -22,7 +22,7 @@ use crate::notebook::{CellType, Operation};
 pub(super) struct Insert {
     /// The notebook, the index that the cell takes, and its text
     #[arg(value_name = "SOURCE", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::project::jobs::{Ask, JobFolder, JobState};
 pub(super) struct Interrupt {
     /// A job, by the beginning of its id; or the notebook whose kernel is meant, if not the only one
     #[arg(value_name = "JOB|NOTEBOOK")]
-    what: Option<String>,
+    pub(super) what: Option<String>,
     /// Interrupt it even when somebody else asked for it
     #[arg(long)]
     force: bool,
@@ -93,7 +93,8 @@ impl Interrupt {
         let _ = if self.json {
             context.answer(json!({ "job": id, "interrupted": true }))
         } else {
-            print::line(&format!("job {id}: asked to end · nb wait {id}"))
+            let told = format!("job {id}: asked to end · nb wait {id}");
+            print::line(&context.commands().complete(&told))
         };
         Ok(ExitCode::SUCCESS)
     }

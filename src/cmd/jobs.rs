@@ -26,7 +26,7 @@ use crate::project::jobs::{Job, JobFolder, JobPrompt, JobState};
 pub(super) struct Jobs {
     /// The job, by the beginning of its id; the notebook, without it all of the project
     #[arg(value_name = "WORD")]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Write the outputs that the job keeps into its notebook, or into the one that is named
     #[arg(long)]
     write: bool,
@@ -281,7 +281,8 @@ impl Reply {
         let _ = if self.json {
             context.answer(json!({ "job": job.id, "answered": true }))
         } else {
-            print::line(&format!("job {}: answered · nb wait {}", job.id, job.id))
+            let told = format!("job {0}: answered · nb wait {0}", job.id);
+            print::line(&context.commands().complete(&told))
         };
         Ok(ExitCode::SUCCESS)
     }

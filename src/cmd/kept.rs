@@ -40,7 +40,8 @@ impl Context {
         lines.extend(job.notes.iter().cloned());
         let _ = print::line(&lines.join("\n"));
         if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
-            print::note(&format!("next: nb jobs {} --write", job.id));
+            let next = format!("next: nb jobs {} --write", job.id);
+            print::note(&self.commands().complete(&next));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -123,7 +124,7 @@ impl From<SalvageError> for Fault {
             }
             SalvageError::Unwritable { id, .. } => {
                 let hint = format!(
-                    "nb jobs {id} --write again once that is mended; nb jobs {id} --write NOTEBOOK.ipynb writes into another file"
+                    "nb jobs {id} --write again once that is mended; nb jobs {id} --write OTHER.ipynb writes into another file"
                 );
                 Self::new(Kind::Failed, error.to_string()).hint(hint)
             }

@@ -24,7 +24,7 @@ use crate::project::RealSpec;
 #[derive(Args, Debug)]
 pub(super) struct Kernels {
     /// The notebook; without it, a new one in the working directory
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,

@@ -12,9 +12,9 @@ use super::which::{Which, of_selection};
 use super::{Context, columns, moment, print, tail, versions};
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
-use crate::notebook::{Change, SelectError, Selector};
+use crate::notebook::{Change, Selector};
 use crate::ops::company;
-use crate::ops::editing::history::{self, Recorded};
+use crate::ops::editing::history::{self, NotSelected, Recorded, Selected};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
 use crate::ops::kernels::target;
@@ -34,7 +34,7 @@ use crate::project::Project;
 pub(super) struct Log {
     /// [NOTEBOOK] [CELL]
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// Only from then on: `last` (when you looked last), 14:02, 2026-01-31, 90min, 3d
@@ -144,24 +144,13 @@ impl Log {
     ) -> Result<io::Result<()>, Fault> {
         let document = view::open(page, &context.by)?.document;
         let gone = history::deleted(page, &document);
-        let id = match document.find(cell) {
-            Ok(index) => document.cells()[index].id().to_owned(),
-            Err(error) => {
-                let begins = |id: &str| match cell {
-                    Selector::Id(given) => given.chars().count() >= 3 && id.starts_with(given),
-                    _ => false,
-                };
-                let mut meant = gone.iter().filter(|gone| begins(&gone.cell));
-                match (meant.next(), meant.next()) {
-                    (Some(gone), None) if matches!(error, SelectError::NoSuchId { .. }) => {
-                        gone.cell.clone()
-                    }
-                    _ => {
-                        let lines = versions::deleted(page, &document, &gone);
-                        let fault = of_selection(&error, &error.to_string());
-                        return Err(fault.more_lines(&lines));
-                    }
-                }
+        let id = match history::select(&document, &gone, cell) {
+            Ok(Selected::Present(index)) => document.cells()[index].id().to_owned(),
+            Ok(Selected::Deleted(deleted)) => deleted.cell.clone(),
+            Err(NotSelected { source, .. }) => {
+                let lines = versions::deleted(page, &document, &gone);
+                let fault = of_selection(&source, &source.to_string());
+                return Err(fault.more_lines(&lines));
             }
         };
         let mut list = history::versions(page, &document, &id);

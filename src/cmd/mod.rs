@@ -4,6 +4,7 @@
 //! command makes of its own). Data goes to stdout, everything else to stderr. What goes wrong is
 //! a `fault::Fault`: what was being done, why it failed, what mends it, and the exit code.
 
+mod adopt;
 mod apply;
 mod cell;
 mod cells;
@@ -11,6 +12,7 @@ mod change;
 mod choosing;
 mod clear;
 mod columns;
+mod commands;
 mod conflict;
 mod consent;
 mod demo;
@@ -23,6 +25,7 @@ mod fmt;
 mod follow;
 mod gc;
 mod habits;
+mod harmless;
 mod help;
 mod insert;
 mod interrupt;
@@ -72,14 +75,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 
-use crate::kernel::paths::{ProcessVariables, Variables};
-use crate::ops::asker;
+use crate::kernel::paths::ProcessVariables;
+use crate::ops::asker::Actor;
 use crate::ops::editing::history::{self, Overwritten};
 use crate::ops::executions::lost::{self, Lost};
 use crate::ops::kernels::death;
 use crate::ops::kernels::target::{self, Target};
 use crate::ops::since::{self, Doings};
 use crate::project::{Config, ConfigError, Ended, Project, Status};
+use commands::as_typed;
 use fault::Fault;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
@@ -131,6 +135,8 @@ enum Command {
     Shutdown(shutdown::Shutdown),
     #[command(hide = true)]
     Gc(gc::Gc),
+    #[command(hide = true)]
+    Adopt(adopt::Adopt),
     #[command(hide = true)]
     Kernels(kernels::Kernels),
     #[command(hide = true)]
@@ -196,12 +202,17 @@ struct Context {
     notebook: Option<PathBuf>,
     /// Who asks.
     by: String,
+    /// Whether that is a person at a terminal: [`Actor::is_person`].
+    is_person: bool,
     /// The working directory.
     here: PathBuf,
+    /// The project that the command means: its notebook's, else the one at or above the working
+    /// directory.
+    project: Option<Project>,
     /// How many seconds to wait where the command line does not say.
     timeout: Option<f64>,
-    /// The notebook of a command on cells, where a word names it: hints name it too.
-    named: OnceCell<PathBuf>,
+    /// The notebook as the command line names it, if it does: hints name it too.
+    typed: Option<PathBuf>,
     /// The notebook that the command acts on, by its own key, once that is known.
     concerns: OnceCell<(Project, String)>,
     /// What others did there, once it was asked for: it is told only once.
@@ -228,7 +239,7 @@ impl Context {
         let given = positional.or_else(|| self.notebook.clone());
         let target = target::resolve(given.as_deref(), &self.here, &ProcessVariables)
             .await
-            .map_err(|error| Fault::of_target(&error, command))?;
+            .map_err(|error| Fault::of_target(&error, &as_typed(command)))?;
         self.concerns(&target.project, &target.notebook_key);
         Ok(target)
     }
@@ -257,9 +268,8 @@ impl Context {
     /// Notices recorders that were killed in the project that the command means, and has others go on
     /// with what they recorded.
     async fn notice(&self) {
-        let from = self.notebook.as_deref().unwrap_or(&self.here);
-        if let Some(project) = Project::find(from) {
-            let _ = self.lost.set(lost::notice(&project, &self.by).await);
+        if let Some(project) = &self.project {
+            let _ = self.lost.set(lost::notice(project, &self.by).await);
         }
     }
 
@@ -303,16 +313,31 @@ impl Context {
         self.told_death.set(self.told_death.get() || told);
     }
 
+    /// Returns the `.nb` of the command's notebook that is passed over, since this user's `nb` did not
+    /// make it; none where another program left word of a kernel there, which is used.
+    fn passed_over(&self) -> Option<PathBuf> {
+        let concerned = self.concerns.get();
+        let notebook = concerned.map(|(project, key)| project.notebook(key));
+        let notebook = notebook.as_deref().or(self.typed.as_deref());
+        let from = notebook.or(self.notebook.as_deref()).unwrap_or(&self.here);
+        Project::passed_over(from)
+    }
+
     /// Ends a command: tells what others did meanwhile, and what went wrong.
     fn end(&self, done: Result<ExitCode, Fault>, json: bool) -> ExitCode {
-        let done = done.map_err(|fault| match self.named.get() {
-            Some(notebook) => fault.names(notebook),
-            None => fault,
-        });
+        let commands = self.commands();
+        let done = done.map_err(|fault| fault.completed(&commands));
         let said = |death: &Death| match &done {
             Ok(_) => self.told_death.get(),
             Err(fault) => self.told_death.get() || fault.says(&death.text),
         };
+        if let Some(dir) = self.passed_over() {
+            print::note(&format!(
+                "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
+                dir.display(),
+                crate::kernel::python::quote(dir.parent().unwrap_or(&dir))
+            ));
+        }
         let went_well = done.is_ok();
         let death = self.death().filter(|death| !json && !said(death));
         let code = match done {
@@ -326,14 +351,15 @@ impl Context {
         if !json {
             if let Some(death) = death {
                 // A fault has said what mends it.
-                let next = went_well.then(|| format!(" next: {}", death.next));
-                print::note(&format!("{}{}", death.text, next.unwrap_or_default()));
+                let next = commands.complete(&format!(" next: {}", death.next));
+                let next = if went_well { &*next } else { "" };
+                print::note(&format!("{}{next}", death.text));
             }
             for lost in self.lost.get().into_iter().flatten() {
-                print::note(&lost.text);
+                print::note(&commands.complete(&lost.text));
             }
             for line in history::words(self.overwritten()) {
-                print::note(&line);
+                print::note(&commands.complete(&line));
             }
             for doings in self.since() {
                 print::note(&doings.text);
@@ -364,7 +390,7 @@ pub fn main() -> ExitCode {
         }
         command => command,
     };
-    let context = match context(cli.common.notebook, cli.common.name.as_deref()) {
+    let context = match context(&command, cli.common) {
         Ok(context) => context,
         Err(fault) => return fault.report(json),
     };
@@ -392,6 +418,7 @@ impl Command {
             Self::Gc(gc) => gc.run(context).await,
             Self::Restart(restart) => restart.run(context).await,
             Self::Shutdown(shutdown) => shutdown.run(context).await,
+            Self::Adopt(adopt) => adopt.run(context),
             Self::Kernels(kernels) => kernels.run(context),
             Self::Doctor(doctor) => doctor.run(context),
             Self::Serve(serve) => serve.run(context),
@@ -417,6 +444,50 @@ impl Command {
         }
     }
 
+    /// Returns the notebook that stands among the command's own words, if one does.
+    fn notebook(&self) -> Option<PathBuf> {
+        let path = match self {
+            Self::Open(it) => it.notebook.as_ref(),
+            Self::Status(it) => it.notebook.as_ref(),
+            Self::Restart(it) => it.notebook.as_ref(),
+            Self::Shutdown(it) => it.notebook.as_ref(),
+            Self::Kernels(it) => it.notebook.as_ref(),
+            Self::Doctor(it) => it.notebook.as_ref(),
+            Self::Fmt(it) => it.paths.first(),
+            _ => None,
+        };
+        let words: &[String] = match self {
+            Self::Interrupt(it) => it.what.as_slice(),
+            Self::Cells(it) => &it.words,
+            Self::Cell(it) => &it.words,
+            Self::Insert(it) => &it.words,
+            Self::Edit(it) => &it.words,
+            Self::Rm(it) => &it.words,
+            Self::Move(it) => &it.words,
+            Self::Clear(it) => &it.words,
+            Self::Search(it) => &it.words,
+            Self::Diff(it) => &it.words,
+            Self::Apply(it) => &it.words,
+            Self::Undo(it) => &it.words,
+            Self::Restore(it) => &it.words,
+            Self::Save(it) => &it.words,
+            Self::Exec(it) => &it.words,
+            Self::Vars(it) => &it.words,
+            Self::Jobs(it) => &it.words,
+            Self::Log(it) => &it.words,
+            // What follows is code.
+            Self::Run(it) if it.words.len() > 1 => &it.words,
+            _ => &[],
+        };
+        let mut words = words.iter();
+        let is_first = !matches!(self, Self::Jobs(_));
+        let word = match is_first {
+            true => words.next().filter(|word| word.ends_with(".ipynb")),
+            false => words.find(|word| word.ends_with(".ipynb")),
+        };
+        path.cloned().or_else(|| word.map(PathBuf::from))
+    }
+
     /// Returns whether the answer, and so a fault too, is to be JSON.
     fn json(&self) -> bool {
         match self {
@@ -432,6 +503,7 @@ impl Command {
             Self::Gc(gc) => gc.json,
             Self::Restart(restart) => restart.json,
             Self::Shutdown(shutdown) => shutdown.json,
+            Self::Adopt(adopt) => adopt.json,
             Self::Kernels(kernels) => kernels.json,
             Self::Doctor(doctor) => doctor.json,
             Self::Serve(serve) => serve.json,
@@ -491,11 +563,14 @@ impl Context {
     }
 }
 
-fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fault> {
+fn context(command: &Command, common: Common) -> Result<Context, Fault> {
     let here = std::env::current_dir().map_err(|error| {
         Fault::failed("tell the working directory", &error).hint("cd to a folder that exists")
     })?;
-    let project = Project::find(&here);
+    // The settings are those of the notebook's project, wherever the command is typed.
+    let given = command.notebook().or_else(|| common.notebook.clone());
+    let named = target::named(given.as_deref(), &ProcessVariables);
+    let project = Project::find(named.as_deref().unwrap_or(&here));
     let settings = match &project {
         Some(project) => project.settings(),
         None => Config::default().with(|name| std::env::var_os(name)),
@@ -508,23 +583,23 @@ fn context(notebook: Option<PathBuf>, name: Option<&str>) -> Result<Context, Fau
         Fault::new(kind, fault::causes(&error))
     })?;
     let on_terminal = io::stdout().is_terminal();
-    let by = asker::who(
-        name,
-        &ProcessVariables,
-        settings.name.as_deref(),
-        on_terminal,
-    );
+    let configured = settings.name.as_deref();
+    let name = common.name.as_deref();
+    let typed = given;
+    let actor = Actor::of(name, &ProcessVariables, configured, on_terminal);
     // A variable's path counts from here, which whoever resolves it knows; the file's from its
     // project.
-    let is_set = ProcessVariables.get("NB_NOTEBOOK").is_some();
-    let configured = settings.notebook.filter(|_| !is_set);
-    let configured = project.and_then(|project| Some(project.root().join(configured?)));
+    let configured = settings.notebook.filter(|_| named.is_none());
+    let root = project.as_ref().map(Project::root);
+    let configured = root.and_then(|root| Some(root.join(configured?)));
     Ok(Context {
-        notebook: notebook.or(configured),
-        by,
+        notebook: common.notebook.or(configured),
+        by: actor.name,
+        is_person: actor.is_person,
         here,
+        typed,
+        project,
         timeout: settings.timeout,
-        named: OnceCell::new(),
         concerns: OnceCell::new(),
         since: OnceCell::new(),
         lost: OnceCell::new(),

@@ -22,7 +22,7 @@ use crate::notebook::{Operation, Selector};
 pub(super) struct MoveCell {
     /// The notebook, the cell, and its index in the end
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]

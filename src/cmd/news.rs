@@ -27,6 +27,17 @@ pub(super) enum Manner {
     Events,
 }
 
+/// Who reads what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// It is told nothing beside the answer.
+    Program,
+    /// It is told in lines.
+    Agent,
+    /// A line at the bottom of the terminal moves.
+    Person,
+}
+
 /// What was heard, cell by cell.
 pub(super) struct News {
     manner: Manner,
@@ -52,6 +63,8 @@ pub(super) struct Heard {
     pub(super) lines: usize,
     /// The last of them that is not empty, as far as it has come.
     pub(super) last: String,
+    /// The text of the last error that it raised.
+    pub(super) raised: Option<String>,
     /// Whether it said anything.
     pub(super) is_news: bool,
 }
@@ -79,17 +92,16 @@ impl Heard {
 const SOON: Duration = Duration::from_millis(700);
 
 impl News {
-    /// Begins to listen, to keep about `most` bytes of each cell for the end; `is_told` says whether
-    /// people are told what is waited for.
+    /// Begins to listen, to keep about `most` bytes of each cell for the end.
     pub(super) fn new(
         manner: Manner,
         most: Option<usize>,
         until: Option<Until>,
-        is_told: bool,
+        audience: Audience,
     ) -> Self {
-        let progress = Progress::new(is_told);
+        let progress = Progress::new(audience == Audience::Person);
         // The line at the bottom says the same.
-        let announces = is_told && !progress.is_seen();
+        let announces = audience != Audience::Program && !progress.is_seen();
         Self {
             manner,
             most,
@@ -197,7 +209,7 @@ impl Follower for News {
         };
         heard.is_news = true;
         let is_read = self.manner == Manner::Streamed || self.until.is_some();
-        let output = (is_read || said.msg_type == "stream")
+        let output = (is_read || matches!(&*said.msg_type, "stream" | "error"))
             .then(|| fold::output(said))
             .flatten();
         if let Some(Output::Stream(stream)) = &output {
@@ -206,6 +218,9 @@ impl Follower for News {
             if let Some(line) = lines.find(|line| !line.trim().is_empty()) {
                 line.clone_into(&mut heard.last);
             }
+        }
+        if let Some(Output::Error(error)) = &output {
+            heard.raised = Some(error.evalue.clone());
         }
         match (self.manner, &output) {
             (Manner::Folded, _) => self.fold(said),

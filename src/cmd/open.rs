@@ -17,7 +17,8 @@ use crate::kernel::limits;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::python::quote;
 use crate::kernel::spec;
-use crate::ops::editing::rename;
+use crate::ops::editing::unsaved::AUTO_SAVE;
+use crate::ops::editing::{language, rename};
 use crate::ops::kernels::attach::{self, Running};
 use crate::ops::kernels::create::create_notebook;
 use crate::ops::kernels::death;
@@ -37,7 +38,7 @@ use crate::project::{self, Container, Limits, Project};
 #[derive(Args, Debug)]
 pub(super) struct Open {
     /// The notebook; without it, the one that was opened here before
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// Start this kernelspec; without it, the notebook's or the environment's own
     #[arg(long, value_name = "NAME", conflicts_with = "python")]
     kernel: Option<String>,
@@ -240,7 +241,7 @@ impl Open {
         // Of what is in the way it tells itself.
         context.told_death.set(true);
         let mut created = false;
-        let mut choosing = Choosing::new(&notebook, self.install, self.json);
+        let mut choosing = Choosing::new(&notebook, self.install, !self.json && context.can_ask());
         let opened = loop {
             let done = match create_notebook(&notebook, &options, true) {
                 Ok(made) => {
@@ -255,6 +256,10 @@ impl Open {
             }
         };
         context.concerns(&opened.project, &opened.key);
+        if created && let Err(error) = language::write(&notebook) {
+            // The first cell that runs brings it.
+            tracing::warn!(%error, "the notebook does not name its language's files");
+        }
         let real = opened.session.kernelspec.as_ref();
         let language = real.map_or("python", |spec| spec.language.as_str());
         let served = (!self.no_serve).then(|| install(language));
@@ -419,7 +424,8 @@ impl Installed {
 /// How a front end joins. No setting picks a kernel in VS Code; JupyterLab lists it by itself.
 pub(super) fn clicks(name: &str) -> String {
     format!(
-        "VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > {name}\n\
+        "VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > {name}\n            \
+         {AUTO_SAVE} in its settings keeps an unsaved tab from hiding what others write\n\
          JupyterLab: open the notebook, then Kernel > Change Kernel... > {name}"
     )
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Context;
+use super::commands::as_typed;
 use super::fault::{Fault, Kind, causes};
 use super::print;
 use crate::kernel::paths::ProcessVariables;
@@ -23,11 +24,7 @@ impl Context {
     pub(super) async fn page(&self, words: &mut Vec<String>, command: &str) -> Result<Page, Fault> {
         let first = words.first().filter(|word| word.ends_with(".ipynb"));
         let named = match first {
-            Some(_) => {
-                let path = PathBuf::from(words.remove(0));
-                let _ = self.named.set(path.clone());
-                Some(path)
-            }
+            Some(_) => Some(PathBuf::from(words.remove(0))),
             None => target::named(self.notebook.as_deref(), &ProcessVariables),
         };
         let path = match named {
@@ -37,11 +34,11 @@ impl Context {
                 Err(error @ TargetError::NoneOpen { .. }) => {
                     let message = format!("no notebook is named, and {}", causes(&error));
                     let fault = Fault::new(Kind::Usage, message);
-                    return Err(near(&self.here, command)
+                    return Err(near(&self.here, &as_typed(command))
                         .into_iter()
                         .fold(fault, Fault::hint));
                 }
-                Err(error) => return Err(Fault::of_target(&error, command)),
+                Err(error) => return Err(Fault::of_target(&error, &as_typed(command))),
             },
         };
         let page = page_of(&path)?;
@@ -76,12 +73,21 @@ fn near(folder: &Path, command: &str) -> Vec<String> {
 impl From<PageError> for Fault {
     fn from(error: PageError) -> Self {
         let fault = Self::new(Kind::Failed, causes(&error));
-        match &error {
-            PageError::Missing { path } => fault.hint(format!(
-                "nb open {} makes it, and starts a kernel",
-                quote(path)
-            )),
-            _ => fault,
-        }
+        hint(&error).into_iter().fold(fault, Self::hint)
+    }
+}
+
+/// Returns what may be done about a notebook that cannot be read.
+pub(super) fn hint(error: &PageError) -> Option<String> {
+    match error {
+        PageError::Missing { path } => Some(format!(
+            "nb open {} makes it, and starts a kernel",
+            quote(path)
+        )),
+        PageError::Empty { path } => Some(format!(
+            "if there is nothing to get back: rm {0} && nb open {0}",
+            quote(path)
+        )),
+        _ => None,
     }
 }

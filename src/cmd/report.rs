@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::commands::Commands;
 use super::news::News;
 use super::{outputs, print};
 use crate::kernel::python::quote;
@@ -26,6 +27,8 @@ pub(super) struct Report<'a> {
     pub(super) limit: Option<usize>,
     /// For how long it was followed.
     pub(super) waited: Duration,
+    /// How its commands name the notebook.
+    pub(super) commands: Commands,
 }
 
 impl Report<'_> {
@@ -107,10 +110,14 @@ impl Report<'_> {
                 print::both(&heard.text(job, share))?;
             }
         }
+        // The cause first, then what follows from it.
+        for note in job.notes.iter().filter(|note| !self.is_raised(note)) {
+            self.note(note);
+        }
         let cells = job.cells.iter().enumerate().skip(self.seen.over);
         for (at, cell) in cells {
             if let Some(text) = told(job, cell) {
-                print::note(&text);
+                self.note(&text);
             }
             if let (Some(id), Some(why)) = (&cell.cell, &cell.unwritten) {
                 print::note(&format!("outputs of {id} are not in the notebook: {why}"));
@@ -122,13 +129,23 @@ impl Report<'_> {
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
         if self.followed.left == Left::Over && job.cells.iter().any(is_missing) {
             let id = &job.id;
-            print::note(&format!(
+            self.note(&format!(
                 "they are kept: nb jobs {id} --write writes them, once that is mended"
             ));
         }
-        job.notes.iter().for_each(|note| print::note(note));
         self.how_it_was_left();
         Ok(())
+    }
+
+    /// Says whether an error that was shown has this text.
+    fn is_raised(&self, note: &str) -> bool {
+        let mut heard = (0..self.followed.job.cells.len()).filter_map(|at| self.news.of(at));
+        heard.any(|heard| heard.raised.as_deref() == Some(note))
+    }
+
+    /// Tells something in which commands may be named.
+    fn note(&self, text: &str) {
+        print::note(&self.commands.complete(text));
     }
 
     fn how_it_was_left(&self) {
@@ -138,15 +155,15 @@ impl Report<'_> {
         if let Some(until) = self.news.until() {
             match (until.matched(), self.followed.left) {
                 (Some(line), _) => {
-                    print::note(&format!("matched: {line}"));
+                    self.note(&format!("matched: {line}"));
                     if job.state != JobState::Done {
-                        print::note(&format!("job {id} goes on · next: nb wait {id}"));
+                        self.note(&format!("job {id} goes on · next: nb wait {id}"));
                     }
                     return;
                 }
                 (None, Left::Over) => {
                     let pattern = until.pattern();
-                    print::note(&format!(
+                    self.note(&format!(
                         "job {id} is over, and no line of it matches {pattern}"
                     ));
                 }
@@ -154,26 +171,26 @@ impl Report<'_> {
             }
         }
         match self.followed.left {
-            Left::Over if !said_something && self.seen.at > 0 => print::note(&format!(
+            Left::Over if !said_something && self.seen.at > 0 => self.note(&format!(
                 "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
             )),
             Left::Over | Left::Enough => {}
             Left::StillRunning => {
-                print::note(&format!("{}. Nothing is lost.", self.still_running()));
-                print::note(&format!("next: nb wait {id} | nb interrupt {id}"));
+                self.note(&format!("{}. Nothing is lost.", self.still_running()));
+                self.note(&format!("next: nb wait {id} | nb interrupt {id}"));
             }
             Left::Asks => {
                 let prompt = job.prompt.as_ref();
                 let asks = prompt.map_or("", |it| it.prompt.as_str());
-                print::note(&format!("the code asks: {asks}"));
+                self.note(&format!("the code asks: {asks}"));
                 let answer = if prompt.is_some_and(|it| it.password) {
                     "- < FILE"
                 } else {
                     "TEXT"
                 };
-                print::note(&format!("next: nb reply {id} {answer} | nb interrupt {id}"));
+                self.note(&format!("next: nb reply {id} {answer} | nb interrupt {id}"));
             }
-            Left::Lost => print::note(&format!(
+            Left::Lost => self.note(&format!(
                 "the recorder of job {id} was killed: what the code said after that is not kept \
                  (what it said before is in {})",
                 self.folder.path().display()
@@ -346,7 +363,7 @@ fn told(job: &Job, cell: &JobCell) -> Option<String> {
     Some(match cell.status.as_deref()? {
         "kernel_died" => {
             format!(
-                "the variables are gone\nnext: {} | nb log --kernel -n {notebook}",
+                "next: {} | nb log --kernel -n {notebook}",
                 death::mend(&job.path)
             )
         }

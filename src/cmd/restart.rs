@@ -23,7 +23,7 @@ use crate::project::Session;
 #[derive(Args, Debug)]
 pub(super) struct Restart {
     /// The notebook; without it, the only open one
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// Wait at most this long for the new kernel, which goes on starting; 0 is for ever [default: 45]
     #[arg(long, value_name = "SECONDS", env = "NB_TIMEOUT")]
     timeout: Option<f64>,

@@ -25,7 +25,7 @@ use crate::ops::editing::view;
 pub(super) struct Restore {
     /// [NOTEBOOK] CELL[@REVISION]
     #[arg(num_args = 0..=2, value_name = "WORDS", allow_negative_numbers = true, hide = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// The revision to bring back; a beginning is enough

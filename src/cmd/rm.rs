@@ -20,7 +20,7 @@ use crate::notebook::{Operation, Revision, Selector};
 pub(super) struct Rm {
     /// The notebook, and the cells: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
     #[arg(value_name = "CELL", allow_negative_numbers = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     which: Which,
     /// A range as START:END

@@ -27,7 +27,7 @@ use crate::project::jobs::JobCell;
 pub(super) struct Run {
     /// The code, or `-` to read it from stdin; a notebook may stand before it
     #[arg(required = true, num_args = 1..=2, value_name = "CODE")]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Run it beside the cell that runs, without history: a look at once, or the word that it cannot be
     ///
     /// A kernel that runs a cell is asked on a subshell, which needs ipykernel 7; elsewhere this ends with

@@ -38,7 +38,7 @@ pub(super) struct Sandboxing {
     /// or, without --memory, memory; that it learns nothing from how long things take; what it
     /// prints is shown to you as any kernel's output.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
-          default_missing_value = "strict", conflicts_with_all = ["attach", "kernel_of", "no_kernel"])]
+          default_missing_value = "strict", conflicts_with_all = ["install", "attach", "kernel_of", "no_kernel"])]
     sandbox: Option<How>,
     /// Start a kernel that was in a sandbox before in none
     #[arg(long, conflicts_with_all = ["sandbox", "attach", "kernel_of", "no_kernel"])]
@@ -56,6 +56,8 @@ pub(super) struct Sandboxing {
     #[arg(long, value_name = "N", requires = "sandbox", value_parser = cpus)]
     cpus: Option<usize>,
     /// Interrupt each cell of the sandboxed kernel that nb runs after this long
+    ///
+    /// One that runs on is ended 5 s later, with the kernel and its variables.
     #[arg(long, value_name = "SECONDS", requires = "sandbox", value_parser = seconds)]
     max_time: Option<f64>,
     /// Keep the scratch folder when the kernel is shut down

@@ -30,7 +30,7 @@ const SMALL: usize = 10_000;
 pub(super) struct Save {
     /// The notebook; without it, the only open one
     #[arg(value_name = "NOTEBOOK")]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -124,7 +124,7 @@ fn say(flushed: &Flushed) {
 /// Returns what front ends would stumble over, or change by themselves.
 fn remarks(document: &Document) -> Vec<String> {
     let mut remarks = Vec::new();
-    let (major, _) = document.nbformat();
+    let (major, minor) = document.nbformat();
     if document.is_read_only() {
         remarks.push(format!(
             "format {major} is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
@@ -133,9 +133,10 @@ fn remarks(document: &Document) -> Vec<String> {
     }
     let cells = document.cells().iter();
     let without = cells.filter(|cell| !cell.has_own_id()).count();
-    if without > 0 {
+    // An older format has no ids.
+    if without > 0 && minor >= 5 {
         remarks.push(format!(
-            "{without} cells have no id of their own: the first edit adds them"
+            "{without} cells have no id of their own: nb fmt --write adds them"
         ));
     }
     remarks

@@ -31,7 +31,7 @@ const LINES: usize = 200;
 pub(super) struct Search {
     /// A regular expression, and the notebooks; a folder stands for all below it
     #[arg(required = true, value_name = "PATTERN")]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Take the pattern as plain text
     #[arg(short = 'F', long = "fixed-strings")]
     fixed: bool,

@@ -29,7 +29,7 @@ use crate::project::Project;
 #[derive(Args, Debug)]
 pub(super) struct Shutdown {
     /// The notebook; without it, the only open one
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// End the kernels that nobody has used for this long: 3d, 12h, 30m, 0s
     #[arg(long, value_name = "AGE", value_parser = age, conflicts_with_all = ["notebook", "global notebook"])]
     idle: Option<Duration>,

@@ -36,7 +36,7 @@ use crate::project::{self, Project};
 #[derive(Args, Debug)]
 pub(super) struct Status {
     /// The notebook; without it, all of the project
-    notebook: Option<PathBuf>,
+    pub(super) notebook: Option<PathBuf>,
     /// Show the kernels of all your projects
     #[arg(long, conflicts_with = "notebook")]
     all: bool,
@@ -199,6 +199,12 @@ impl Status {
 /// How often it is looked at most.
 const LEAST: Duration = Duration::from_millis(100);
 
+/// Says whether a kernel runs whose notebook was moved or deleted.
+fn is_gone(status: &SessionStatus) -> bool {
+    let runs = matches!(status.life, Life::Own(_) | Life::Foreign);
+    runs && matches!(status.session.notebook.try_exists(), Ok(false))
+}
+
 /// Returns the project at or above the working directory.
 fn project_at(context: &Context) -> Result<Project, Fault> {
     Project::find(&context.here).ok_or_else(|| {
@@ -322,6 +328,12 @@ pub(super) fn kernel_text(status: &SessionStatus) -> String {
             _ => {}
         }
     }
+    if is_gone(status) {
+        let old = quote(&session.notebook);
+        lines.push(format!(
+            "  its file is gone, and its kernel runs on; if it was moved: nb open NEW.ipynb --kernel-of {old}; else: nb shutdown {old}"
+        ));
+    }
     if status.abandoned {
         lines.push(format!(
             "  whoever started it was ended before it was ready; next: nb open {}",
@@ -385,6 +397,7 @@ pub(super) fn object(status: &SessionStatus) -> Value {
     json!({
         "notebook": status.key,
         "path": session.notebook,
+        "file_gone": is_gone(status),
         "state": state(status).0,
         "recorded": session.status.as_str(),
         "running": status.running.as_ref().filter(|_| status.busy == Some(true)).map(|cell| json!({

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
+use super::harmless::{Kind, harmless};
 use super::terminal::CtrlC;
 use super::{columns, print, status};
 use crate::notebook::size;
@@ -387,7 +388,7 @@ impl Screen {
         let rows = size.map_or(0, |size| usize::from(size.ws_row));
         let frame = frame(lines, self.drawn, columns::of_terminal(), rows);
         self.drawn = frame.matches('\n').count();
-        print::exact(frame.as_bytes())
+        print::drawn(&frame)
     }
 }
 
@@ -401,6 +402,7 @@ fn frame(lines: &[String], drawn: usize, width: Option<usize>, rows: usize) -> S
     };
     let mut frame = format!("{back}\x1b[J");
     for line in lines.iter().take(room) {
+        let line = &harmless(line, Kind::Text);
         match width {
             Some(width) => frame.push_str(&columns::cut(line, width)),
             None => frame.push_str(line),

@@ -1,30 +1,29 @@
 //! The end of a growing text file, and what is appended to it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
+
+use super::print;
+use crate::project::beneath;
 
 /// How often a followed file is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Returns the last lines of a file; all of them for 0.
 pub(super) fn read(path: &Path, lines: usize) -> io::Result<Vec<String>> {
-    let text = std::fs::read(path)?;
+    let (_, text) = read_end(path)?;
     let text = String::from_utf8_lossy(last_lines(&text, lines));
     Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// Prints the last lines of a file, and goes on with what is appended, until interrupted.
 pub(super) fn show(path: &Path, lines: usize, follow: bool) -> io::Result<()> {
-    let mut file = File::open(path)?;
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(last_lines(&text, lines))?;
-    stdout.flush()?;
-    let mut read = text.len() as u64;
+    let (mut file, text) = read_end(path)?;
+    print::exact(last_lines(&text, lines))?;
+    let mut read = file.stream_position()?;
     let mut inode = file.metadata()?.ino();
     if !follow {
         return Ok(());
@@ -32,20 +31,34 @@ pub(super) fn show(path: &Path, lines: usize, follow: bool) -> io::Result<()> {
     loop {
         std::thread::sleep(LOOK);
         // A log that was rotated is another file of the same name.
-        let Ok(now) = std::fs::metadata(path) else {
+        let Ok(now) = beneath::metadata(path) else {
             continue;
         };
         if now.ino() != inode || now.len() < read {
-            file = File::open(path)?;
+            file = beneath::open(path)?;
             (inode, read) = (now.ino(), 0);
         }
         if now.len() > read {
             file.seek(SeekFrom::Start(read))?;
-            read += io::copy(&mut file, &mut stdout)?;
-            stdout.flush()?;
+            let mut text = Vec::new();
+            read += file.by_ref().take(MOST).read_to_end(&mut text)? as u64;
+            print::exact(&text)?;
         }
     }
 }
+
+/// Reads a log, of one that is larger than any of nb's its end.
+fn read_end(path: &Path) -> io::Result<(File, Vec<u8>)> {
+    let mut file = beneath::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MOST)))?;
+    let mut text = Vec::new();
+    file.by_ref().take(MOST).read_to_end(&mut text)?;
+    Ok((file, text))
+}
+
+/// How much of a log is read at once.
+const MOST: u64 = 64 << 20;
 
 /// Returns the end of a text that has at most so many lines; all of it for 0.
 fn last_lines(text: &[u8], lines: usize) -> &[u8] {

@@ -4,13 +4,18 @@ use std::cell::Cell;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::mpsc as blocking;
 
+use super::harmless::{Kind, harmless};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, mpsc};
 
-/// Says whether somebody is there to answer.
-pub(super) fn can_ask() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+use super::Context;
+
+impl Context {
+    /// Says whether somebody is there to answer.
+    pub(super) fn can_ask(&self) -> bool {
+        self.is_person && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
 }
 
 /// Ctrl-C, as something to wait for. From its making on it no longer ends the program; where the
@@ -70,7 +75,7 @@ impl Lines {
     /// Asks, and waits for the answer; none is the end of the input. May be dropped halfway.
     pub(super) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
         let mut stderr = io::stderr();
-        let _ = write!(stderr, "{prompt}");
+        let _ = write!(stderr, "{}", harmless(prompt, Kind::Live));
         let _ = stderr.flush();
         let _hidden = is_secret.then(Hidden::new);
         if !self.reading.replace(true) {

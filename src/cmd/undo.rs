@@ -21,13 +21,13 @@ use crate::ops::editing::page::Page;
 /// their outputs, moved ones go back. What others did since stays: where it is in other lines, both
 /// are kept; where it is in the same ones, nothing is done (exit code 5). An undo has an OP of its
 /// own: nb undo OP of that one does the edit again. Said several times without OP, it goes further
-/// back.
+/// back; where somebody's save has dropped your last edits, it names them and touches nothing else.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb undo [OPTIONS] [NOTEBOOK] [OP]", after_help = EXAMPLES)]
 pub(super) struct Undo {
     /// [NOTEBOOK] [OP]
     #[arg(num_args = 0..=2, value_name = "WORDS", hide = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     pub(super) manner: Manner,
 }
@@ -55,11 +55,8 @@ impl Undo {
             let merged: Vec<_> = merged
                 .map(|(cell, source)| json!({ "cell": cell, "source": source }))
                 .collect();
-            let more = json!({ "undone": undone.op, "passed": undone.passed, "merged": merged });
+            let more = json!({ "undone": undone.op, "merged": merged });
             return Ok(context.tell_with(&page, &undone.done, Some(more), "undo"));
-        }
-        for op in &undone.passed {
-            print::note(&format!("nothing is left to take back of {}", words(op)));
         }
         let _ = print::line(&match undone.done.changes.is_empty() {
             true => format!("nothing is left to take back of {}", words(&undone.op)),
@@ -120,6 +117,27 @@ fn fault(error: &UndoError, page: &Page) -> Fault {
                     op.op
                 )),
                 None => fault,
+            }
+        }
+        UndoError::Gone { gone, next, .. } => {
+            let lines = gone
+                .iter()
+                .map(|op| format!("nothing is left to take back of {}", words(op)));
+            // Without an earlier one there is nothing that it was kept from.
+            let kind = match next {
+                Some(_) => Kind::Conflict,
+                None => Kind::Failed,
+            };
+            let fault = fault(kind).lines(&lines.collect::<Vec<_>>());
+            match next {
+                Some(op) => fault.hint(format!(
+                    "to take back the one before, {}: nb undo {notebook} {}",
+                    words(op),
+                    op.op
+                )),
+                None => fault.hint(format!(
+                    "nb log {notebook} lists what was done; nb restore {notebook} CELL@REVISION brings a version back"
+                )),
             }
         }
         UndoError::NoSuchOp { last, .. } => fault(Kind::Failed)

@@ -34,7 +34,7 @@ const LONG: usize = 4000;
 pub(super) struct Vars {
     /// [NOTEBOOK] [NAME]
     #[arg(num_args = 0..=2, value_name = "WORDS", hide = true)]
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Modules, functions, classes and IPython's own names too
     #[arg(short, long)]
     all: bool,

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use regex::Regex;
 use serde_json::Value;
 
+use super::bounded;
 use super::paths::{JupyterPaths, Prefix};
 use super::spec::Installed;
 
@@ -43,7 +44,7 @@ impl Allowed {
             .iter()
             .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
         for file in files {
-            let Ok(text) = std::fs::read_to_string(&file) else {
+            let Ok(text) = bounded::text(&file) else {
                 continue;
             };
             let is_json = file.extension() == Some("json".as_ref());

@@ -16,7 +16,7 @@ use super::environment::install::Install;
 use super::environment::{self, Environment};
 use super::offer::{self, Offer};
 use super::paths::{JupyterPaths, NoHome, Prefix, Variables};
-use super::python::{self, NotPython, Python};
+use super::python::{self, Asking, NotPython, Python};
 use super::spec::{self, SpecError};
 use crate::project::RealSpec;
 
@@ -37,6 +37,8 @@ pub struct Wish<'a> {
     pub neighbour: Option<&'a RealSpec>,
     /// The Python that the front end itself runs on, as a Jupyter server does.
     pub front_end: Option<&'a Path>,
+    /// Which interpreters may be run to learn what they have.
+    pub asking: Asking,
 }
 
 /// The chosen kernel.
@@ -71,6 +73,23 @@ pub enum ChooseError {
         source_of: String,
         /// The command that installs it.
         install: Box<Install>,
+    },
+    /// The Python of the project's environment is not there any more.
+    #[error(
+        "the environment {} cannot be used: {} leads to {}, which is not there",
+        environment.prefix.display(),
+        link.display(),
+        target.display()
+    )]
+    Dangling {
+        /// The environment.
+        environment: Box<Environment>,
+        /// Its interpreter, a link.
+        link: PathBuf,
+        /// What the link leads to.
+        target: PathBuf,
+        /// The commands that make it anew.
+        mend: String,
     },
     /// No Python at all.
     #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
@@ -133,6 +152,10 @@ impl ChooseError {
                     python::quote(&venv.join("bin/python"))
                 ))
             }
+            Self::Dangling { mend, .. } => vec![
+                format!("make it anew: {mend}"),
+                "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
+            ],
             Self::NotPython(_) => one("name another with --python PATH".to_owned()),
             Self::Several { offers } => offers
                 .iter()
@@ -154,7 +177,8 @@ impl ChooseError {
     }
 }
 
-/// Chooses the kernel for a notebook in `folder`. Runs interpreters, so it takes some time.
+/// Chooses the kernel for a notebook in `folder`. Runs interpreters, those that `wish.asking` allows,
+/// so it takes some time.
 pub fn choose(
     wish: Wish<'_>,
     folder: &Path,
@@ -162,11 +186,11 @@ pub fn choose(
 ) -> Result<Choice, ChooseError> {
     let paths = JupyterPaths::new(variables)?;
     if let Some(name) = wish.kernel {
-        let spec = by_name(name, wish.python, folder, &paths, variables)?;
+        let spec = by_name(name, wish, folder, &paths, variables)?;
         return Ok(plain(spec, "it was asked for with --kernel"));
     }
     if let Some(path) = wish.python {
-        let python = python::probe(path)?;
+        let python = named_python(path, wish.asking, variables)?;
         let environment = Environment::of(&python.prefix, "");
         let spec = with_kernel(&python, &environment, folder, variables)?;
         return Ok(plain(spec, "it was asked for with --python"));
@@ -192,14 +216,18 @@ pub fn choose(
         .named
         .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
     {
-        match by_name(name, None, folder, &paths, variables) {
+        let without = Wish {
+            python: None,
+            ..wish
+        };
+        match by_name(name, without, folder, &paths, variables) {
             Ok(spec) => {
                 let why = format!("the notebook names the kernelspec {name}");
                 return Ok(plain(spec, &why));
             }
             Err(ChooseError::Proxy(_)) => {}
             Err(ChooseError::NoSpec { .. }) if python_wanted => {
-                if let Some(choice) = by_environments_name(name, variables) {
+                if let Some(choice) = by_environments_name(name, wish.asking, variables) {
                     return Ok(choice);
                 }
                 notes.push(format!(
@@ -227,9 +255,13 @@ fn any_python(
     let mut without: Option<(Python, Environment)> = None;
     for environment in environment::at_hand(folder, variables) {
         let Some(executable) = environment.executable() else {
-            continue;
+            // Another Python in its place has none of the notebook's libraries.
+            match environment.dangling() {
+                Some((link, target)) => return Err(dangling(environment, link, target, variables)),
+                None => continue,
+            }
         };
-        match python::probe(&executable) {
+        match python::probe(&executable, wish.asking, variables) {
             Ok(python) if python.ipykernel => {
                 return Ok(Choice {
                     spec: python.kernelspec(),
@@ -259,7 +291,9 @@ fn any_python(
         let why = "another notebook of the project runs it";
         return chosen(spec.clone(), why, notes);
     }
-    if let Some(python) = wish.front_end.and_then(|path| python::probe(path).ok())
+    if let Some(python) = wish
+        .front_end
+        .and_then(|path| python::probe(path, wish.asking, variables).ok())
         && python.ipykernel
     {
         return chosen(python.kernelspec(), "the front end runs on it", notes);
@@ -267,7 +301,7 @@ fn any_python(
     if let Some((python, environment)) = without {
         return Err(no_ipykernel(&python, &environment, folder, variables));
     }
-    let mut offers = offer::elsewhere(paths, variables);
+    let mut offers = offer::elsewhere(paths, wish.asking, variables);
     offers.retain(|offer| {
         let spec = offer.spec.as_ref();
         spec.is_ok_and(|spec| spec::is_python(&spec.language) && is_there(spec))
@@ -295,7 +329,8 @@ fn any_python(
     if !offers.is_empty() {
         return Err(ChooseError::Several { offers });
     }
-    match python::on_path(variables).and_then(|path| python::probe(&path).ok()) {
+    let probe = |path: PathBuf| python::probe(&path, wish.asking, variables).ok();
+    match python::on_path(variables).and_then(probe) {
         Some(python) if environment::active_base(variables) != Some(python.prefix.clone()) => {
             let environment = Environment::of(&python.prefix, "");
             Err(no_ipykernel(&python, &environment, folder, variables))
@@ -303,6 +338,46 @@ fn any_python(
         _ => Err(ChooseError::NoPython {
             folder: folder.to_owned(),
         }),
+    }
+}
+
+/// Returns the Python that was asked for. One that may not be run before it is in its sandbox counts
+/// as one with ipykernel: its start there shows whether it has it.
+fn named_python(
+    path: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Result<Python, NotPython> {
+    let is_bare = path.components().count() == 1 && !path.exists();
+    let found = match is_bare {
+        true => std::env::split_paths(&variables.get("PATH").unwrap_or_default())
+            .map(|folder| folder.join(path))
+            .find(|program| program.is_file()),
+        false => None,
+    };
+    let path = found.as_deref().unwrap_or(path);
+    match python::probe(path, asking, variables) {
+        Err(error) if !error.asked && path.is_file() => {
+            let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            Ok(Python::unasked(&whole))
+        }
+        probed => probed,
+    }
+}
+
+/// Returns that an environment's Python is gone, with the commands that make it anew.
+fn dangling(
+    environment: Environment,
+    link: PathBuf,
+    target: PathBuf,
+    variables: &dyn Variables,
+) -> ChooseError {
+    let mend = environment::install::anew(&environment, variables);
+    ChooseError::Dangling {
+        environment: Box::new(environment),
+        link,
+        target,
+        mend,
     }
 }
 
@@ -333,7 +408,7 @@ fn no_ipykernel(
 
 fn by_name(
     name: &str,
-    python: Option<&Path>,
+    wish: Wish<'_>,
     folder: &Path,
     paths: &JupyterPaths,
     variables: &dyn Variables,
@@ -344,8 +419,8 @@ fn by_name(
         (spec::find(name, &folders), folders)
     };
     // Without a Python that was asked for, the specs of the environment at hand count too.
-    let prefix = match python {
-        Some(path) => Some(python::probe(path)?.prefix),
+    let prefix = match wish.python {
+        Some(path) => Some(named_python(path, wish.asking, variables)?.prefix),
         None => nearest_prefix(folder, variables),
     };
     let is_known = prefix.is_some();
@@ -383,18 +458,19 @@ pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix>
 }
 
 fn prefix_on_path(variables: &dyn Variables) -> Option<PathBuf> {
-    let python = python::probe(&python::on_path(variables)?).ok()?;
+    let python = python::on_path(variables)?;
+    let python = python::probe(&python, Asking::Own, variables).ok()?;
     Some(python.prefix)
 }
 
 /// Returns the environment of conda that a notebook names by the spec it had elsewhere: as
 /// nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
-fn by_environments_name(name: &str, variables: &dyn Variables) -> Option<Choice> {
+fn by_environments_name(name: &str, asking: Asking, variables: &dyn Variables) -> Option<Choice> {
     let plain = name.strip_prefix("conda-env-").unwrap_or(name);
     let plain = plain.strip_suffix("-py").unwrap_or(plain);
     let mut known = environment::known(variables).into_iter();
     let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
-    let python = python::probe(&environment.executable()?).ok()?;
+    let python = python::probe(&environment.executable()?, asking, variables).ok()?;
     let spec = python.ipykernel.then(|| python.kernelspec())?;
     let prefix = environment.prefix.display();
     let why = format!("the notebook names the kernelspec {name}, which {prefix} is called after");
@@ -476,6 +552,10 @@ mod tests {
         executable
     }
 
+    fn asked(executable: &Path) -> Python {
+        python::probe(executable, Asking::Any, &HashMap::new()).unwrap()
+    }
+
     fn program(choice: &Choice) -> &Path {
         Path::new(&choice.spec.argv[0])
     }
@@ -532,6 +612,53 @@ mod tests {
             "{:?}",
             choice.notes
         );
+    }
+
+    #[test]
+    fn an_environment_whose_python_is_gone_is_no_reason_to_take_another() {
+        let world = World::new();
+        let venv = world.work().join(".venv");
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        std::fs::write(venv.join("pyvenv.cfg"), "home = /gone/bin\n").unwrap();
+        std::os::unix::fs::symlink("/gone/bin/python3.9", venv.join("bin/python3")).unwrap();
+        std::os::unix::fs::symlink("python3", venv.join("bin/python")).unwrap();
+        let path = environment(&world.temp.path().join("other"), true);
+        let path = path.parent().unwrap().to_str().unwrap();
+        let error = world
+            .choose(Wish::default(), &[("PATH", path)])
+            .unwrap_err();
+        let told = error.to_string();
+        for part in [
+            ".venv cannot be used",
+            ".venv/bin/python leads to /gone/bin/python3.9",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        let venv = venv.display();
+        let anew = format!(
+            "make it anew: python3 -m venv --clear {venv} && {venv}/bin/python -m pip install ipykernel"
+        );
+        assert_eq!(error.hints()[0], anew);
+        // One with its Python comes before it.
+        let active = world.temp.path().join("active");
+        let executable = environment(&active, true);
+        let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
+        assert_eq!(
+            program(&world.choose(Wish::default(), &set).unwrap()),
+            executable
+        );
+    }
+
+    #[test]
+    fn a_python_that_may_not_be_run_yet_is_started_as_it_was_named() {
+        let world = World::new();
+        let executable = environment(&world.work().join("odd"), false);
+        let wish = Wish {
+            python: Some(&executable),
+            asking: Asking::Own,
+            ..Wish::default()
+        };
+        assert_eq!(program(&world.choose(wish, &[]).unwrap()), executable);
     }
 
     #[test]
@@ -612,7 +739,7 @@ mod tests {
         let world = World::new();
         environment(&world.work().join(".venv"), true);
         let before = environment(&world.temp.path().join("before"), true);
-        let recorded = python::probe(&before).unwrap().kernelspec();
+        let recorded = asked(&before).kernelspec();
         let wish = Wish {
             recorded: Some(&recorded),
             ..Wish::default()
@@ -633,7 +760,7 @@ mod tests {
         let none = environment(&temp.path().join("none"), false);
         let path = none.parent().unwrap().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
-        let spec = python::probe(&neighbour).unwrap().kernelspec();
+        let spec = asked(&neighbour).kernelspec();
         let mut wish = Wish {
             neighbour: Some(&spec),
             front_end: Some(&server),

@@ -1,10 +1,10 @@
 //! A kernel's connection file and what belongs to it: its sockets, its pid file and the link by
 //! which other Jupyter clients find it.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,10 +15,8 @@ use super::keeper::End;
 use super::paths::{JupyterPaths, Variables};
 use super::process::{Process, Signal};
 use super::{container, sandbox, spec};
-use crate::project::{Project, RealSpec, Transport, pid_namespace};
-use crate::wire::{
-    self, Channel, ConnectionFileError, ConnectionInfo, Endpoint, Ports, SigningKey,
-};
+use crate::project::{Project, RealSpec, Transport, beneath, pid_namespace, remove_tree};
+use crate::wire::{self, ConnectionFileError, ConnectionInfo, Ports, SigningKey};
 
 /// Why a connection file could not be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +54,7 @@ pub enum ConnectionError {
 
 /// Reads a connection file.
 pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
-    let bytes = std::fs::read(path).map_err(|source| ConnectionError::Read {
+    let bytes = read_bytes(path).map_err(|source| ConnectionError::Read {
         path: path.to_owned(),
         source,
     })?;
@@ -66,6 +64,20 @@ pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
         source,
     })
 }
+
+/// Reads a file that may be another program's: it is not waited for, and not read without end.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    beneath::read_from(&file, MOST)
+}
+
+/// No connection file is larger.
+const MOST: u64 = 1 << 20;
 
 /// The files of one kernel that `nb` starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +91,7 @@ impl KernelFiles {
         let folder = project.make_folder("connections")?;
         let id = uuid::Uuid::new_v4().simple().to_string();
         Ok(Self {
-            connection_file: folder.join(format!("kernel-{}.json", &id[..12])),
+            connection_file: folder.join(format!("kernel-{}.json", &id[..ID])),
         })
     }
 
@@ -97,7 +109,7 @@ impl KernelFiles {
 
     /// Says whether the kernel has yet to write its ports into the connection file: they are 0.
     pub fn is_open(&self) -> bool {
-        let bytes = std::fs::read(&self.connection_file).unwrap_or_default();
+        let bytes = beneath::read(&self.connection_file, MOST).unwrap_or_default();
         let fields = serde_json::from_slice::<serde_json::Value>(&bytes);
         fields.is_ok_and(|fields| {
             let mut channels = ["shell", "iopub", "stdin", "control", "hb"].iter();
@@ -122,7 +134,7 @@ impl KernelFiles {
 
     /// Returns how this process ended, where its keeper has written that down.
     pub fn end_of(&self, process: &Process) -> Option<End> {
-        let end: End = serde_json::from_slice(&std::fs::read(self.end_file()).ok()?).ok()?;
+        let end: End = serde_json::from_slice(&beneath::read(&self.end_file(), MOST).ok()?).ok()?;
         (end.process == *process).then_some(end)
     }
 
@@ -141,7 +153,7 @@ impl KernelFiles {
     }
 
     fn recorded(&self) -> Option<Recorded> {
-        serde_json::from_slice(&std::fs::read(self.pid_file()).ok()?).ok()
+        serde_json::from_slice(&beneath::read(&self.pid_file(), MOST).ok()?).ok()
     }
 
     /// Makes the connection file, with a new key and free ports; it must not exist.
@@ -209,7 +221,7 @@ impl KernelFiles {
     }
 
     /// Returns those of the kernel's files and sockets that are there.
-    pub fn existing(&self) -> Vec<PathBuf> {
+    pub fn existing(&self, variables: &dyn Variables) -> Vec<PathBuf> {
         let mut all = vec![
             self.connection_file.clone(),
             self.pid_file(),
@@ -217,17 +229,8 @@ impl KernelFiles {
             sandbox::outcome_file(self),
             container::record(self),
         ];
-        if let Ok(info) = read(&self.connection_file) {
-            all.extend(
-                Channel::ALL
-                    .iter()
-                    .filter_map(|channel| match info.endpoint(*channel) {
-                        Endpoint::Unix(path) => Some(path),
-                        Endpoint::Tcp(_) => None,
-                    }),
-            );
-        }
-        all.retain(|path| path.exists());
+        all.extend(self.sockets(variables));
+        all.retain(|path| path.symlink_metadata().is_ok());
         all
     }
 
@@ -235,60 +238,82 @@ impl KernelFiles {
     ///
     /// A start of it that somebody began and was killed over may still be under way: that is
     /// called off, or its process ended.
+    ///
+    /// Only what `nb` made is removed. A `state.json` may name any file, and a connection file any
+    /// socket: so the name must be one that `nb` gives, in a folder that `nb` made, and the names of
+    /// all the rest come from that.
     pub fn remove(&self, variables: &dyn Variables) {
-        if let Ok(info) = read(&self.connection_file) {
-            remove_sockets(&info);
-        } else if let Some(id) = self.id() {
-            // A damaged file tells nothing, but its name does.
-            let prefixes = socket_folders(variables)
-                .into_iter()
-                .map(|dir| dir.join(&id));
-            for prefix in prefixes.map(PathBuf::into_os_string) {
-                for port in 1..=5 {
-                    let mut path = prefix.clone();
-                    path.push(format!("-{port}"));
-                    let _ = std::fs::remove_file(path);
-                }
-            }
+        if !self.is_ours() {
+            return;
         }
+        self.remove_sockets(variables);
         if let Some(id) = self.id().filter(|id| !id.is_empty()) {
             // Only a kernel in a sandbox or in a container has them.
             for folder in socket_folders(variables) {
                 for name in [id.clone(), format!("{id}.out"), format!("{id}.program")] {
-                    let path = folder.join(name);
-                    let _ = std::fs::remove_dir_all(&path);
-                    let _ = std::fs::remove_file(&path);
+                    let _ = remove_tree(&folder.join(name));
                 }
             }
         }
         sandbox::clear(self);
         container::remove(self);
-        let _ = std::fs::remove_file(sandbox::outcome_file(self));
+        let _ = beneath::remove_file(&sandbox::outcome_file(self));
         if let Some(link) = self.link_path(variables)
             && std::fs::read_link(&link).is_ok_and(|target| target == self.connection_file)
         {
             let _ = std::fs::remove_file(link);
         }
         // After what it leads to: a crash in between leaves the way to the rest.
-        let _ = std::fs::remove_file(&self.connection_file);
+        let _ = beneath::remove_file(&self.connection_file);
         if let Some(process) = self.process() {
             let _ = process.signal_group(Signal::KILL);
         }
-        let _ = std::fs::remove_file(self.pid_file());
-        let _ = std::fs::remove_file(self.end_file());
+        let _ = beneath::remove_file(&self.pid_file());
+        let _ = beneath::remove_file(&self.end_file());
+    }
+
+    /// Says whether `nb` made these files: by their name, and by whose the folder is.
+    pub fn is_ours(&self) -> bool {
+        let folder = self.connection_file.parent();
+        let named = self
+            .id()
+            .is_some_and(|id| id.len() == ID && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        named && folder.is_some_and(Project::made_connections)
+    }
+
+    /// Returns the paths that the kernel's Unix sockets may have.
+    fn sockets(&self, variables: &dyn Variables) -> Vec<PathBuf> {
+        let Some(id) = self.id().filter(|_| self.is_ours()) else {
+            return Vec::new();
+        };
+        let folders = socket_folders(variables).into_iter();
+        let prefixes = folders.flat_map(|dir| [dir.join(&id), dir.join(&id).join("k")]);
+        let sockets = prefixes.flat_map(|prefix| {
+            (1..=5).map(move |port| {
+                let mut path = prefix.clone().into_os_string();
+                path.push(format!("-{port}"));
+                PathBuf::from(path)
+            })
+        });
+        sockets.collect()
+    }
+
+    /// Removes the kernel's Unix sockets.
+    pub fn remove_sockets(&self, variables: &dyn Variables) {
+        for path in self.sockets(variables) {
+            let is_socket = |found: std::fs::Metadata| found.file_type().is_socket();
+            if path.symlink_metadata().is_ok_and(is_socket) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
         if let Some(folder) = self.connection_file.parent() {
             // Somebody may have removed it with what was in it.
-            let mut made = std::fs::DirBuilder::new();
-            made.recursive(true).mode(0o700).create(folder)?;
+            beneath::make_folder(folder)?;
         }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&self.connection_file)?;
+        let mut file = beneath::create(&self.connection_file)?;
         file.write_all(info.to_json().as_bytes())
     }
 
@@ -348,6 +373,9 @@ impl KernelFiles {
         }
     }
 }
+
+/// How long the id in the names of a kernel's files is.
+const ID: usize = 12;
 
 /// How the links in Jupyter's runtime folder are called: `kernel-*.json` is what clients look for.
 const LINK_PREFIX: &str = "kernel-nb-";
@@ -442,15 +470,6 @@ fn free_ports() -> io::Result<Ports> {
 fn new_key() -> Zeroizing<String> {
     let (one, other) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
     Zeroizing::new(format!("{}{}", one.simple(), other.simple()))
-}
-
-/// Removes the kernel's Unix sockets.
-pub fn remove_sockets(info: &ConnectionInfo) {
-    for channel in Channel::ALL {
-        if let Endpoint::Unix(path) = info.endpoint(channel) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 /// Removes links of kernels that ended without us.
@@ -579,6 +598,45 @@ mod tests {
         files.remove(&variables);
         assert_eq!(links(), 0);
         assert!(!files.connection_file().exists());
+    }
+
+    #[test]
+    fn what_nb_did_not_make_is_not_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let theirs = temp.path().canonicalize().unwrap().join("theirs");
+        std::fs::create_dir_all(theirs.join("connections")).unwrap();
+        let project = project(&temp);
+        let own = project.make_folder("connections").unwrap();
+        // A file of the user's own, one that is called as nb's are, and one in nb's folder that is not.
+        for path in [
+            theirs.join("thesis.txt"),
+            theirs.join("connections/kernel-0123456789ab.json"),
+            own.join("kernel-mine.json"),
+        ] {
+            let beside = path.with_extension("pid");
+            std::fs::write(&path, "text").unwrap();
+            std::fs::write(&beside, "text").unwrap();
+            let files = KernelFiles::of(&path);
+            assert!(!files.is_ours(), "{}", path.display());
+            files.remove(&variables);
+            assert!(path.exists() && beside.exists(), "{}", path.display());
+        }
+        // Sockets are those that its own name says, not what its content names.
+        let files = KernelFiles::fresh(&project).unwrap();
+        let victim = theirs.join("mail-1");
+        std::fs::write(&victim, "text").unwrap();
+        let prefix = theirs.join("mail");
+        let text = serde_json::json!({
+            "transport": "ipc", "ip": prefix, "key": "k", "shell_port": 1, "iopub_port": 2,
+            "stdin_port": 3, "control_port": 4, "hb_port": 5,
+        });
+        std::fs::write(files.connection_file(), text.to_string()).unwrap();
+        assert!(!files.existing(&variables).contains(&victim));
+        files.remove_sockets(&variables);
+        files.remove(&variables);
+        assert!(victim.exists() && !files.connection_file().exists());
     }
 
     #[test]

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::connection::KernelFiles;
-use super::paths::Variables;
+use super::paths::{ProcessVariables, Variables};
 use super::trust;
-use crate::project::{Container, InterruptMode, Limits, RealSpec, save};
+use crate::project::{Container, InterruptMode, Limits, RealSpec, beneath, save};
 
 /// The programs that run containers, best first: podman needs nobody's daemon.
 pub const PROGRAMS: [&str; 2] = ["podman", "docker"];
@@ -51,10 +51,20 @@ pub struct Named {
 
 impl Named {
     /// Ends the container, however it is, and removes it. That it is gone already is no fault.
+    ///
+    /// The record names its program by name alone: it lies in the project's folder, where it could
+    /// name any file.
     pub fn remove(&self) {
+        let name = self.program.file_name();
+        let known = PROGRAMS
+            .into_iter()
+            .find(|known| name == Some(OsStr::new(known)));
+        let Some(program) = known.and_then(|known| trust::on_path(known, &ProcessVariables)) else {
+            return;
+        };
         // By removal alone podman would first ask it to end, for ten seconds.
         for words in [&["kill"][..], &["rm", "--force", "--volumes"]] {
-            let mut command = Command::new(&self.program);
+            let mut command = Command::new(&program);
             command.args(words).arg(&self.name).stdin(Stdio::null());
             let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
@@ -162,7 +172,7 @@ impl Contained {
         let text = std::fs::read(files.connection_file())?;
         save::replace_unsynced(&self.sockets.join(COPY), &text)?;
         remove(files);
-        save::replace_unsynced(&record(files), &serde_json::to_vec(&self.named)?)?;
+        beneath::replace_unsynced(&record(files), &serde_json::to_vec(&self.named)?)?;
         Ok(self.arguments(argv, set, limits, folder, files.connection_file()))
     }
 
@@ -242,13 +252,13 @@ pub fn record(files: &KernelFiles) -> PathBuf {
 /// Removes the container of a kernel that has ended, where it has one.
 pub fn remove(files: &KernelFiles) {
     let record = record(files);
-    let Ok(text) = std::fs::read(&record) else {
+    let Ok(text) = beneath::read(&record, beneath::SMALL) else {
         return;
     };
     if let Ok(named) = serde_json::from_slice::<Named>(&text) {
         named.remove();
     }
-    let _ = std::fs::remove_file(record);
+    let _ = beneath::remove_file(&record);
 }
 
 #[cfg(test)]
@@ -297,6 +307,22 @@ mod tests {
             "--entrypoint python3 python:3.13 -m ipykernel_launcher -f /tmp/nb-1/1/kernel.json";
         assert!(line.ends_with(last), "{line}");
         assert!(!line.contains("secret"), "{line}");
+    }
+
+    #[test]
+    fn a_record_in_the_folder_names_no_program_to_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let files = KernelFiles::of(&temp.path().join("kernel-1.json"));
+        for name in ["trap", "podman"] {
+            let (trap, canary) = (temp.path().join(name), temp.path().join("ran"));
+            std::fs::write(&trap, format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
+            std::fs::set_permissions(&trap, PermissionsExt::from_mode(0o755)).unwrap();
+            let text = serde_json::json!({ "program": trap, "name": "x" });
+            std::fs::write(record(&files), text.to_string()).unwrap();
+            remove(&files);
+            assert!(!canary.exists(), "{name} was run");
+        }
     }
 
     #[test]

@@ -10,9 +10,7 @@
 //! program is wanted, the second one just goes on as it: to exec costs as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -25,7 +23,7 @@ use super::keeper::{self, Keep};
 use super::limits::{self, LimitsError};
 use super::platform;
 use super::process::Process;
-use crate::project::{pid_namespace, save};
+use crate::project::{beneath, pid_namespace};
 
 const HELPER: &str = "nb:detach";
 const KEEPS: &str = "nb:keep";
@@ -40,6 +38,11 @@ pub struct Plan {
     pub set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub remove: Vec<OsString>,
+    /// Whether the program gets none of this process's variables.
+    pub clears: bool,
+    /// What the program reads from its stdin. A command line can be read by every user of the
+    /// machine; this by nobody else.
+    pub input: Option<String>,
     /// The working directory.
     pub folder: PathBuf,
     /// Where stdout and stderr are appended; made with mode 0600.
@@ -175,14 +178,11 @@ impl Ahead {
 
     fn spawn(word: &str, told: &[OsString]) -> Result<Self, DetachError> {
         let program = platform::reopened_executable().map_err(DetachError::Helper)?;
-        let helper = Command::new(program)
-            .arg(HELPER)
-            .arg(word)
-            .args(told)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(DetachError::Helper)?;
+        let mut helper = Command::new(program);
+        helper.arg(HELPER).arg(word).args(told);
+        helper.stdin(Stdio::piped()).stdout(Stdio::piped());
+        limits::tell_descriptors(&mut helper);
+        let helper = helper.spawn().map_err(DetachError::Helper)?;
         Ok(Self { helper })
     }
 
@@ -240,7 +240,11 @@ fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     // Here already: the next one may go on as this very program, which has handlers of its own.
     let started = default_signals()
         .and_then(|()| platform::reopened_executable())
-        .and_then(|program| Command::new(program).arg0("nb").args(words).spawn());
+        .and_then(|program| {
+            let mut next = Command::new(program);
+            limits::restore_descriptors(&mut next)?;
+            next.arg0("nb").args(words).spawn()
+        });
     match started {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
@@ -291,7 +295,7 @@ fn exec(plan: &Plan, argv: &[OsString]) -> io::Error {
         // Whoever asked may be gone by now; the start goes on all the same.
         report(&Report::Becoming(process));
         let error = command.exec();
-        let _ = std::fs::remove_file(&plan.pid_file);
+        let _ = beneath::remove_file(&plan.pid_file);
         Err(error)
     };
     match become_it() {
@@ -332,9 +336,9 @@ fn begin(plan: &Plan) -> io::Result<Process> {
     };
     // Not synced: after a power cut no process is what it names.
     let text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
-    save::replace_unsynced(&plan.pid_file, &text)?;
+    beneath::replace_unsynced(&plan.pid_file, &text)?;
     let called_off = |error: io::Error| {
-        let _ = std::fs::remove_file(&plan.pid_file);
+        let _ = beneath::remove_file(&plan.pid_file);
         error
     };
     // Recorded first, looked second, as the one who calls it off removes first and looks for a
@@ -351,11 +355,15 @@ fn begin(plan: &Plan) -> io::Result<Process> {
 }
 
 fn open_log(plan: &Plan) -> io::Result<std::fs::File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&plan.log)
+    beneath::append(&plan.log)
+}
+
+/// Returns a file without a name that holds a text, to be read from its beginning.
+fn unnamed_file(text: &str) -> io::Result<std::fs::File> {
+    let mut file = platform::unnamed_file()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 fn prepare(plan: &Plan, argv: &[OsString]) -> io::Result<Command> {
@@ -363,12 +371,19 @@ fn prepare(plan: &Plan, argv: &[OsString]) -> io::Result<Command> {
         .split_first()
         .ok_or_else(|| io::Error::other("the command is empty"))?;
     let log = open_log(plan)?;
+    let stdin = match &plan.input {
+        Some(text) => unnamed_file(text)?.into(),
+        None => Stdio::null(),
+    };
     let mut command = Command::new(program);
+    if plan.clears {
+        command.env_clear();
+    }
     command
         .args(arguments)
         .envs(plan.set.iter().map(|(name, value)| (name, value)))
         .current_dir(&plan.folder)
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(log.try_clone()?)
         .stderr(log);
     for name in &plan.remove {

@@ -11,10 +11,12 @@ mod poetry;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::bounded;
 use super::paths::Variables;
 use super::python;
 
 pub use known::known;
+pub(super) use known::{roots, shelves};
 
 /// Which program made an environment and puts packages into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,12 @@ impl Environment {
     /// Returns its interpreter.
     pub fn executable(&self) -> Option<PathBuf> {
         python::of_environment(&self.prefix)
+    }
+
+    /// Returns the link that stands for its interpreter and what that leads to, where that is not
+    /// there: the Python from which it was made was removed or replaced.
+    pub fn dangling(&self) -> Option<(PathBuf, PathBuf)> {
+        python::dangling(&self.prefix)
     }
 
     /// Returns the name by which people know it.
@@ -144,7 +152,7 @@ pub(super) fn is_base(prefix: &Path) -> bool {
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let here = |name: &str| format!("{name} in {}", folder.display());
     let mut found = Vec::new();
-    let manifest = std::fs::read_to_string(folder.join("pyproject.toml")).unwrap_or_default();
+    let manifest = bounded::text(&folder.join("pyproject.toml")).unwrap_or_default();
     if (!manifest.is_empty() || folder.join("uv.lock").is_file())
         && let Some(named) = variables.path("UV_PROJECT_ENVIRONMENT")
     {
@@ -156,7 +164,7 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
         });
     }
     let usual = folder.join(".venv");
-    if python::of_environment(&usual).is_some() {
+    if python::of_environment(&usual).is_some() || python::dangling(&usual).is_some() {
         found.push(Environment::of(&usual, here(".venv")));
     }
     found.extend(pixis(folder));
@@ -172,7 +180,8 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     }
     found.extend(poetry::of_project(folder, &manifest, variables));
     found.extend(known::of_yaml(folder, variables));
-    found.retain(|it| it.executable().is_some() && is_trusted(&it.prefix));
+    let has_python = |it: &Environment| it.executable().is_some() || it.dangling().is_some();
+    found.retain(|it| has_python(it) && is_trusted(&it.prefix));
     found
 }
 
@@ -212,7 +221,7 @@ fn manager_of(prefix: &Path) -> (Manager, Option<PathBuf>) {
             None => (Manager::Conda, None),
         };
     }
-    let Ok(made) = std::fs::read_to_string(prefix.join("pyvenv.cfg")) else {
+    let Ok(made) = bounded::text(&prefix.join("pyvenv.cfg")) else {
         return (Manager::System, None);
     };
     let above = prefix.parent().filter(|_| prefix.ends_with(".venv"));

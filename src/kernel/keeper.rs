@@ -30,7 +30,7 @@ use super::container::Named;
 use super::detach::{Plan, Recorded};
 use super::platform::{self, OomKills};
 use super::process::Process;
-use crate::project::{Exit, save};
+use crate::project::{Exit, beneath};
 
 /// What a keeper does beside waiting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -160,10 +160,10 @@ pub(super) fn keep(
     }
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
-        save::replace_unsynced(&keep.end_file, &text).ok()?;
+        beneath::replace_unsynced(&keep.end_file, &text).ok()?;
         // Whoever ended it may have cleared up meanwhile, and nobody asks any more.
         if !plan.pid_file.exists() {
-            let _ = std::fs::remove_file(&keep.end_file);
+            let _ = beneath::remove_file(&keep.end_file);
             return None;
         }
         own(&keep.after).ok()?.spawn().ok()
@@ -352,7 +352,8 @@ fn finish(child: Child, pid_file: &Path, keep: &Keep, before: OomKills) -> Optio
 
 /// Returns the kernel that this keeper's child is or stands for, if it was started.
 fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
-    let recorded = serde_json::from_slice::<Recorded>(&std::fs::read(pid_file).ok()?).ok()?;
+    let recorded =
+        serde_json::from_slice::<Recorded>(&beneath::read(pid_file, beneath::SMALL).ok()?).ok()?;
     let own = recorded.process.pid == pid || recorded.keeper == Some(Process::current());
     own.then_some(recorded.process)
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
@@ -14,10 +13,10 @@ use super::keeper::Keep;
 use super::limits;
 use super::paths::Variables;
 use super::process::Process;
-use super::sandbox::{self, Confined, SandboxError};
+use super::sandbox::{self, Confined, Passing, SandboxError};
 use super::spec;
 use super::trust::{self, Untrusted};
-use crate::project::{Limits, RealSpec};
+use crate::project::{Limits, RealSpec, beneath};
 
 /// Set in the environment of every kernel, so that a proxy knows that it was started as one.
 pub const IN_KERNEL: &str = "NB_KERNEL";
@@ -89,11 +88,7 @@ pub fn launch(
     variables: &dyn Variables,
 ) -> Result<Launched, LaunchError> {
     let mut argv = spec::command(&start.spec, start.files.connection_file());
-    // What an image holds is known inside alone.
-    let change = match &start.contained {
-        Some(_) => Change::default(),
-        None => activation(start, &argv),
-    };
+    let (change, scripts) = activation(start, &argv);
     if let Some(problem) = &change.problem {
         note(&start.log, problem);
     }
@@ -101,19 +96,32 @@ pub fn launch(
     if start.confined.is_none() && start.contained.is_none() {
         trust::check_start(&argv, &start.folder, &after)?;
     }
-    let mut set: Vec<_> = change.set.clone().into_iter().collect();
-    // What the spec says is meant for the kernel alone, and wins.
-    set.extend(spec::environment(&start.spec, &after));
+    // What the spec says is meant for the kernel alone, and wins. It may lie in a notebook's folder: it
+    // brings none of the user's variables into a sandbox that would not pass by themselves.
+    let mut own = match start.confined {
+        Some(_) => spec::environment(&start.spec, &Passing::new(&after, &change)),
+        None => spec::environment(&start.spec, &after),
+    };
     // The user's own word comes after the spec's.
-    set.extend(start.more.iter().map(|(name, value)| {
+    own.extend(start.more.iter().map(|(name, value)| {
         let value = spec::substitute(value, &after);
         (OsString::from(name), OsString::from(value))
     }));
-    set.push((IN_KERNEL.into(), "1".into()));
+    own.push((IN_KERNEL.into(), "1".into()));
+    let mut set: Vec<_> = change.set.clone().into_iter().collect();
+    let (mut input, mut clears) = (None, false);
     if let Some(confined) = &start.confined {
-        // Its own variables are told with the rest: of the others only some reach it.
-        let set = std::mem::take(&mut set);
-        argv = sandbox::wrap(argv, set, confined, &start.files)?;
+        let inner = sandbox::Inner {
+            argv,
+            set,
+            own,
+            scripts,
+        };
+        let wrapped = sandbox::wrap(inner, confined, &start.files)?;
+        (argv, set) = (wrapped.argv, wrapped.set);
+        (input, clears) = (wrapped.input, wrapped.clears);
+    } else {
+        set.extend(own);
     }
     let mut limits = start.limits;
     if let Some(contained) = &start.contained {
@@ -141,6 +149,8 @@ pub fn launch(
         .into_iter()
         .chain(change.remove)
         .collect(),
+        clears,
+        input,
         folder: start.folder.clone(),
         log: start.log.clone(),
         pid_file: start.files.pid_file(),
@@ -160,9 +170,13 @@ pub fn launch(
 }
 
 /// Returns what is different in the environment that a kernel's program lies in, or that its spec
-/// belongs to where the program is looked up on `PATH`.
-///
-fn activation(start: &Start, argv: &[OsString]) -> Change {
+/// belongs to where the program is looked up on `PATH`; and the scripts that are to be run inside the
+/// kernel's sandbox. Without one they are run here.
+fn activation(start: &Start, argv: &[OsString]) -> (Change, Vec<PathBuf>) {
+    // What an image holds is known inside alone.
+    if start.contained.is_some() {
+        return (Change::default(), Vec::new());
+    }
     let spec = &start.spec;
     let program = argv.first().map(Path::new);
     let around = program.and_then(activate::around);
@@ -170,17 +184,17 @@ fn activation(start: &Start, argv: &[OsString]) -> Change {
     let prefix = around
         .or_else(|| spec::prefix(spec).filter(|it| is_bare && it.join("conda-meta").is_dir()));
     let all = || std::env::vars_os().collect();
-    prefix
-        .map(|prefix| activate::activate(&prefix, &all()))
-        .unwrap_or_default()
+    match (prefix, &start.confined) {
+        (None, _) => (Change::default(), Vec::new()),
+        (Some(prefix), Some(_)) => activate::prepare(&prefix, &all()),
+        (Some(prefix), None) => (activate::activate(&prefix, &all()), Vec::new()),
+    }
 }
 
 /// Writes a line of ours into a kernel's log.
 fn note(log: &Path, text: &str) {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.append(true).create(true).mode(0o600).open(log);
+    let file = beneath::append(log);
     // The kernel starts whether or not it can be told there.
     let _ = file.and_then(|mut file| writeln!(file, "nb: {text}"));
 }
@@ -188,14 +202,11 @@ fn note(log: &Path, text: &str) {
 /// Makes room in the log where needed; returns the length from which a new kernel's lines begin.
 pub fn begin_log(log: &Path) -> io::Result<u64> {
     if let Some(folder) = log.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        beneath::make_folder(folder)?;
     }
-    match std::fs::metadata(log) {
+    match beneath::metadata(log) {
         Ok(found) if found.len() > LOG_BYTES => {
-            std::fs::rename(log, log.with_extension("log.1"))?;
+            beneath::rename(log, &log.with_extension("log.1"))?;
             Ok(0)
         }
         Ok(found) => Ok(found.len()),
@@ -206,12 +217,13 @@ pub fn begin_log(log: &Path) -> io::Result<u64> {
 /// Returns the last lines that a log has from `start` on.
 pub fn last_lines(log: &Path, start: u64, lines: usize) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(log)?;
+        let mut file = beneath::open(log)?;
         let length = file.metadata()?.len();
         // What a kernel says when it cannot start is short; a flood before it is not read.
         file.seek(SeekFrom::Start(start.max(length.saturating_sub(1 << 16))))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        // It may grow meanwhile.
+        file.take(1 << 20).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     let bytes = read().unwrap_or_default();

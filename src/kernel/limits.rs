@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use super::paths::{ProcessVariables, Variables};
 use super::{platform, trust};
@@ -67,6 +68,49 @@ pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
         maximum: Some(bytes),
     };
     Ok(setrlimit(Resource::As, bound)?)
+}
+
+/// The limit of open files that this process was started with, where it has raised its own.
+static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
+
+/// The variable that tells the first process of a detached start which limit of open files to return to.
+const DESCRIPTORS_VARIABLE: &str = "NB_DETACH_DESCRIPTORS";
+
+/// Lets this process open as many files as it ever may: a soft limit of 1,024 is one for programs that use
+/// select(2), and a proxy has a socket for each client. What is started detached gets the limit as it was.
+pub fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    let Some(soft) = before.current else { return };
+    let all = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    if before.maximum != Some(soft) && setrlimit(Resource::Nofile, all).is_ok() {
+        let _ = DESCRIPTORS.set(soft);
+    }
+}
+
+/// Has the first process of a detached start return to the limit of open files as it was.
+pub(super) fn tell_descriptors(helper: &mut Command) {
+    if let Some(soft) = DESCRIPTORS.get() {
+        helper.env(DESCRIPTORS_VARIABLE, soft.to_string());
+    }
+}
+
+/// Returns to the limit of open files as it was, for what `next` starts too.
+pub(super) fn restore_descriptors(next: &mut Command) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    next.env_remove(DESCRIPTORS_VARIABLE);
+    let told = std::env::var(DESCRIPTORS_VARIABLE).ok();
+    let Some(soft) = told.and_then(|told| told.parse().ok()) else {
+        return Ok(());
+    };
+    let before = Rlimit {
+        current: Some(soft),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, before)?)
 }
 
 /// The command that runs what follows it, as the same process, in a scope of the user's systemd.

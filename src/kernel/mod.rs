@@ -3,6 +3,7 @@
 //! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `ops`.
 
 pub mod allowed;
+mod bounded;
 pub mod choose;
 pub mod connection;
 pub mod container;
@@ -19,4 +20,5 @@ pub mod python;
 pub mod quirks;
 pub mod sandbox;
 pub mod spec;
+pub mod tools;
 pub mod trust;

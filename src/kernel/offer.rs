@@ -8,7 +8,7 @@ use super::choose::{is_there, prefix_in_use};
 use super::environment::install::Install;
 use super::environment::{self, Environment, Manager};
 use super::paths::{JupyterPaths, Variables};
-use super::python::{self, quote};
+use super::python::{self, Asking, quote};
 use super::spec::{self, Installed};
 use crate::project::RealSpec;
 
@@ -84,11 +84,13 @@ impl Offer {
 pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<Offer> {
     let near = environment::at_hand(folder, variables);
     let prefix = prefix_in_use(folder, variables);
-    let mut offers = of_environments(near, From::AtHand, folder, variables);
+    // This list is only looked at: nothing of the notebook's folder is run for it.
+    let asking = Asking::Own;
+    let mut offers = of_environments(near, From::AtHand, folder, asking, variables);
     let folders = paths.spec_folders(prefix.as_ref());
     let allowed = Allowed::read(paths, prefix.as_ref());
     offers.extend(of_specs(allowed.filter(spec::kernels(&folders))));
-    offers.extend(pythons_elsewhere(folder, variables));
+    offers.extend(pythons_elsewhere(folder, asking, variables));
     let mut seen: Vec<PathBuf> = Vec::new();
     offers.retain(|offer| {
         let is_new = !seen.contains(&offer.path);
@@ -99,16 +101,20 @@ pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Ve
 }
 
 /// Returns the kernels that are in no environment at hand.
-pub(super) fn elsewhere(paths: &JupyterPaths, variables: &dyn Variables) -> Vec<Offer> {
+pub(super) fn elsewhere(
+    paths: &JupyterPaths,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Vec<Offer> {
     let allowed = Allowed::read(paths, None);
     let specs = spec::kernels(&paths.spec_folders(None));
     let mut offers = of_specs(allowed.filter(specs));
-    offers.extend(pythons_elsewhere(Path::new("/"), variables));
+    offers.extend(pythons_elsewhere(Path::new("/"), asking, variables));
     offers
 }
 
 /// Returns the `python3` on `PATH` and the environments of conda.
-fn pythons_elsewhere(folder: &Path, variables: &dyn Variables) -> Vec<Offer> {
+fn pythons_elsewhere(folder: &Path, asking: Asking, variables: &dyn Variables) -> Vec<Offer> {
     let known = environment::known(variables);
     let base = environment::active_base(variables);
     let on_path = python::on_path(variables).map(|executable| {
@@ -118,8 +124,15 @@ fn pythons_elsewhere(folder: &Path, variables: &dyn Variables) -> Vec<Offer> {
     });
     // Of those that conda knows there is more to say than that one of them is on PATH.
     let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
-    let mut offers = ask_all(Vec::from_iter(on_path), From::Path, folder, variables);
-    offers.extend(of_environments(known, From::Known, folder, variables));
+    let on_path = Vec::from_iter(on_path);
+    let mut offers = ask_all(on_path, From::Path, folder, asking, variables);
+    offers.extend(of_environments(
+        known,
+        From::Known,
+        folder,
+        asking,
+        variables,
+    ));
     for offer in &mut offers {
         let is_active_base = base
             .as_ref()
@@ -133,14 +146,15 @@ fn of_environments(
     environments: Vec<Environment>,
     from: From,
     folder: &Path,
+    asking: Asking,
     variables: &dyn Variables,
 ) -> Vec<Offer> {
     let with_python = environments.into_iter();
     let with_python = with_python.filter_map(|it| {
-        let executable = it.executable()?;
+        let executable = it.executable().or_else(|| Some(it.dangling()?.0))?;
         Some((it, executable))
     });
-    ask_all(with_python.collect(), from, folder, variables)
+    ask_all(with_python.collect(), from, folder, asking, variables)
 }
 
 /// Asks Pythons what they have, all at once: each takes some hundredths of a second.
@@ -148,12 +162,13 @@ fn ask_all(
     pythons: Vec<(Environment, PathBuf)>,
     from: From,
     folder: &Path,
+    asking: Asking,
     variables: &dyn Variables,
 ) -> Vec<Offer> {
     let answers: Vec<_> = thread::scope(|scope| {
         let asked = pythons.iter();
         let asked: Vec<_> = asked
-            .map(|(_, executable)| scope.spawn(|| python::probe(executable)))
+            .map(|(_, executable)| scope.spawn(|| python::probe(executable, asking, variables)))
             .collect();
         let answers = asked.into_iter().map(|thread| thread.join());
         answers

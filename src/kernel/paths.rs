@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::bounded;
 use super::environment::is_base;
 
 /// Environment variables, real ones or a test's.
-pub trait Variables {
+pub trait Variables: Sync {
     /// Returns a variable's value; an empty one counts as unset.
     fn get(&self, name: &str) -> Option<OsString>;
 
@@ -75,7 +76,7 @@ impl Prefix {
     /// Looks at a prefix. An environment of conda counts as the active one: it is activated before
     /// anything is started in it; `base` is none.
     pub fn of(path: &Path) -> Self {
-        let virtual_cfg = std::fs::read_to_string(path.join("pyvenv.cfg")).ok();
+        let virtual_cfg = bounded::text(&path.join("pyvenv.cfg")).ok();
         let shares_packages = |text: &String| {
             text.lines()
                 .filter_map(|line| line.split_once('='))

@@ -2,8 +2,8 @@
 
 pub(super) use imp::{
     BOUNDS_MEMORY, Watch, address_space_max, adopt_orphans, children, counts_memory_below,
-    group_memory_max, memory_bytes, oom_kills, program, reopened_executable, start_time,
-    was_ended_for_memory,
+    group_memory_max, has_terminal, memory_bytes, oom_kills, program, reopened_executable,
+    start_time, unnamed_file, was_ended_for_memory,
 };
 
 /// How many processes the system has ended for want of memory.
@@ -54,6 +54,25 @@ mod imp {
         }
         // Field 22; the state is field 3.
         fields.nth(18)?.parse().ok()
+    }
+
+    /// Returns whether a process has a controlling terminal.
+    pub(in super::super) fn has_terminal(pid: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| parse_terminal(&stat) == Some(true))
+    }
+
+    /// Reads from `/proc/PID/stat` whether there is a terminal: field 7, which is 0 without one.
+    pub(super) fn parse_terminal(stat: &str) -> Option<bool> {
+        let fields = stat.rsplit_once(')')?.1;
+        let terminal = fields.split_ascii_whitespace().nth(4)?;
+        Some(terminal.parse::<i64>().ok()? != 0)
+    }
+
+    /// Returns a new file in memory, which has no name.
+    pub(in super::super) fn unnamed_file() -> io::Result<std::fs::File> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        Ok(rustix::fs::memfd_create("nb", flags)?.into())
     }
 
     /// Returns the memory of a process that is not shared with or swapped out to anything.
@@ -270,6 +289,11 @@ mod imp {
         u64::try_from(seconds.as_second()).ok()
     }
 
+    /// Returns whether a process has a controlling terminal.
+    pub(in super::super) fn has_terminal(pid: u32) -> bool {
+        ps(pid, "tty=").is_some_and(|tty| !tty.trim().trim_matches(['?', '-']).is_empty())
+    }
+
     /// Returns the resident memory of a process.
     pub(in super::super) fn memory_bytes(pid: u32) -> Option<u64> {
         ps(pid, "rss=")?
@@ -335,6 +359,11 @@ mod imp {
         Vec::new()
     }
 
+    /// Returns a new file without a name.
+    pub(in super::super) fn unnamed_file() -> io::Result<std::fs::File> {
+        tempfile::tempfile()
+    }
+
     /// Returns the path of this program.
     pub(in super::super) fn reopened_executable() -> io::Result<PathBuf> {
         std::env::current_exe()
@@ -356,7 +385,7 @@ mod imp {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::OomKills;
-    use super::imp::{counted, parse_stat, tells_of};
+    use super::imp::{counted, parse_stat, parse_terminal, tells_of};
 
     #[test]
     fn the_systems_log_names_whom_it_has_ended() {
@@ -382,6 +411,10 @@ mod tests {
             None
         );
         assert_eq!(parse_stat("9 (a"), None);
+        let stat = |terminal: &str| format!("9 (a) Z (b) S 1 9 9 {terminal} 9 0");
+        assert_eq!(parse_terminal(&stat("34816")), Some(true));
+        assert_eq!(parse_terminal(&stat("0")), Some(false));
+        assert_eq!(parse_terminal("9 (a) S 1 9"), None);
         assert_eq!(parse_stat("9 (a) S 1 2"), None);
     }
 }

@@ -56,6 +56,11 @@ impl Process {
         })
     }
 
+    /// Returns whether it has a controlling terminal: a person may sit there.
+    pub fn has_terminal(&self) -> bool {
+        platform::has_terminal(self.pid)
+    }
+
     /// Returns this process.
     pub fn current() -> Self {
         let pid = std::process::id();

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::paths::Variables;
 use super::process::Process;
+use super::tools::Tools;
 use super::{platform, spec, trust};
 use crate::project::{InterruptMode, RealSpec};
 
@@ -49,6 +50,19 @@ pub struct NotPython {
     pub executable: PathBuf,
     /// What it said.
     pub reason: String,
+    /// Whether it was run: one of a notebook's folder is not, see [`Asking`].
+    pub asked: bool,
+}
+
+/// Which interpreters may be run to learn what they have, beyond what their files tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asking {
+    /// Any: the user has asked for a kernel outside a sandbox, which runs them anyway.
+    #[default]
+    Any,
+    /// The system's and those of the user's own tools: nothing of a notebook's folder is run
+    /// outside a sandbox.
+    Own,
 }
 
 /// Returns the interpreter that a process is, by the path under which it was called.
@@ -62,35 +76,51 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
 /// Returns what an interpreter has: as the files of its environment tell, else by asking it.
 ///
 /// One that a sandboxed kernel may have put there is not asked.
-pub fn probe(executable: &Path) -> Result<Python, NotPython> {
+pub fn probe(
+    executable: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Result<Python, NotPython> {
     let whole = std::path::absolute(executable);
-    let seen = whole.ok().and_then(|whole| files::look(&whole));
+    let seen = whole.as_ref().ok().and_then(|whole| files::look(whole));
     if let Some(python) = seen.as_ref().filter(|python| python.ipykernel) {
         return Ok(python.clone());
     }
+    let untold = |reason: String| NotPython {
+        executable: executable.to_owned(),
+        reason: format!("its files do not tell what it has, and {reason}"),
+        asked: false,
+    };
+    let is_own = || Tools::known(variables).hold_program(executable);
     match (trust::check_program(executable), seen) {
-        (Ok(()), _) => ask(executable),
-        (Err(_), Some(python)) => Ok(python),
-        (Err(untrusted), None) => Err(NotPython {
+        (Ok(()), _) if asking == Asking::Any || is_own() => ask(executable, asking),
+        (_, Some(python)) => Ok(python),
+        (Err(untrusted), None) => Err(untold(untrusted.to_string())),
+        (Ok(()), None) if !executable.exists() => Err(NotPython {
             executable: executable.to_owned(),
-            reason: format!("what it is cannot be seen from its files, and {untrusted}"),
+            reason: "it is not there".to_owned(),
+            asked: false,
         }),
+        (Ok(()), None) => Err(untold(
+            "it may have come with the notebook's folder, so that it is not run to find out: name it with --python to start it".to_owned(),
+        )),
     }
 }
 
-/// Returns the version of an interpreter's ipykernel, where its environment's files tell it.
-pub fn ipykernel_version(executable: &Path) -> Option<String> {
-    files::version(executable, "ipykernel")
+/// Returns the version of a package of an interpreter, where its environment's files tell it.
+pub fn package_version(executable: &Path, package: &str) -> Option<String> {
+    files::version(executable, package)
 }
 
-fn ask(executable: &Path) -> Result<Python, NotPython> {
+fn ask(executable: &Path, asking: Asking) -> Result<Python, NotPython> {
     let unusable = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason,
+        asked: true,
     };
     let out = Command::new(executable)
         .args(["-c", QUESTION])
-        .envs(trusted_path())
+        .envs(trusted_path(asking))
         // A module of the notebook's folder must not stand in for an installed one.
         .current_dir("/")
         .stdin(Stdio::null())
@@ -107,20 +137,38 @@ fn ask(executable: &Path) -> Result<Python, NotPython> {
     })
 }
 
-/// Returns `PYTHONPATH` as nothing, where a sandboxed kernel may have written what it names.
-fn trusted_path() -> Option<(&'static str, &'static str)> {
+/// Returns `PYTHONPATH` as nothing, where it may name a notebook's folder or a sandboxed kernel may
+/// have written what it names: a `sitecustomize.py` there is run by every start of Python.
+fn trusted_path(asking: Asking) -> Option<(&'static str, &'static str)> {
     let paths = std::env::var_os("PYTHONPATH")?;
     let mut paths = std::env::split_paths(&paths);
     let distrusted = paths.any(|path| trust::check("the module folder", &path).is_err());
-    distrusted.then_some(("PYTHONPATH", ""))
+    (distrusted || asking == Asking::Own).then_some(("PYTHONPATH", ""))
 }
+
+/// The names of the interpreter of an environment.
+const NAMES: [&str; 2] = ["bin/python", "bin/python3"];
 
 /// Returns the interpreter of a folder that is an environment.
 pub fn of_environment(folder: &Path) -> Option<PathBuf> {
-    ["bin/python", "bin/python3"]
-        .iter()
-        .map(|name| folder.join(name))
-        .find(|path| path.is_file())
+    let mut named = NAMES.iter().map(|name| folder.join(name));
+    named.find(|path| path.is_file())
+}
+
+/// Returns the interpreter of an environment that is a link to a program which is not there, and
+/// where it leads.
+pub fn dangling(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut named = NAMES.iter().map(|name| folder.join(name));
+    let link = named.find(|path| path.is_symlink() && !path.exists())?;
+    let mut at = link.clone();
+    // The last link of the chain: what it names was removed. As long as the system follows them.
+    for _ in 0..40 {
+        let Ok(target) = std::fs::read_link(&at) else {
+            break;
+        };
+        at = at.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    of_environment(folder).is_none().then_some((link, at))
 }
 
 /// Returns the first `python3` or `python` on `PATH`.
@@ -134,6 +182,21 @@ pub fn on_path(variables: &dyn Variables) -> Option<PathBuf> {
 }
 
 impl Python {
+    /// Returns an interpreter of which nothing was seen and which was not run, as one with
+    /// ipykernel: its start in a sandbox shows whether it has one.
+    pub fn unasked(executable: &Path) -> Self {
+        let bin = executable.parent().filter(|bin| bin.ends_with("bin"));
+        let prefix = bin.and_then(Path::parent).unwrap_or(Path::new("/"));
+        Self {
+            executable: executable.to_owned(),
+            prefix: prefix.to_owned(),
+            ipykernel: true,
+            pip: false,
+            environment: false,
+            managed: false,
+        }
+    }
+
     /// Returns the kernelspec of this interpreter's ipykernel.
     ///
     /// The spec that ipykernel installed is taken for what else it says; the command always
@@ -201,11 +264,38 @@ pub fn quote(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::paths::ProcessVariables;
 
     #[test]
     fn a_program_that_is_no_python_says_why() {
-        let error = probe(Path::new("/bin/false")).unwrap_err();
+        let probe = |path: &str| probe(Path::new(path), Asking::Any, &ProcessVariables);
+        let error = probe("/bin/false").unwrap_err();
         assert!(error.to_string().contains("did not answer"), "{error}");
-        assert!(probe(Path::new("/nonexistent")).is_err());
+        assert!(probe("/nonexistent").is_err());
+    }
+
+    #[test]
+    fn a_program_of_a_notebooks_folder_is_not_run_to_learn_what_it_has() {
+        let temp = tempfile::tempdir().unwrap();
+        let bin = temp.path().join(".venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let (python, canary) = (bin.join("python"), temp.path().join("ran"));
+        let text = format!("#!/bin/sh\ntouch {}\n", canary.display());
+        let written = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .args([python.as_os_str(), text.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+        let error = probe(&python, Asking::Own, &ProcessVariables).unwrap_err();
+        assert!(
+            !error.asked && error.to_string().contains("do not tell"),
+            "{error}"
+        );
+        // Also where its files tell that it has no ipykernel.
+        std::fs::write(bin.join("../pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        let _ = probe(&python, Asking::Own, &ProcessVariables);
+        assert!(!canary.exists(), "it was run");
+        let _ = probe(&python, Asking::Any, &ProcessVariables);
+        assert!(canary.exists(), "the trap works");
     }
 }

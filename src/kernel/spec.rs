@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::bounded;
 use super::paths::Variables;
 use super::quirks;
 use super::trust::{self, Untrusted};
@@ -105,7 +106,7 @@ pub struct Installed {
 pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
     let path = folder.join("kernel.json");
     trust::check("the kernelspec", &path)?;
-    let bytes = std::fs::read(&path).map_err(|source| SpecError::Read {
+    let bytes = bounded::bytes(&path).map_err(|source| SpecError::Read {
         path: path.clone(),
         source,
     })?;

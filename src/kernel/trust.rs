@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::paths::Variables;
 use super::python::{self, quote};
+use super::tools::Tools;
 use crate::project::written::{AllWritten, Written};
 
 /// Something that is not executed outside a sandbox.
@@ -138,13 +139,20 @@ fn first_on_path(program: &Path, variables: &dyn Variables) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Returns a program that is on `PATH` and may be executed outside a sandbox: an activated
-/// environment's folder is on it too.
+/// Returns a program that is on `PATH` and may be executed outside a sandbox. An activated
+/// environment's folder is on it too: what lies there counts only where a tool of the user made it.
 pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
     let path = variables.get("PATH")?;
     let known = AllWritten::known();
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
+    let mut active: Vec<_> = active.into_iter().flatten().collect();
+    if !active.is_empty() {
+        let tools = Tools::known(variables);
+        active.retain(|prefix| !tools.hold(prefix));
+    }
+    let is_active = |folder: &PathBuf| active.iter().any(|prefix| folder.starts_with(prefix));
     std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
+        .filter(|folder| folder.is_absolute() && !is_active(folder))
         .map(|folder| folder.join(program))
         .find(|path| path.is_file() && known.decides(path).is_none())
 }

@@ -26,9 +26,9 @@ pub(super) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<Option<usize>>
 
 /// Returns for each cell of `base` its place in `other`, whoever wrote that, if it is there.
 ///
-/// Cells are the same if they have the same id in the file. Where one of two has none, the same
-/// type and source tell, wherever the cell stands now; then, for what was edited too, the place
-/// beside a cell that is known. `is_new` says of a cell's id that no cell of `base` is meant.
+/// Cells are the same if they have the same id in the file, or in the records beside it. Where one
+/// of two has none, the same type and source tell, wherever the cell stands now; then, for what was
+/// edited too, the place beside a cell that is known. `is_new` says of a cell's id that no cell of `base` is meant.
 pub(super) fn align(
     base: &[Cell],
     other: &[Cell],
@@ -40,7 +40,7 @@ pub(super) fn align(
         found: vec![None; base.len()],
         taken: other
             .iter()
-            .map(|cell| cell.has_own_id() && is_new(cell.id()))
+            .map(|cell| (cell.own_id || cell.recorded_id) && is_new(cell.id()))
             .collect(),
     };
     let ids = places_by_id(other, Cell::has_own_id);
@@ -53,7 +53,15 @@ pub(super) fn align(
     if base.iter().chain(other).all(Cell::has_own_id) {
         return pairs.found;
     }
-    // An edit writes the stand-ins as ids: those are the same cells, unless others came before
+    let named = |cell: &Cell| cell.own_id || cell.recorded_id;
+    let named_there = places_by_id(other, named);
+    for (index, cell) in base.iter().enumerate().filter(|(_, cell)| named(cell)) {
+        pairs.join(index, named_there.get(cell.id()).copied());
+    }
+    if base.iter().chain(other).all(|cell| cell.recorded_id) {
+        return pairs.found;
+    }
+    // `nb fmt` writes the stand-ins as ids: those are the same cells, unless others came before
     // them meanwhile; so the content must agree, or at last nothing speak for another cell.
     let content = |cells: &[Cell]| cells.iter().map(Cell::content).collect::<Vec<_>>();
     let (base_content, other_content) = (content(base), content(other));
@@ -131,13 +139,14 @@ impl Pairs<'_> {
     }
 
     /// Takes two cells for the same, if they can be and neither has been found before: with ids of
-    /// their own they are equal, and they are of one type unless their ids are the same.
+    /// one kind, of the file or of the records, they are equal, and they are of one type unless their ids are the same.
     fn join(&mut self, index: usize, at: Option<usize>) -> bool {
         let Some(at) = at else { return false };
         let Some((a, b)) = self.base.get(index).zip(self.other.get(at)) else {
             return false;
         };
-        let may = match a.has_own_id() && b.has_own_id() {
+        let decided = (a.own_id && b.own_id) || (a.recorded_id && b.recorded_id);
+        let may = match decided {
             true => a.id() == b.id(),
             false => a.id() == b.id() || a.cell_type() == b.cell_type(),
         };

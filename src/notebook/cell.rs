@@ -36,6 +36,8 @@ pub struct Cell {
     pub(super) id: String,
     /// Whether the id stands in the file; otherwise it stands in for one.
     pub(super) own_id: bool,
+    /// Whether the id is the one that this cell has in the records beside the file.
+    pub(super) recorded_id: bool,
     /// Its revision, once that was asked for: a listing and the history ask several times.
     pub(super) revision: OnceLock<Revision>,
 }
@@ -55,6 +57,7 @@ impl Cell {
             object,
             id: String::new(),
             own_id: false,
+            recorded_id: false,
             revision: OnceLock::new(),
         }
     }
@@ -124,8 +127,9 @@ impl Cell {
         new.text.to_vec()
     }
 
-    /// Returns its id; where the file has none, or one that another cell has, a stand-in that stays
-    /// the same as long as the cell stands where it does, and that the first edit writes.
+    /// Returns its id. Where the file has none, or one that another cell has, it is the one that
+    /// `Document::recall_ids` found in the records, else one made from the cell's position. Edits
+    /// write no such id into the file; `Document::formatted` does.
     pub fn id(&self) -> &str {
         &self.id
     }

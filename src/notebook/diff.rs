@@ -94,14 +94,24 @@ pub struct OutputsDiff {
 /// they followed. With `outputs` what running left counts too.
 pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff> {
     let places = align(&before.cells, &after.cells, |_| false);
-    compared(before, after, &places, outputs)
+    let ran = if outputs { Ran::Outputs } else { Ran::Nothing };
+    compared(before, after, &places, ran)
+}
+
+/// What of a cell's execution is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ran {
+    Nothing,
+    Outputs,
+    /// The count and the times too: a cell that ran may have these and no outputs.
+    All,
 }
 
 fn compared(
     before: &Document,
     after: &Document,
     places: &[Option<usize>],
-    outputs: bool,
+    ran: Ran,
 ) -> Vec<CellDiff> {
     let moved = moved(places);
     let origins = inverse(places, after.cells.len());
@@ -113,14 +123,14 @@ fn compared(
     let old = |index: usize| before.cells.get(index).map(|cell| (index, cell));
     let mut list = Vec::new();
     let gone = |list: &mut Vec<CellDiff>, from: usize| {
-        list.extend(gone_after(from).filter_map(|index| compare(old(index), None, false, outputs)));
+        list.extend(gone_after(from).filter_map(|index| compare(old(index), None, false, ran)));
     };
     gone(&mut list, 0);
     for (index, cell) in after.cells.iter().enumerate() {
         let origin = origins.get(index).copied().flatten();
         let is_moved = origin.is_some_and(|origin| moved.get(origin) == Some(&true));
         let was = origin.and_then(old);
-        list.extend(compare(was, Some((index, cell)), is_moved, outputs));
+        list.extend(compare(was, Some((index, cell)), is_moved, ran));
         if let Some(origin) = origin {
             gone(&mut list, origin + 1);
         }
@@ -139,7 +149,7 @@ pub fn diff_metadata(before: &Document, after: &Document) -> Vec<FieldDiff> {
 pub fn changes(before: &Document, after: &Document) -> Vec<Changed> {
     let places = align_edited(&before.cells, &after.cells);
     let mut list = Vec::new();
-    for diff in compared(before, after, &places, true) {
+    for diff in compared(before, after, &places, Ran::All) {
         let (was, is) = (diff.before.as_ref(), diff.after.as_ref());
         let revision = |side: Option<&CellSide>| side.map(|side| side.revision);
         let Some(index) = is.or(was).map(|side| side.index) else {
@@ -184,7 +194,7 @@ fn compare(
     before: Option<(usize, &Cell)>,
     after: Option<(usize, &Cell)>,
     moved: bool,
-    outputs: bool,
+    ran: Ran,
 ) -> Option<CellDiff> {
     if let (Some((_, before)), Some((_, after))) = (before, after)
         && !moved
@@ -216,8 +226,16 @@ fn compare(
         cell.map_or_else(String::new, |(_, cell)| cell.outputs_in_short(80))
     };
     let had = |cell: Option<(usize, &Cell)>| {
-        let raw = cell.and_then(|(_, cell)| cell.raw("outputs"));
-        digest(raw.unwrap_or(b"[]"))
+        let field = |name, nothing| {
+            let raw = cell.and_then(|(_, cell)| cell.raw(name));
+            digest(raw.unwrap_or(nothing))
+        };
+        let times = || {
+            let times = EXECUTION_KEYS.map(|key| cell.and_then(|(_, cell)| cell.metadata(&[key])));
+            times.map(|times| times.map(|times| digest(times.bytes())))
+        };
+        let rest = (ran == Ran::All).then(|| (field("execution_count", &b"null"[..]), times()));
+        (field("outputs", b"[]"), rest)
     };
     let id = after.or(before).map(|(_, cell)| cell.id().to_owned());
     let diff = CellDiff {
@@ -227,7 +245,7 @@ fn compare(
         moved,
         source: hunks(&text(before), &text(after), in_both),
         metadata,
-        outputs: (outputs && had(before) != had(after)).then(|| OutputsDiff {
+        outputs: (ran != Ran::Nothing && had(before) != had(after)).then(|| OutputsDiff {
             before: short(before),
             after: short(after),
         }),

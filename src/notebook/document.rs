@@ -249,7 +249,12 @@ impl Frame {
 
     /// Returns the frame with a field set to a value that is laid out already.
     pub(super) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Self {
-        let text = self.top.set(&self.text, name, value, layout);
+        self.rewritten(self.top.set(&self.text, name, value, layout))
+    }
+
+    /// Returns a frame of these bytes, which are those of this one with another value, or other white
+    /// space.
+    pub(super) fn rewritten(&self, text: Vec<u8>) -> Self {
         let top = Object::scan(&mut Scanner::of_file(&text));
         let top = top.expect("a splice of a value into an object leaves an object");
         let cells = top.get(&text, "cells");
@@ -412,31 +417,36 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_written_once_with_the_first_edit() {
-        let file = "{\"cells\": [{\"source\": \"x\"}, {\"id\": \"same\"}, {\"id\": \"same\"}, {\"id\": 5}], \"nbformat\": 4, \"nbformat_minor\": 2}";
-        let mut document = open(file);
-        let ids: Vec<_> = document
-            .cells()
-            .iter()
-            .map(|cell| cell.id().to_owned())
-            .collect();
-        assert_eq!(ids[1], "same");
-        assert_eq!(
-            ids.iter().collect::<std::collections::HashSet<_>>().len(),
-            4
-        );
-        assert_eq!(document.set_source(0, "x").unwrap().what, Change::Nothing);
-        assert_eq!(text(&document), file);
-        document.set_source(0, "y").unwrap();
-        let want = format!(
-            "{{\"cells\": [{{\"id\": \"{}\", \"source\": \"y\"}}, {{\"id\": \"same\"}}, {{\"id\": \"{}\"}}, {{\"id\": \"{}\"}}], \"nbformat\": 4, \"nbformat_minor\": 5}}",
-            ids[0], ids[2], ids[3]
-        );
-        assert_eq!(text(&document), want);
-        assert_eq!(
-            open(want).cells().iter().map(Cell::id).collect::<Vec<_>>(),
-            ids
-        );
+    fn an_edit_writes_no_ids_and_keeps_the_format() {
+        for minor in [2, 4, 5] {
+            let file = format!(
+                "{{\"cells\": [{{\"source\": \"x\"}}, {{\"id\": \"same\"}}, {{\"id\": \"same\"}}, {{\"id\": 5}}], \"nbformat\": 4, \"nbformat_minor\": {minor}}}"
+            );
+            let mut document = open(file.clone());
+            let ids: Vec<_> = document
+                .cells()
+                .iter()
+                .map(|cell| cell.id().to_owned())
+                .collect();
+            assert_eq!(ids[1], "same");
+            let unique: std::collections::HashSet<_> = ids.iter().collect();
+            assert_eq!(unique.len(), 4);
+            assert_eq!(document.set_source(0, "x").unwrap().what, Change::Nothing);
+            assert_eq!(text(&document), file);
+            document.set_source(0, "y").unwrap();
+            let edited = file.replace("\"x\"", "\"y\"");
+            assert_eq!(text(&document), edited);
+            document.move_cell(0, 3).unwrap();
+            document.remove(1).unwrap();
+            let rest = "{\"cells\": [{\"id\": \"same\"}, {\"id\": 5}, {\"source\": \"y\"}],";
+            assert!(text(&document).starts_with(rest), "{}", text(&document));
+            assert_eq!(document.nbformat(), (4, minor));
+            // A new cell has an id where the format has ids.
+            document.insert(0, &cell("new", "raw", "")).unwrap();
+            assert_eq!(text(&document).contains("\"id\": \"new\""), minor == 5);
+            assert_eq!(document.cells()[0].id(), "new");
+            assert_eq!(document.cells()[3].id(), ids[0]);
+        }
     }
 
     #[test]

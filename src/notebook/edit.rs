@@ -144,12 +144,12 @@ impl Document {
         if !metadata.starts_with(b"{") {
             return Err(EditError::NotAnObject);
         }
-        self.settle();
         let text = self.new_text(cell, metadata);
         let object = Object::read(&text).expect("a cell is written as an object");
         let mut new = Cell::new(bytes::Bytes::new(), text.into(), object);
         new.id.clone_from(&cell.id);
-        new.own_id = true;
+        new.own_id = self.holds_ids();
+        new.recorded_id = !new.own_id;
         let after = Some(new.revision());
         self.put(index, new);
         Ok(Changed {
@@ -167,7 +167,6 @@ impl Document {
     /// There is none at the index.
     pub fn remove(&mut self, index: usize) -> Result<Changed, EditError> {
         self.check(index)?;
-        self.settle();
         let cell = self.take(index);
         Ok(Changed {
             index,
@@ -186,7 +185,6 @@ impl Document {
         self.check(from)?;
         self.check(to)?;
         if from != to {
-            self.settle();
             self.shift(from, to);
         }
         let what = if from == to {
@@ -353,6 +351,12 @@ impl Document {
         new.is_some()
     }
 
+    /// Returns whether the file's format has ids of cells: from 4.5 on. In an older one an id is a
+    /// field too many, which nbformat's schema forbids.
+    pub(super) fn holds_ids(&self) -> bool {
+        self.nbformat.1 >= 5
+    }
+
     /// Writes the ids that stand-ins stand for, and raises the version to the first that has ids.
     pub(super) fn settle(&mut self) {
         let layout = self.style.cell.clone();
@@ -361,6 +365,7 @@ impl Document {
             encode(&mut id, cell.id.as_bytes(), layout.ascii);
             cell.rewrite(cell.with("id", &id, &layout));
             cell.own_id = true;
+            cell.recorded_id = false;
         }
         if self.nbformat.1 < 5 {
             for (name, value) in [("nbformat", &b"4"[..]), ("nbformat_minor", b"5")] {
@@ -388,7 +393,6 @@ impl Document {
         if let Some(cell) = self.cells.get_mut(index) {
             cell.rewrite(text);
         }
-        self.settle();
         Ok(self.report(index, what, Some(before)))
     }
 

@@ -8,25 +8,61 @@ use super::cell::Cell;
 use super::json::{decode, lossy};
 
 /// Gives every cell its id. The first cell with an id keeps it; a cell without one, or with one
-/// that is taken, gets a stand-in made from its position, which the first edit writes.
+/// that is taken, gets a stand-in made from its position.
 pub(super) fn assign(cells: &mut [Cell]) {
-    for cell in cells.iter_mut() {
-        let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
-        cell.id = raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned());
+    read(cells);
+    for cell in cells.iter_mut().filter(|cell| !cell.own_id) {
+        cell.id.clear();
+        cell.recorded_id = false;
     }
-    let mut taken: HashSet<&str> = HashSet::with_capacity(cells.len());
-    let own = cells
+    fill(cells, HashSet::new(), &|index, _| format!("cell {index}"));
+}
+
+/// Gives cells whose file has no id for them the names that are known; none is a cell that nobody
+/// has named yet. `reserved` are ids of other cells that may come back.
+pub(super) fn name(cells: &mut [Cell], names: Vec<Option<String>>, reserved: HashSet<String>) {
+    let mut taken: HashSet<String> = cells
         .iter()
-        .map(|cell| !cell.id.is_empty() && taken.insert(&cell.id));
-    let own: Vec<bool> = own.collect();
-    let mut taken: HashSet<String> = match own.iter().all(|own| *own) {
-        true => HashSet::new(),
-        false => taken.into_iter().map(str::to_owned).collect(),
-    };
-    for (index, (cell, own)) in cells.iter_mut().zip(own).enumerate() {
-        cell.own_id = own;
-        if !own {
-            cell.id = stand_in(index, &taken);
+        .filter(|cell| cell.own_id)
+        .map(|cell| cell.id.clone())
+        .collect();
+    for (cell, name) in cells.iter_mut().zip(names) {
+        if cell.own_id {
+            continue;
+        }
+        let name = name.filter(|name| !name.is_empty() && taken.insert(name.clone()));
+        cell.id = name.unwrap_or_default();
+        cell.recorded_id = true;
+    }
+    // A cell that was deleted may have stood in the same place: its history is not this cell's.
+    fill(cells, reserved, &|index, cell| {
+        format!("cell {index} {}", cell.revision())
+    });
+}
+
+/// Reads which ids stand in the file; other cells keep the ids that they have.
+pub(super) fn read(cells: &mut [Cell]) {
+    let mut taken: HashSet<String> = HashSet::with_capacity(cells.len());
+    for cell in cells {
+        let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
+        let id = raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned());
+        cell.own_id = !id.is_empty() && taken.insert(id.clone());
+        if cell.own_id {
+            cell.id = id;
+            cell.recorded_id = false;
+        }
+    }
+}
+
+/// Gives stand-ins to cells without an id.
+fn fill(cells: &mut [Cell], mut taken: HashSet<String>, seed: &dyn Fn(usize, &Cell) -> String) {
+    if cells.iter().all(|cell| !cell.id.is_empty()) {
+        return;
+    }
+    taken.extend(cells.iter().map(|cell| cell.id.clone()));
+    for (index, cell) in cells.iter_mut().enumerate() {
+        if cell.id.is_empty() {
+            cell.id = stand_in(&seed(index, cell), &taken);
             taken.insert(cell.id.clone());
         }
     }
@@ -39,9 +75,9 @@ pub(super) fn is_valid(id: &str) -> bool {
 }
 
 /// Eight hexadecimal digits, as Jupyter's own ids have.
-fn stand_in(index: usize, taken: &HashSet<String>) -> String {
+fn stand_in(seed: &str, taken: &HashSet<String>) -> String {
     for salt in 0_u64.. {
-        let hash = Sha256::digest(format!("cell {index} {salt}"));
+        let hash = Sha256::digest(format!("{seed} {salt}"));
         let id = hex::encode(hash.get(..4).unwrap_or_default());
         if !taken.contains(&id) {
             return id;

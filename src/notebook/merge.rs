@@ -6,14 +6,16 @@
 //! outputs; moves are kept, the file's where both moved a cell; lines of a source go together where
 //! they can. Where they cannot, the file's stays and the writer is told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::align::{align, align_edited, inverse, moved};
 use super::cell::Cell;
 use super::document::Document;
 use super::ids;
-use super::merge_cell::{has_new_outputs, merge_cell, outputs_lost};
+use super::merge_cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
 use super::merge_fields::merge_objects;
+use super::merge_reshaped::Reshaped;
+use super::put_back::{record_id, write_id};
 use super::revision::Revision;
 
 /// Something of the writer's that did not go into the file.
@@ -98,7 +100,7 @@ pub fn merge(
     Merge::of(base, file, writer).run(runs)
 }
 
-fn same(a: &Document, b: &Document) -> bool {
+pub(super) fn same(a: &Document, b: &Document) -> bool {
     let parts = |document: &Document| {
         let cells = document.cells.iter();
         let length: usize = cells.map(|cell| cell.before.len() + cell.text.len()).sum();
@@ -116,18 +118,18 @@ fn same(a: &Document, b: &Document) -> bool {
 
 /// Which cells of the three versions are the same; all by their places.
 pub(super) struct Merge<'a> {
-    base: &'a Document,
-    file: &'a Document,
-    writer: &'a Document,
+    pub(super) base: &'a Document,
+    pub(super) file: &'a Document,
+    pub(super) writer: &'a Document,
     /// From the base.
-    in_file: Vec<Option<usize>>,
-    in_writer: Vec<Option<usize>>,
+    pub(super) in_file: Vec<Option<usize>>,
+    pub(super) in_writer: Vec<Option<usize>>,
     /// To the base.
     of_file: Vec<Option<usize>>,
-    of_writer: Vec<Option<usize>>,
+    pub(super) of_writer: Vec<Option<usize>>,
     /// From the file to the writer, of cells that both inserted with one id: a merge that is made
     /// once more.
-    inserted_by_both: HashMap<usize, usize>,
+    pub(super) inserted_by_both: HashMap<usize, usize>,
 }
 
 impl<'a> Merge<'a> {
@@ -142,7 +144,7 @@ impl<'a> Merge<'a> {
         let in_file = align(&base.cells, &file.cells, |id| new_ids.contains_key(id));
         let of_file = inverse(&in_file, file.cells.len());
         let inserted = file.cells.iter().enumerate();
-        let inserted = inserted.filter(|(_, cell)| cell.has_own_id());
+        let inserted = inserted.filter(|(_, cell)| cell.own_id || cell.recorded_id);
         let inserted_by_both = inserted
             .filter_map(|(index, cell)| Some((index, *new_ids.get(cell.id())?)))
             .collect();
@@ -160,15 +162,23 @@ impl<'a> Merge<'a> {
 
     pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> Merged {
         let mut conflicts = Vec::new();
-        let order = self.order(&mut conflicts);
+        let mut reshaped = self.reshaped();
+        let order = self.order(&reshaped, &mut conflicts);
+        conflicts.append(&mut reshaped.conflicts);
         let item_layout = self.file.item_layout();
         let same_style = item_layout == self.writer.item_layout();
         let mut cells: Vec<Cell> = Vec::with_capacity(order.len());
+        // What a cell is called whose file has no id for it.
+        let mut names: Vec<Option<String>> = Vec::with_capacity(order.len());
+        let mut unnamed: Vec<usize> = Vec::new();
         for from in order {
             let mut cell = match from {
                 From::Begin => continue,
                 From::Writer(at) => match self.writer.cells.get(at) {
-                    Some(cell) => cell.clone(),
+                    Some(cell) => match reshaped.of_writer.get(&at) {
+                        Some(Some(source)) => with_source(cell, source, &self.writer.style),
+                        _ => cell.clone(),
+                    },
                     None => continue,
                 },
                 From::File(at) => {
@@ -184,15 +194,37 @@ impl<'a> Merge<'a> {
                         Some(writer) => {
                             let base = base.and_then(|at| self.base.cells.get(at));
                             let style = &self.file.style;
-                            merge_cell(base, file, writer, style, runs, &mut conflicts)
+                            let source = reshaped.of_file.get(&at);
+                            merge_cell(base, file, writer, source, style, runs, &mut conflicts)
                         }
                         None => file.clone(),
                     }
                 }
             };
-            if matches!(from, From::Writer(_)) && !same_style {
-                cell.rewrite(item_layout.value(&cell.text));
+            if matches!(from, From::Writer(_)) {
+                if !same_style {
+                    cell.rewrite(item_layout.value(&cell.text));
+                }
+                let id = cell.id.clone();
+                match self.file.holds_ids() {
+                    true if cell.own_id || !self.writer.holds_ids() => {
+                        write_id(&mut cell, &id, &item_layout.deeper());
+                    }
+                    true => {}
+                    false => record_id(&mut cell, &id),
+                }
             }
+            let of_base = match from {
+                From::File(at) => self.of_file.get(at).copied().flatten(),
+                _ => None,
+            };
+            let of_base = of_base.and_then(|at| self.base.cells.get(at));
+            if matches!(from, From::File(_)) && of_base.is_none() {
+                unnamed.push(cells.len());
+            }
+            names.push(Some(
+                of_base.map_or_else(|| cell.id.clone(), |base| base.id.clone()),
+            ));
             // White space belongs to the place.
             let from_first = match from {
                 From::File(at) => Some(at == 0),
@@ -215,13 +247,33 @@ impl<'a> Merge<'a> {
             _ => self.file.close.clone(),
         };
         document.cells = cells;
-        for cell in &mut document.cells {
-            cell.own_id = false;
+        // The file's own new cells come last: what they are called until now is a guess. A cell of
+        // the base that is gone leaves its name to none of them: a conflict may speak of it.
+        let in_base: HashSet<&str> = self.base.cells.iter().map(Cell::id).collect();
+        let cells_recorded: Vec<bool> =
+            document.cells.iter().map(|cell| cell.recorded_id).collect();
+        let named: HashSet<String> = names
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !unnamed.contains(at))
+            .filter_map(|(_, name)| name.clone())
+            .collect();
+        for at in unnamed {
+            if let Some(slot) = names.get_mut(at) {
+                let guess = cells_recorded.get(at) == Some(&false);
+                let is_free = |name: &String| {
+                    !(named.contains(name) || guess && in_base.contains(name.as_str()))
+                };
+                *slot = slot.take().filter(is_free);
+            }
         }
-        ids::assign(&mut document.cells);
+        let reserved = in_base.iter().map(|id| (*id).to_owned());
+        let named = named.into_iter().chain(reserved).collect();
+        ids::read(&mut document.cells);
+        ids::name(&mut document.cells, names, named);
         self.merge_frame(&mut document, &mut conflicts);
-        // The writer's edit was the one that gave the cells ids, or there are new cells with ids.
-        if self.writer.nbformat.1 > self.file.nbformat.1 {
+        // The writer has put the notebook into the format that has ids.
+        if self.writer.nbformat.1 > self.file.nbformat.1.max(self.base.nbformat.1) {
             document.settle();
         }
         let revisions: HashMap<_, _> = document
@@ -243,7 +295,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Returns the cells of the result in their order.
-    fn order(&self, conflicts: &mut Vec<Conflict>) -> Vec<From> {
+    fn order(&self, reshaped: &Reshaped, conflicts: &mut Vec<Conflict>) -> Vec<From> {
         let moved_by_writer = moved(&self.in_writer);
         let moved_by_file = moved(&self.in_file);
         let is = |list: &[bool], at: usize| list.get(at) == Some(&true);
@@ -268,21 +320,25 @@ impl<'a> Merge<'a> {
                 if writer.is_some() && is(&moved_by_writer, base) && !is(&moved_by_file, base) {
                     continue;
                 }
+                if writer.is_none() && reshaped.joined.contains(&at) {
+                    continue;
+                }
                 if writer.is_none() {
                     let old = self.base.cells.get(base);
-                    if old.is_some_and(|old| {
+                    let unchanged = old.is_some_and(|old| {
                         old.revision() == file.revision() && !has_new_outputs(old, file)
-                    }) {
+                    });
+                    if unchanged && !reshaped.kept.contains(&at) {
                         continue;
                     }
-                    conflicts.push(Conflict {
-                        cell: Some(file.id().to_owned()),
+                    conflicts.extend((!unchanged).then(|| Conflict {
+                        cell: Some(name_in_merged(old, file).to_owned()),
                         field: "deleted".into(),
                         base: old.map(|old| old.source().into_owned()),
                         yours: None,
                         theirs: Some(file.source().into_owned()),
                         revision: None,
-                    });
+                    }));
                 }
             }
             let item = items.len();
@@ -299,6 +355,9 @@ impl<'a> Merge<'a> {
         for (at, cell) in self.writer.cells.iter().enumerate() {
             if let Some(item) = items_of_writer.get(at).copied().flatten() {
                 after = item;
+                continue;
+            }
+            if reshaped.of_writer.get(&at) == Some(&None) {
                 continue;
             }
             let base = self.of_writer.get(at).copied().flatten();
@@ -564,19 +623,22 @@ mod tests {
             let conflicts = merged.conflicts.into_iter();
             conflicts.map(|conflict| conflict.field).collect()
         };
+        // A join is refused as a whole.
         let [mut removed, mut joined, mut text] = [(); 3].map(|()| base.clone());
         removed.remove(1).unwrap();
         joined.join(0, 2).unwrap();
         text.set_type(1, CellType::Markdown).unwrap();
         for (writer, want) in [
-            (&removed, "deleted"),
-            (&joined, "deleted"),
-            (&text, "cell_type"),
+            (&removed, vec!["deleted"]),
+            (&joined, vec!["deleted", "source"]),
+            (&text, vec!["cell_type"]),
         ] {
             let merged = merge(&base, &ran, writer, &|_| false);
             let cell = &merged.document.cells()[1];
             assert_eq!(cell.outputs_in_short(80), "stdout: human");
-            assert_eq!(fields(merged), [want]);
+            assert_eq!(cell.source(), "2");
+            assert_eq!(merged.document.cells()[0].source(), "1");
+            assert_eq!(fields(merged), want);
         }
         // The other way round, what a human made of the cell holds, and the writer is told.
         for file in [&removed, &text] {
@@ -597,8 +659,8 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_an_edit_wrote_come_into_a_file_without_any() {
-        let plain = |sources: &[&str]| {
+    fn cells_of_a_file_without_ids_keep_what_they_are_called() {
+        let plain = |sources: &[&str], minor: u8| {
             let cell = |source: &&str| {
                 format!(
                     "{{\"cell_type\":\"code\",\"source\":\"{source}\",\"outputs\":[],\"metadata\":{{}}}}"
@@ -606,32 +668,53 @@ mod tests {
             };
             let cells: Vec<_> = sources.iter().map(cell).collect();
             let text = format!(
-                "{{\"cells\":[{}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":2}}",
+                "{{\"cells\":[{}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":{minor}}}",
                 cells.join(",")
             );
             Document::parse(text).unwrap()
         };
-        let base = plain(&["x", "y"]);
+        let ids = |document: &Document| -> Vec<_> {
+            let cells = document.cells().iter();
+            cells.map(|cell| cell.id().to_owned()).collect()
+        };
+        let new = NewCell {
+            id: "new".into(),
+            cell_type: CellType::Code,
+            source: "z".into(),
+            metadata: None,
+        };
+        let base = plain(&["x", "y"], 2);
         let mut writer = base.clone();
         writer.set_source(1, "y2").unwrap();
-        let file = plain(&["new", "x", "y"]);
+        writer.insert(2, &new).unwrap();
+        let file = plain(&["theirs", "x", "y"], 2);
         let merged = merge(&base, &file, &writer, &|_| false).document;
-        let ids = |document: &Document| {
-            document
-                .cells()
-                .iter()
-                .map(|cell| cell.id().to_owned())
-                .collect::<Vec<_>>()
-        };
         assert_eq!(ids(&merged)[1..], ids(&writer));
-        assert!(merged.cells().iter().all(|cell| cell.has_own_id()));
-        assert_eq!(merged.nbformat(), (4, 5));
+        assert!(merged.cells().iter().all(|cell| !cell.has_own_id()));
+        assert_eq!(merged.nbformat(), (4, 2));
+        assert!(
+            !String::from_utf8(merged.to_bytes())
+                .unwrap()
+                .contains("\"id\"")
+        );
         let sources: Vec<_> = merged
             .cells()
             .iter()
             .map(|cell| cell.source().into_owned())
             .collect();
-        assert_eq!(sources, ["new", "x", "y2"]);
+        assert_eq!(sources, ["theirs", "x", "y2", "z"]);
+        // Into a file that somebody has put into a newer format meanwhile the new cell comes with
+        // its id; into one of an older format without.
+        let newer = plain(&["x", "y"], 5).formatted().unwrap();
+        let merged = merge(&base, &newer, &writer, &|_| false).document;
+        assert_eq!(merged.nbformat(), (4, 5));
+        assert!(merged.cells()[2].has_own_id() && merged.cells()[2].id() == "new");
+        let base = plain(&["x", "y"], 5).formatted().unwrap();
+        let mut writer = base.clone();
+        writer.insert(2, &new).unwrap();
+        let merged = merge(&base, &plain(&["x", "y3"], 4), &writer, &|_| false).document;
+        assert_eq!(ids(&merged), ids(&writer));
+        assert!(merged.cells().iter().all(|cell| !cell.has_own_id()));
     }
 
     #[test]
@@ -650,5 +733,24 @@ mod tests {
         let text = String::from_utf8(merged.document.to_bytes()).unwrap();
         let new = ",{\"cell_type\":\"code\",\"execution_count\":null,\"id\":\"w\",\"metadata\":{},\"outputs\":[],\"source\":\"x\"}]";
         assert_eq!(text, file.replace(']', new));
+    }
+
+    #[test]
+    fn a_conflict_names_the_cell_as_the_merged_notebook_does() {
+        let plain = |sources: &[&str]| {
+            let cell = |source: &&str| format!(r#"{{"cell_type":"code","source":"{source}"}}"#);
+            let cells: Vec<_> = sources.iter().map(cell).collect();
+            Document::parse(format!(r#"{{"cells":[{}]}}"#, cells.join(","))).unwrap()
+        };
+        // No ids, and a new cell moves the others on.
+        let base = plain(&["x", "a", "y"]);
+        let file = plain(&["new", "x", "h", "y"]);
+        let mut writer = base.clone();
+        writer.set_source(1, "w").unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let cells = merged.document.cells().iter();
+        let named = cells.filter(|cell| Some(cell.id()) == merged.conflicts[0].cell.as_deref());
+        let sources: Vec<_> = named.map(Cell::source).collect();
+        assert_eq!(sources, ["h"]);
     }
 }

@@ -12,6 +12,7 @@ use super::json::{Json, Layout, Object, Span, decode, digest, lossy};
 use super::lines::merged;
 use super::merge::Conflict;
 use super::merge_fields::{merge_objects, same};
+use super::merge_reshaped::Source;
 use super::source::written;
 
 /// What is merged in a way of its own.
@@ -26,24 +27,29 @@ const KNOWN: [&str; 7] = [
 ];
 
 /// Returns the file's cell with the writer's changes of `base`; without a base both inserted it.
+/// `source` says what becomes of a cell that was split or joined.
 pub(super) fn merge_cell(
     base: Option<&Cell>,
     file: &Cell,
     writer: &Cell,
+    source: Option<&Source>,
     style: &Style,
     runs: &dyn Fn(&str) -> bool,
     conflicts: &mut Vec<Conflict>,
 ) -> Cell {
     let mut new = file.clone();
     let layout = file.object.layout(&file.text, &style.cell);
+    // What the file has lost, or never had, is written only where the writer has written it.
     if !file.own_id
         && writer.own_id
+        && base.is_none_or(|base| !base.own_id)
         && let Some(id) = writer.raw("id")
     {
         new.rewrite(new.with("id", id, &layout));
         new.id.clone_from(&writer.id);
     }
-    if file.text == writer.text || base.is_some_and(|base| base.text == writer.text) {
+    let same = file.text == writer.text || base.is_some_and(|base| base.text == writer.text);
+    if same && source.is_none() {
         return new;
     }
     let mut merge = MergeCell {
@@ -55,16 +61,48 @@ pub(super) fn merge_cell(
         lost: Vec::new(),
     };
     merge.cell_type();
-    merge.source(style.lists);
+    match source {
+        Some(Source::Merged(source)) => merge.new = with_source(&merge.new, source, style),
+        Some(Source::Kept) => {}
+        None => merge.source(style.lists),
+    }
     merge.objects();
     merge.others();
-    merge.execution(runs(file.id()) || runs(writer.id()));
-    let id = merge.new.id.clone();
+    match source {
+        Some(Source::Kept) => {
+            let lost = base.and_then(|base| outputs_lost(base, writer));
+            merge.lost.extend(lost);
+        }
+        _ => merge.execution(runs(file.id()) || runs(writer.id())),
+    }
+    // The new cell may have just got the writer's id.
+    let id = name_in_merged(base, &merge.new).to_owned();
     conflicts.extend(merge.lost.into_iter().map(|conflict| Conflict {
         cell: Some(id.clone()),
         ..conflict
     }));
     merge.new
+}
+
+/// Returns what the merged notebook calls a cell of the file. Where the file has no id for it, it
+/// keeps the name that it has in the base: the stand-in that the file's position gave it may be the
+/// name of another cell.
+pub(super) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a Cell) -> &'a str {
+    match base {
+        Some(base) if !file.own_id => base.id(),
+        _ => file.id(),
+    }
+}
+
+/// Returns a cell with another source; the same one keeps its bytes.
+pub(super) fn with_source(cell: &Cell, source: &[u8], style: &Style) -> Cell {
+    let mut new = cell.clone();
+    if *new.source_bytes() != *source {
+        let layout = new.object.layout(&new.text, &style.cell);
+        let value = written(new.raw("source"), source, &layout, style.lists);
+        new.rewrite(new.with("source", &value, &layout));
+    }
+    new
 }
 
 struct MergeCell<'a> {

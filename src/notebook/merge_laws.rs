@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::json::Layout;
 use super::laws::{assert_whole, meaning, notebook, open, plain, text, written};
 use super::merge_cell::has_new_outputs;
+use super::merge_reshaped::{lines_beyond, shares};
 use super::*;
 
 /// Edits by one side, each of a kind that the other may make too.
@@ -76,6 +77,32 @@ fn by_id(document: &Document) -> Vec<String> {
     cells
 }
 
+/// A notebook as a command reads it: cells without an id in the file have one in the records.
+fn read(text: &[u8]) -> Document {
+    let mut document = open(text);
+    document.recall_ids(&[], &|_| None);
+    document
+}
+
+/// Returns the ids of the cells that a side may have joined a cell into: the side has deleted that
+/// cell, and has written lines of it into these.
+///
+/// Joining two cells and then editing the result gives the same notebook as deleting one of them and
+/// then writing one of its lines into the other. Ids do not tell which it was. So the merge takes
+/// both for a join, and does not promise of such cells that an edit outlives the deletion: the edit
+/// goes into the joined cell, or a conflict has it.
+fn joined_into<'a>(base: &Document, side: &'a Document, old: &Cell) -> Vec<&'a str> {
+    if side.cells().iter().any(|cell| cell.id() == old.id()) {
+        return Vec::new();
+    }
+    let lines = lines_beyond(old, None);
+    let cells = side.cells().iter().filter(|cell| {
+        let before = base.cells().iter().find(|other| other.id() == cell.id());
+        before.is_some_and(|before| shares(&lines_beyond(cell, Some(before)), &lines))
+    });
+    cells.map(Cell::id).collect()
+}
+
 fn nobody(_: &str) -> bool {
     false
 }
@@ -90,7 +117,7 @@ proptest! {
 
     #[test]
     fn merging_with_nothing_is_nothing(written in any::<bool>().prop_flat_map(notebook), steps in steps()) {
-        let base = open(&written.text);
+        let base = read(&written.text);
         let new = edited(&base, &steps, "x");
         prop_assert_eq!(merge(&base, &base, &new, &nobody).document.to_bytes(), new.to_bytes());
         prop_assert_eq!(merge(&base, &new, &base, &nobody).document.to_bytes(), new.to_bytes());
@@ -109,62 +136,93 @@ proptest! {
     fn nothing_that_either_wrote_is_lost_without_a_word(
         written in any::<bool>().prop_flat_map(notebook), human in steps(), agent in steps(),
     ) {
-        let base = open(&written.text);
+        let base = read(&written.text);
         let (file, writer) = (edited(&base, &human, "human"), edited(&base, &agent, "agent"));
         let result = merged(&base, &file, &writer);
         assert_whole(&result.document);
         let find = |id: &str| result.document.cells().iter().find(|cell| cell.id() == id);
         let in_base = |id: &str| base.cells().iter().find(|cell| cell.id() == id);
+        // A cell that is not there may be a part of one that the other side has joined it into.
+        let sources = |id: &str, other: &Document| -> Vec<String> {
+            let into = match (find(id), in_base(id)) {
+                (None, Some(old)) => joined_into(&base, other, old),
+                _ => vec![id],
+            };
+            let cells = into.into_iter().filter_map(&find);
+            cells.map(|cell| cell.source().into_owned()).collect()
+        };
+        let holds = |sources: &[String], line: &str| {
+            sources.iter().any(|source| source.split('\n').any(|other| other == line))
+        };
         // Every cell that the human changed or made is there, with every line that the human wrote.
         for cell in file.cells() {
             let old = in_base(cell.id());
             if old.is_some_and(|old| old.revision() == cell.revision()) {
                 continue;
             }
-            let new = find(cell.id()).expect("a cell of the human's stays");
-            let (source, now) = (cell.source(), new.source());
-            for line in source.split('\n').filter(|line| line.starts_with("human")) {
-                prop_assert!(now.split('\n').any(|other| other == line), "{line:?} of {} in {now:?}", cell.id());
+            let now = sources(cell.id(), &writer);
+            prop_assert!(!now.is_empty(), "{} of the human's is lost", cell.id());
+            for line in cell.source().split('\n').filter(|line| line.starts_with("human")) {
+                prop_assert!(holds(&now, line), "{line:?} of {} in {now:?}", cell.id());
             }
+            // What is not source has no place in a joined cell, so such a cell is not joined.
             if let Some(metadata) = cell.metadata(&["human"]) {
-                prop_assert_eq!(new.metadata(&["human"]), Some(metadata));
+                prop_assert_eq!(find(cell.id()).and_then(|new| new.metadata(&["human"])), Some(metadata));
             }
         }
         // So is every cell of the agent's, or a conflict says what was not taken.
+        let reported = |cell: &Cell| result.conflicts.iter().any(|conflict| {
+            let same = conflict.cell.as_deref() == Some(cell.id());
+            same && conflict.yours.as_deref() == Some(&*cell.source())
+        });
         for cell in writer.cells() {
             let old = in_base(cell.id());
             if old.is_some_and(|old| old.revision() == cell.revision()) {
                 continue;
             }
-            // Where cells had no ids, another cell may be taken for it.
-            let reported = result.conflicts.iter().any(|conflict| {
-                let same = conflict.cell.as_deref() == Some(cell.id());
-                (same || written.value["nbformat_minor"] == 4) && conflict.yours.as_deref() == Some(&*cell.source())
-            });
-            let taken = result.document.cells().iter().filter(|new| {
-                new.id() == cell.id() || written.value["nbformat_minor"] == 4
-            });
-            let taken: Vec<_> = taken.map(|new| new.source().into_owned()).collect();
+            let (reported, taken) = (reported(cell), sources(cell.id(), &file));
             prop_assert!(reported || !taken.is_empty(), "{} is neither there nor reported", cell.id());
             for line in cell.source().split('\n').filter(|line| line.starts_with("agent")) {
-                let there = taken.iter().any(|source| source.split('\n').any(|other| other == line));
-                prop_assert!(reported || there, "{line:?} in {taken:?}");
+                prop_assert!(reported || holds(&taken, line), "{line:?} in {taken:?}");
             }
         }
-        // What neither touched keeps its bytes.
-        for cell in file.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+        let changed = |side: &Document, old: &Cell| {
+            side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision())
+        };
+        // What neither touched keeps its bytes. The writer's edit of a cell that the human joined
+        // into another one touches that one.
+        for cell in file.cells() {
             let (old, theirs) = (in_base(cell.id()), writer.cells().iter().find(|other| other.id() == cell.id()));
-            if old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text) {
+            let untouched = old.zip(theirs).is_some_and(|(old, theirs)| old.text == theirs.text);
+            let joined = base.cells().iter().any(|old| {
+                changed(&writer, old) && joined_into(&base, &file, old).contains(&cell.id())
+            });
+            if untouched && !joined {
                 prop_assert_eq!(&find(cell.id()).unwrap().text, &cell.text);
             }
         }
         // A deletion holds unless the other side edited the cell, or the human ran it.
-        for old in base.cells().iter().filter(|_| written.value["nbformat_minor"] == 5) {
+        for old in base.cells() {
             let gone = |side: &Document| side.cells().iter().all(|cell| cell.id() != old.id());
-            let changed = |side: &Document| side.cells().iter().any(|cell| cell.id() == old.id() && cell.revision() != old.revision());
             let ran = file.cells().iter().any(|cell| cell.id() == old.id() && has_new_outputs(old, cell));
-            if gone(&file) || gone(&writer) {
-                prop_assert_eq!(find(old.id()).is_some(), changed(&file) || changed(&writer) || ran, "{}", old.id());
+            if !gone(&file) && !gone(&writer) {
+                continue;
+            }
+            let edited = changed(&file, old) || changed(&writer, old);
+            match find(old.id()).is_some() {
+                // What the edit wrote is in the joined cell or reported: that is checked above.
+                false if edited && !ran => {
+                    let by_file = changed(&writer, old) && !joined_into(&base, &file, old).is_empty();
+                    let by_writer = changed(&file, old) && !joined_into(&base, &writer, old).is_empty();
+                    prop_assert!(by_file || by_writer, "{}", old.id());
+                }
+                // A join that is refused is refused whole, so what it took away stays.
+                true if !edited && !ran => {
+                    let into = joined_into(&base, &writer, old);
+                    let refused = writer.cells().iter().any(|cell| into.contains(&cell.id()) && reported(cell));
+                    prop_assert!(refused, "{}", old.id());
+                }
+                stays => prop_assert_eq!(stays, edited || ran, "{}", old.id()),
             }
         }
         // Once more with the same writer changes nothing but perhaps the order: which of two cells

@@ -59,14 +59,17 @@ impl Document {
         };
         let word = Json::string(cell.cell_type.name());
         let id = Json::string(&cell.id);
+        let id: [&[u8]; 3] = match self.holds_ids() {
+            true => [b"\"id\":", id.bytes(), b","],
+            false => [b""; 3],
+        };
         let text = [
             &b"{\"cell_type\":"[..],
             word.bytes(),
             b",",
             count,
-            b"\"id\":",
-            id.bytes(),
-            b",\"metadata\":",
+            &id.concat(),
+            b"\"metadata\":",
             metadata,
             b",",
             outputs,

@@ -23,7 +23,7 @@ impl Document {
         let mut document = Self::parse(empty).expect("this is a notebook");
         for (id, cell) in cells {
             let mut cell = read(cell)?;
-            name(&mut cell, id, &document.style.cell);
+            write_id(&mut cell, id, &document.style.cell);
             let index = document.cells.len();
             document.put(index, cell);
         }
@@ -49,10 +49,12 @@ impl Document {
         if self.cells.iter().any(|other| other.id == id) {
             return Err(EditError::TakenId(id.to_owned()));
         }
-        self.settle();
         let layout = self.item_layout();
         cell.rewrite(layout.value(&cell.text));
-        name(&mut cell, id, &layout.deeper());
+        match self.holds_ids() {
+            true => write_id(&mut cell, id, &layout.deeper()),
+            false => record_id(&mut cell, id),
+        }
         let after = Some(cell.revision());
         self.put(index, cell);
         Ok(Changed {
@@ -97,8 +99,18 @@ fn read(cell: &Json) -> Result<Cell, EditError> {
     Ok(Cell::new(Bytes::new(), text, object))
 }
 
-/// Gives a cell its id.
-fn name(cell: &mut Cell, id: &str, layout: &Layout) {
+/// Gives a cell its id in a file that has none.
+pub(super) fn record_id(cell: &mut Cell, id: &str) {
+    if cell.raw("id").is_some() {
+        cell.rewrite(cell.without("id"));
+    }
+    id.clone_into(&mut cell.id);
+    cell.own_id = false;
+    cell.recorded_id = true;
+}
+
+/// Gives a cell its id, in the file.
+pub(super) fn write_id(cell: &mut Cell, id: &str, layout: &Layout) {
     let mut cells = [cell.clone()];
     ids::assign(&mut cells);
     let [own] = cells;
@@ -109,6 +121,7 @@ fn name(cell: &mut Cell, id: &str, layout: &Layout) {
     }
     cell.id = id.to_owned();
     cell.own_id = true;
+    cell.recorded_id = false;
 }
 
 fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell {

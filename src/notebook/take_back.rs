@@ -9,6 +9,7 @@ use super::align::moved;
 use super::cell::{Cell, CellType};
 use super::document::Document;
 use super::edit::EditError;
+use super::exact::Exact;
 use super::json::Json;
 use super::merge::{Conflict, merge};
 use super::revision::Revision;
@@ -22,6 +23,8 @@ pub struct TakeBack {
     pub before: Vec<String>,
     /// The ids of all cells after it, in their order.
     pub after: Vec<String>,
+    /// The bytes that it changed, where they are kept.
+    pub exact: Option<Exact>,
 }
 
 /// What an operation did to one cell.
@@ -143,8 +146,12 @@ impl TakeBack {
         }
         let merged = merge(&base, now, &wanted, &|_| false);
         conflicts.extend(merged.conflicts);
+        let mut document = merged.document;
+        if let Some(exact) = self.exact.as_ref().filter(|_| conflicts.is_empty()) {
+            exact.put(now, &mut document);
+        }
         Ok(TakenBack {
-            document: merged.document,
+            document,
             conflicts,
         })
     }
@@ -344,6 +351,7 @@ mod tests {
                 .collect(),
             before: ids(before),
             after: ids(after),
+            exact: Exact::of(before, after),
         }
     }
 
@@ -472,14 +480,16 @@ mod tests {
                     number += 1;
                     now = step(&now, *kind, *at, *to, number);
                 }
-                deeds.push(deed(&before, &now));
+                deeds.push((deed(&before, &now), before));
             }
             let last = now.clone();
             let mut redo = Vec::new();
-            for deed_of in deeds.iter().rev() {
+            for (deed_of, before) in deeds.iter().rev() {
                 let taken = deed_of.taken_back(&now, false).unwrap();
                 prop_assert_eq!(&taken.conflicts, &[]);
                 assert_whole(&taken.document);
+                // Not a byte is another than it was.
+                prop_assert_eq!(taken.document.to_bytes(), before.to_bytes());
                 redo.push(deed(&now, &taken.document));
                 now = taken.document;
             }
@@ -509,6 +519,7 @@ mod tests {
             }
             prop_assert_eq!(now.revision(), last.revision());
             prop_assert_eq!(meaning_of(&now), meaning_of(&last));
+            prop_assert_eq!(now.to_bytes(), last.to_bytes());
         }
 
         #[test]

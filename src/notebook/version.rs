@@ -2,6 +2,7 @@
 
 use super::cell::{Cell, joined};
 use super::json::{Json, Layout, Object, lossy};
+use super::revision::EXECUTION_KEYS;
 
 impl Cell {
     /// Returns the cell as it stands in the file, with its outputs.
@@ -26,13 +27,19 @@ impl Cell {
         self.id == other.id && self.text.as_ptr_range() == other.text.as_ptr_range()
     }
 
-    /// Returns whether running it has left something, outputs or a count, that is not in the other.
+    /// Returns whether running it has left something, outputs, a count or times, that is not in the
+    /// other.
     pub fn ran_unlike(&self, other: Option<&Self>) -> bool {
         let left = |name, nothing: &[u8], other: Option<&Self>| {
             let own = self.raw(name).filter(|raw| *raw != nothing);
             own.is_some() && own != other.and_then(|other| other.raw(name))
         };
-        left("outputs", b"[]", other) || left("execution_count", b"null", other)
+        let times = |cell: &Self| EXECUTION_KEYS.map(|key| cell.metadata(&[key]));
+        let no_times = EXECUTION_KEYS.map(|_| None);
+        let (own, others) = (times(self), other.map_or_else(|| no_times.clone(), times));
+        left("outputs", b"[]", other)
+            || left("execution_count", b"null", other)
+            || (own != no_times && own != others)
     }
 }
 

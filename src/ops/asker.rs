@@ -1,5 +1,6 @@
 //! Who is asking.
 
+use super::company::is_human;
 use crate::kernel::paths::Variables;
 
 /// What agents leave in the environment of the commands that they run.
@@ -12,9 +13,48 @@ const MARKS: [(&str, &str); 6] = [
     ("OPENCODE", "opencode"),
 ];
 
+/// An actor: who asks for something, and whether that is a person at a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// The name under which the command acts.
+    pub name: String,
+    /// Whether a person reads what the command prints and can answer it. An agent's shell may be a
+    /// terminal too, with nobody at it.
+    pub is_person: bool,
+}
+
+impl Actor {
+    /// Returns the actor by what was given (`--as`), `NB_AS`, an agent's mark in the environment, what
+    /// the project's settings say, else by whether stdout is a terminal. This is the only place that
+    /// decides whether somebody is a person.
+    pub fn of(
+        given: Option<&str>,
+        variables: &dyn Variables,
+        configured: Option<&str>,
+        on_terminal: bool,
+    ) -> Self {
+        let name = who(given, variables, configured, on_terminal);
+        let has_mark = mark(variables).is_some();
+        // Who calls himself the human is one, also in a shell that an agent's program has opened.
+        let is_agent = !is_human(&name) && (has_mark || is_agent(&name));
+        Self {
+            is_person: on_terminal && !is_agent,
+            name,
+        }
+    }
+}
+
 /// Says whether a name is an agent's: one that its mark gives, or the one of those without a mark.
-pub fn is_agent(name: &str) -> bool {
+fn is_agent(name: &str) -> bool {
     name == AGENT || MARKS.iter().any(|(_, agent)| *agent == name)
+}
+
+/// Returns the name of the agent whose mark is in the environment.
+fn mark(variables: &dyn Variables) -> Option<&'static str> {
+    let (_, name) = MARKS
+        .iter()
+        .find(|(mark, _)| variables.get(mark).is_some())?;
+    Some(name)
 }
 
 /// Who acts off a terminal and has no other name.
@@ -22,7 +62,7 @@ const AGENT: &str = "agent";
 
 /// Returns the name under which a command acts: what was given (`--as`), `NB_AS`, an agent's
 /// mark, what the project's settings say, else `human` on a terminal and `agent` off it.
-pub fn who(
+fn who(
     given: Option<&str>,
     variables: &dyn Variables,
     configured: Option<&str>,
@@ -37,16 +77,10 @@ pub fn who(
             .get("NB_AS")
             .map(|name| name.to_string_lossy().into_owned())
     };
-    let marked = || {
-        let (_, name) = MARKS
-            .iter()
-            .find(|(mark, _)| variables.get(mark).is_some())?;
-        Some((*name).to_owned())
-    };
     let otherwise = if on_terminal { "human" } else { AGENT };
     given
         .or_else(set)
-        .or_else(marked)
+        .or_else(|| mark(variables).map(str::to_owned))
         .or_else(|| configured.map(str::to_owned))
         .unwrap_or_else(|| otherwise.to_owned())
 }
@@ -70,5 +104,25 @@ mod tests {
         assert_eq!(who(None, &HashMap::new(), None, false), "agent");
         assert!(is_agent("agent") && is_agent("claude"));
         assert!(!is_agent("human") && !is_agent("ada"));
+    }
+
+    #[test]
+    fn a_person_is_at_a_terminal_and_no_agents_mark_is_in_the_environment() {
+        let none = HashMap::new();
+        let marked = HashMap::from([("CODEX_SANDBOX", "seatbelt")]);
+        let named = HashMap::from([("CLAUDECODE", "1"), ("NB_AS", "human")]);
+        let is_person = |given, variables: &HashMap<&str, &str>, on_terminal| {
+            Actor::of(given, variables, None, on_terminal).is_person
+        };
+        assert!(is_person(None, &none, true));
+        assert!(is_person(Some("ada"), &none, true));
+        assert!(is_person(None, &named, true));
+        assert!(!is_person(None, &none, false));
+        assert!(!is_person(Some("human"), &none, false));
+        // A pseudo-terminal makes no person of an agent, whatever name it gives itself.
+        assert!(!is_person(None, &marked, true));
+        assert!(!is_person(Some("ada"), &marked, true));
+        assert!(!is_person(Some("claude"), &none, true));
+        assert!(!is_person(Some("agent"), &none, true));
     }
 }

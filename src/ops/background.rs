@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::detach::{Ahead, Plan, What};
 use crate::kernel::process::Process;
 use crate::ops::kernels::open_error::OpenError;
-use crate::project::{Project, Session};
+use crate::project::{Project, Session, beneath};
 
 /// The word after which the task follows, and the path of its report.
 pub(super) const WORD: &str = "nb:task";
@@ -87,8 +87,8 @@ impl Begun {
     /// Waits for the task's end and returns its report. May be cancelled at any await.
     pub async fn report(self) -> Result<Report, OpenError> {
         self.process.death().await;
-        let report = std::fs::read(&self.report);
-        let _ = std::fs::remove_file(&self.report);
+        let report = beneath::read(&self.report, beneath::SMALL);
+        let _ = beneath::remove_file(&self.report);
         report
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -131,6 +131,8 @@ pub(super) fn prepare(project: &Project, task: &Task) -> Result<Coming, OpenErro
         ]),
         set: Vec::new(),
         remove: Vec::new(),
+        clears: false,
+        input: None,
         folder: project.root().to_owned(),
         log: project.dir().join("nb.log"),
         pid_file: folder.join(format!("{name}.pid")),
@@ -161,19 +163,19 @@ impl Coming {
             .await
             .map_err(|error| OpenError::Internal(error.to_string()))??;
         // The task needs no finding: its effect is in the state, under the session's lock.
-        let _ = std::fs::remove_file(pid_file);
+        let _ = beneath::remove_file(&pid_file);
         Ok(Begun { process, report })
     }
 }
 
 /// Removes the reports that nobody fetched: whoever waited for them was killed.
 pub(super) fn sweep(project: &Project) {
-    let entries = std::fs::read_dir(project.dir().join("background"));
+    let entries = beneath::list(&project.dir().join("background"));
     for entry in entries.into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|found| found.modified());
         let age = modified.ok().and_then(|at| at.elapsed().ok());
         if age.is_some_and(|age| age > UNFETCHED) {
-            let _ = std::fs::remove_file(entry.path());
+            let _ = beneath::remove_file(&entry.path());
         }
     }
 }

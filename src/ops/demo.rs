@@ -23,7 +23,7 @@ use crate::client::ClientError;
 use crate::kernel::detach;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
-use crate::project::Project;
+use crate::project::{Project, disown, share_records};
 pub use front_end::FrontEndError;
 pub use python::NoPython;
 
@@ -208,6 +208,8 @@ impl Stage {
             root.join(".env"),
             format!("JUPYTER_PATH={}\n", jupyter.display()),
         )?;
+        // The user's editor, which joins, has the user's own state folder.
+        share_records(&root.join("data/state"))?;
         let environment = [
             ("JUPYTER_DATA_DIR", jupyter.clone()),
             ("JUPYTER_RUNTIME_DIR", jupyter.join("runtime")),
@@ -290,6 +292,7 @@ impl Stage {
                 left = Some(kernel.pid);
             }
         }
+        disown(&self.root.join(".nb"));
         std::fs::remove_dir_all(&self.root)?;
         match left {
             Some(pid) => Err(DemoError::LeftRunning(pid)),

@@ -3,20 +3,38 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::background::{Report, Task, WORD};
 use super::causes::with_causes;
 use crate::kernel::connection::KernelFiles;
 use crate::kernel::detach::{self, Entry};
+use crate::ops::editing::transaction;
 use crate::ops::executions::recorder;
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::{death, idle, restart};
-use crate::project::{Project, save};
+use crate::project::{Project, beneath};
 
-/// Does what this process was started for by this very program, if it was. Called first in every
-/// `main`.
-pub fn entry() -> Option<ExitCode> {
+/// Runs a program: what this process was started for by this very program, if it was, else `main`.
+/// Every binary's `main` is this.
+pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
+    report_file_size_limit();
+    let code = entry().unwrap_or_else(main);
+    transaction::settle();
+    code
+}
+
+/// Lets a write beyond the limit of `ulimit -f` fail (`EFBIG`), where SIGXFSZ would end the process.
+///
+/// The signal is caught rather than ignored: what is executed from here has its default again.
+fn report_file_size_limit() {
+    // Without it such a write ends the process, as it does with most programs.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
+/// Does what this process was started for by this very program, if it was.
+fn entry() -> Option<ExitCode> {
     let arguments = match detach::entry() {
         Entry::Done(code) => return Some(code),
         Entry::Program(arguments) => arguments,
@@ -55,7 +73,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 Err(error) => (failed(&error), ExitCode::FAILURE),
             };
             // Nobody may be waiting; then the state says what became of it.
-            let _ = serde_json::to_vec(&answer).map(|text| save::replace(report, &text));
+            let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
             code
         }
         Task::Ended {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::Project;
+use super::{Project, beneath};
 
 /// The settings of a project. Keys that this version does not know are left alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -194,7 +194,7 @@ impl Project {
     /// Reads `config.toml`; a missing file is the default.
     pub fn config(&self) -> Result<Config, ConfigError> {
         let path = self.dir().join("config.toml");
-        match std::fs::read_to_string(&path) {
+        match beneath::read_text(&path, 1 << 20) {
             Ok(text) => {
                 toml::from_str(&text).map_err(|source| ConfigError::Damaged { path, source })
             }

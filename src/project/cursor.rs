@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::beneath;
 use super::jobs::JobFolder;
-use super::save;
 
 /// A place in what a job says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Cursor {
 impl JobFolder {
     /// Returns how far a name has seen the job; one that never looked is at the beginning.
     pub fn cursor(&self, name: &str) -> Cursor {
-        let read = std::fs::read(self.cursor_file(name));
+        let read = beneath::read(&self.cursor_file(name), beneath::SMALL);
         let read = read
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
@@ -30,7 +30,7 @@ impl JobFolder {
     /// Remembers how far a name has seen the job.
     pub fn move_cursor(&self, name: &str, cursor: Cursor) -> io::Result<()> {
         let text = serde_json::to_vec(&cursor)?;
-        save::replace_unsynced(&self.cursor_file(name), &text)
+        beneath::replace_unsynced(&self.cursor_file(name), &text)
     }
 
     fn cursor_file(&self, name: &str) -> PathBuf {

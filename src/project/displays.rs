@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::beneath;
 use super::folder::Project;
 use super::lock::Lock;
-use super::save;
 
 /// What one execution of a cell shows under display ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Project {
         all.drain(..all.len().saturating_sub(CELLS));
         match all == before {
             true => Ok(()),
-            false => save::replace_unsynced(&file, &serde_json::to_vec(&all)?),
+            false => beneath::replace_unsynced(&file, &serde_json::to_vec(&all)?),
         }
     }
 
@@ -83,7 +83,7 @@ impl Project {
 }
 
 fn read(file: &Path) -> Vec<Displays> {
-    let text = std::fs::read(file).ok();
+    let text = beneath::read(file, beneath::SMALL).ok();
     let read = text.and_then(|text| serde_json::from_slice(&text).ok());
     read.unwrap_or_default()
 }

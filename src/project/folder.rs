@@ -1,16 +1,18 @@
 //! Finding and making the folder.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
+use super::identity::{self, Whose};
 use super::lock::Lock;
 use super::root::{self, DIR, Roots};
-use super::save::{self, How};
+use super::save::How;
 use super::state::{State, StateError};
+use super::{beneath, stranger};
 
 /// A project: its root and the private folder that remembers its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Project {
     root: PathBuf,
     dir: PathBuf,
     just_made_elsewhere: bool,
+    /// A `.nb` at the root that this user's `nb` did not make.
+    foreign: Option<PathBuf>,
 }
 
 /// Why a project's folder could not be made or used.
@@ -34,6 +38,8 @@ pub enum ProjectError {
     /// The folder could not be made.
     #[error("cannot make the project folder {}", dir.display())]
     Make {
+        /// The project's root.
+        root: PathBuf,
         /// The folder.
         dir: PathBuf,
         /// What the system said.
@@ -44,7 +50,7 @@ pub enum ProjectError {
 impl Project {
     /// Returns the existing project of a notebook or folder.
     pub fn find(from: &Path) -> Option<Self> {
-        let real = root::real_path(from).ok()?;
+        let real = root::notebook_path(from).ok()?;
         let folder = if real.is_dir() {
             real.as_path()
         } else {
@@ -62,7 +68,7 @@ impl Project {
             notebook: notebook.to_owned(),
             source,
         };
-        let real = root::real_path(notebook).map_err(no_folder)?;
+        let real = root::notebook_path(notebook).map_err(no_folder)?;
         let folder = real
             .parent()
             .ok_or_else(|| no_folder(io::Error::other("it has no parent folder")))?;
@@ -73,62 +79,119 @@ impl Project {
         let (root, allowed) = roots.wanted;
         let dir = root.join(DIR);
         if allowed && make(&dir).is_ok() && usable(&dir) {
-            return Ok(Self {
-                root,
-                dir,
-                just_made_elsewhere: false,
-            });
+            return Ok(Self::at(root, dir));
         }
-        let dir = elsewhere(&root).ok_or_else(|| ProjectError::Make {
+        let foreign = (identity::whose(&dir) == Whose::Foreign).then(|| dir.clone());
+        let made = make_elsewhere(&root);
+        let dir = made.map_err(|source| ProjectError::Make {
+            root: root.clone(),
             dir,
-            source: io::Error::other(
-                "it is not writable and there is no home folder to fall back to",
-            ),
-        })?;
-        make(&dir).map_err(|source| ProjectError::Make {
-            dir: dir.clone(),
             source,
         })?;
         Ok(Self {
-            root,
-            dir,
             just_made_elsewhere: true,
+            foreign,
+            ..Self::at(root, dir)
+        })
+    }
+
+    /// Returns the project of a notebook that is to be read: as [`Project::for_notebook`], but where
+    /// no folder can be made there is none, and the project has nothing to tell. Nothing can be
+    /// written into it either.
+    pub fn for_reading(notebook: &Path) -> Result<Self, ProjectError> {
+        Self::for_notebook(notebook).or_else(|error| match error {
+            ProjectError::Make { root, dir, .. } => {
+                let foreign = (identity::whose(&dir) == Whose::Foreign).then_some(dir);
+                // Not the folder at the root: it may be a stranger's.
+                let dir = elsewhere(&root).filter(|dir| beneath::is_folder(dir));
+                let dir = dir.unwrap_or_else(|| PathBuf::from("/dev/null/nb"));
+                Ok(Self {
+                    foreign,
+                    ..Self::at(root, dir)
+                })
+            }
+            error => Err(error),
         })
     }
 
     /// Returns the project whose `state.json` is at `path`, for `--state PATH`.
     ///
-    /// The file may lie anywhere; its folder then takes the place of `.nb/`.
+    /// The file may lie anywhere; its folder then takes the place of `.nb/`. Where this user's `nb`
+    /// did not make that folder, the project's memory lies elsewhere, and only the three keys of the
+    /// file count.
     pub fn of_state_file(path: &Path) -> io::Result<Self> {
         let real = root::real_path(path)?;
         let dir = real.parent().unwrap_or(Path::new("/")).to_owned();
+        if let Some(root) = root_of(&dir) {
+            let foreign = root.join(DIR);
+            let foreign = (identity::whose(&foreign) == Whose::Foreign).then_some(foreign);
+            return Ok(Self {
+                foreign,
+                ..Self::at(root, dir)
+            });
+        }
         let root = match dir.parent() {
             Some(above) if dir.ends_with(DIR) => above.to_owned(),
             _ => dir.clone(),
         };
+        if usable(&dir) {
+            return Ok(Self::at(root, dir));
+        }
         Ok(Self {
-            root,
-            dir,
-            just_made_elsewhere: false,
+            foreign: Some(dir),
+            ..Self::at(root.clone(), make_elsewhere(&root)?)
         })
     }
 
     fn existing(roots: &Roots) -> Option<Self> {
-        let near = roots.candidates.iter().find(|root| usable(&root.join(DIR)));
-        if let Some(root) = near {
-            return Some(Self {
-                root: root.clone(),
-                dir: root.join(DIR),
-                just_made_elsewhere: false,
-            });
+        for root in &roots.candidates {
+            let dir = root.join(DIR);
+            if usable(&dir) {
+                return Some(Self::at(root.clone(), dir));
+            }
+            // Another program may have left word of a kernel there.
+            if identity::whose(&dir) == Whose::Foreign && stranger::kernel(&dir).is_some() {
+                return Some(Self {
+                    foreign: Some(dir),
+                    ..Self::at(root.clone(), make_elsewhere(root).ok()?)
+                });
+            }
         }
         let root = roots.wanted.0.clone();
-        let dir = elsewhere(&root).filter(|dir| usable(dir))?;
+        elsewhere(&root).filter(|dir| is_writable(dir))?;
+        let dir = make_elsewhere(&root).ok()?;
+        let foreign = root.join(DIR);
         Some(Self {
+            foreign: (identity::whose(&foreign) == Whose::Foreign).then_some(foreign),
+            ..Self::at(root, dir)
+        })
+    }
+
+    fn at(root: PathBuf, dir: PathBuf) -> Self {
+        Self {
             root,
             dir,
             just_made_elsewhere: false,
-        })
+            foreign: None,
+        }
+    }
+
+    /// Returns the nearest `.nb` of a notebook or folder that is passed over, since this user's `nb`
+    /// did not make it on this machine. One in which another program left word of a kernel is not.
+    pub fn passed_over(from: &Path) -> Option<PathBuf> {
+        let real = root::real_path(from).ok()?;
+        let folder = match real.is_dir() {
+            true => real.as_path(),
+            false => real.parent()?,
+        };
+        let candidates = root::roots(folder, home().as_deref()).candidates;
+        let mut dirs = candidates.into_iter().map(|root| root.join(DIR));
+        dirs.find_map(|dir| match identity::whose(&dir) {
+            Whose::Foreign if stranger::kernel(&dir).is_some() => Some(None),
+            Whose::Foreign => Some(Some(dir)),
+            Whose::Ours | Whose::Empty => Some(None),
+            Whose::Nobody => None,
+        })?
     }
 
     /// Returns the folder that the project's notebooks lie in.
@@ -141,14 +204,45 @@ impl Project {
         &self.dir
     }
 
+    /// Makes the `.nb` of a root, whose place is free.
+    pub(super) fn make_at(root: &Path) -> io::Result<Self> {
+        let dir = root.join(DIR);
+        make(&dir)?;
+        Ok(Self::at(root.to_owned(), dir))
+    }
+
+    /// Returns the folder that keeps what is remembered of a root elsewhere, if there is one.
+    pub(super) fn stand_in(root: &Path) -> Option<PathBuf> {
+        elsewhere(root).filter(|dir| beneath::is_folder(dir))
+    }
+
+    /// Says whether this is the folder of the connection files of a project that this user's `nb`
+    /// made.
+    pub fn made_connections(folder: &Path) -> bool {
+        let dir = folder.parent().filter(|_| folder.ends_with("connections"));
+        dir.is_some_and(|dir| identity::whose(dir) == Whose::Ours || root_of(dir).is_some())
+    }
+
+    /// Returns the `.nb` at the root that this user's `nb` did not make: only word of a kernel in it
+    /// counts, see [`Project::state`].
+    pub fn foreign(&self) -> Option<&Path> {
+        self.foreign.as_deref()
+    }
+
     /// Returns what the user should be told once: that the folder had to be made elsewhere.
     pub fn notice(&self) -> Option<String> {
-        self.just_made_elsewhere.then(|| {
-            format!(
+        self.just_made_elsewhere.then(|| match &self.foreign {
+            Some(foreign) => format!(
+                "{} cannot hold a project folder: {} was not made by your nb on this machine and is left as it is; the project's state is kept in {}",
+                self.root.display(),
+                foreign.display(),
+                self.dir.display()
+            ),
+            None => format!(
                 "{} cannot hold a project folder; its state is kept in {}",
                 self.root.display(),
                 self.dir.display()
-            )
+            ),
         })
     }
 
@@ -160,11 +254,6 @@ impl Project {
     /// Returns the path of the log that all proxies of the project append to.
     pub fn proxy_log(&self) -> PathBuf {
         self.dir.join("proxy.log")
-    }
-
-    /// Returns the folder of the home and the temporary files of a session's kernels in a sandbox.
-    pub fn scratch(&self, key: &str) -> PathBuf {
-        self.dir.join("scratch").join(short_name(key))
     }
 
     /// Returns the path of the log of a session's kernels: their stdout and stderr.
@@ -200,7 +289,7 @@ impl Project {
     /// It is the path relative to the root, so that it survives a moved project and is the same
     /// in a container that sees the project under another path.
     pub fn key(&self, notebook: &Path) -> String {
-        let real = root::real_path(notebook).unwrap_or_else(|_| notebook.to_owned());
+        let real = root::notebook_path(notebook).unwrap_or_else(|_| notebook.to_owned());
         let name = real.strip_prefix(&self.root).unwrap_or(&real);
         name.to_string_lossy().into_owned()
     }
@@ -211,8 +300,26 @@ impl Project {
     }
 
     /// Reads `state.json`; a missing file is an empty state.
+    ///
+    /// What another program wrote there, or in a `.nb` that this user's `nb` did not make, counts as
+    /// far as it gives a kernel of this user's on this machine to connect to.
     pub fn state(&self) -> Result<State, StateError> {
-        State::read(&self.state_file())
+        let mut state = State::read(&self.state_file())?;
+        if state.connection_file.is_none()
+            && let Some(kernel) = self.foreign.as_deref().and_then(stranger::kernel)
+        {
+            kernel.enter(&mut state);
+        }
+        if state.names_no_session() && !stranger::may_be_used(&state) {
+            let file = state.connection_file.take().unwrap_or_default();
+            let (state_file, file) = (self.state_file(), file.display().to_string());
+            tracing::warn!(
+                "{} names {file}, which is not used: it is no private file of this user's, or leads to another machine",
+                state_file.display()
+            );
+            (state.notebook, state.kernel_pid) = (None, None);
+        }
+        Ok(state)
     }
 
     /// Changes `state.json` under its lock; nothing is written when nothing changed.
@@ -231,7 +338,7 @@ impl Project {
 
     /// Waits until `state.json`, as it is now, is safe from a power cut.
     pub fn sync(&self) -> io::Result<()> {
-        std::fs::File::open(self.state_file())?.sync_data()
+        beneath::open(&self.state_file())?.sync_data()
     }
 
     fn update_as<T>(
@@ -257,14 +364,14 @@ impl Project {
     /// Takes the lock of one session if it is free: who starts, restarts or ends its kernel.
     pub fn try_lock_session(&self, key: &str) -> io::Result<Option<Lock>> {
         let folder = self.dir.join("locks");
-        make_folder(&folder)?;
+        beneath::make_folder(&folder)?;
         Lock::attempt(&folder.join(format!("{}.lock", short_name(key))))
     }
 
     /// Makes a private folder inside the project's folder and returns its path.
     pub fn make_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.dir.join(name);
-        make_folder(&folder)?;
+        beneath::make_folder(&folder)?;
         Ok(folder)
     }
 }
@@ -294,38 +401,79 @@ fn home() -> Option<PathBuf> {
     Some(home.canonicalize().unwrap_or(home))
 }
 
-/// Returns the stand-in for a root where nothing can be written.
+/// Returns the stand-in for a root where nothing can be written, or where a stranger's `.nb` lies.
 fn elsewhere(root: &Path) -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(
-        state
-            .join("nb/projects")
-            .join(short_name(&root.to_string_lossy())),
-    )
+    Some(shelf()?.join(short_name(&root.to_string_lossy())))
 }
 
-/// Says whether a folder is ours and writable: another user's `.nb/` must not choose our kernel.
-fn usable(dir: &Path) -> bool {
-    std::fs::metadata(dir)
-        .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
-        && rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
+/// Returns the folder of all the stand-ins, as a real path.
+fn shelf() -> Option<PathBuf> {
+    let shelf = super::registry::state_folder()?.join("projects");
+    Some(shelf.canonicalize().unwrap_or(shelf))
 }
 
-fn make(dir: &Path) -> io::Result<()> {
-    make_folder(dir)?;
-    let ignore = dir.join(".gitignore");
-    if !ignore.exists() {
-        save::replace(&ignore, b"*\n")?;
+/// The file in a stand-in that says for which root it is.
+const ROOT: &str = "root";
+
+/// Returns the root for which a folder is the stand-in.
+fn root_of(dir: &Path) -> Option<PathBuf> {
+    if dir.parent() != Some(&shelf()?) {
+        return None;
     }
-    Ok(())
+    let root = beneath::read(&dir.join(ROOT), 64 << 10).ok()?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(root)))
 }
 
-fn make_folder(dir: &Path) -> io::Result<()> {
+fn make_elsewhere(root: &Path) -> io::Result<PathBuf> {
+    let no_home =
+        || io::Error::other("it is not writable and there is no home folder to fall back to");
+    let shelf = shelf().ok_or_else(no_home)?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(dir)
+        .create(&shelf)?;
+    let dir = elsewhere(root).ok_or_else(no_home)?;
+    beneath::make_folder(&dir)?;
+    let (file, path) = (dir.join(ROOT), root.as_os_str().as_bytes());
+    if beneath::read(&file, 64 << 10).is_ok_and(|before| before == path) {
+        return Ok(dir);
+    }
+    beneath::replace(&file, path)?;
+    Ok(dir)
+}
+
+/// Says whether a `.nb` is one that this user's `nb` made on this machine, and writable. An empty one
+/// becomes that.
+fn usable(dir: &Path) -> bool {
+    match identity::whose(dir) {
+        Whose::Ours => is_writable(dir),
+        Whose::Empty => {
+            let claimed = identity::claim(dir);
+            claimed.is_ok_and(|whose| whose == Whose::Ours) && is_writable(dir)
+        }
+        Whose::Nobody | Whose::Foreign => false,
+    }
+}
+
+/// Says whether a folder is this user's and writable.
+fn is_writable(dir: &Path) -> bool {
+    beneath::is_folder(dir) && rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// Makes a `.nb`; one that is there stays as it is.
+fn make(dir: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !usable(dir) {
+        return Err(io::Error::other("this user's nb did not make it"));
+    }
+    let ignore = dir.join(".gitignore");
+    if !beneath::is_file(&ignore) {
+        beneath::replace(&ignore, b"*\n")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -364,6 +512,92 @@ mod tests {
         assert_eq!(below, made);
         assert_eq!(below.key(&top.join("deep/b.ipynb")), "deep/b.ipynb");
         assert_eq!(below.notebook("deep/b.ipynb"), top.join("deep/b.ipynb"));
+    }
+
+    /// Makes a `.nb` as a repository may bring it.
+    fn unpacked(root: &Path, state: &str) -> PathBuf {
+        let dir = root.join(DIR);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("state.json"), state).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_strangers_folder_is_passed_over_and_left_as_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let session = serde_json::json!({"notebook": "a.ipynb", "connection_file": "/x.json"});
+        let state = serde_json::json!({"sessions": {"a.ipynb": session}}).to_string();
+        let dir = unpacked(&root, &state);
+        let notebook = root.join("a.ipynb");
+        assert_eq!(Project::find(&notebook), None);
+        assert_eq!(Project::passed_over(&notebook), Some(dir.clone()));
+        let project = Project::for_notebook(&notebook).unwrap();
+        assert!(!project.dir().starts_with(&root), "{project:?}");
+        assert_eq!(project.root(), root);
+        assert_eq!(project.foreign(), Some(dir.as_path()));
+        assert!(project.notice().is_some());
+        assert_eq!(project.state().unwrap(), State::default());
+        project.update(|state| state.kernel_pid = Some(1)).unwrap();
+        let again = Project::find(&notebook).unwrap();
+        assert_eq!(again.dir(), project.dir());
+        assert_eq!(again.notice(), None);
+        // Who is given only the state file finds the same project.
+        let named = Project::of_state_file(&project.state_file()).unwrap();
+        assert_eq!(named, again);
+        let named = Project::of_state_file(&dir.join("state.json")).unwrap();
+        assert_eq!(named, again);
+        let names: Vec<_> = std::fs::read_dir(&dir).unwrap().flatten().collect();
+        assert_eq!(names.len(), 1, "something was written into it");
+        std::fs::remove_dir_all(project.dir()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_below_a_strangers_one_uses_the_users_own_above() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let made = Project::for_notebook(&root.join("a.ipynb")).unwrap();
+        let inner = root.join("inner");
+        let dir = unpacked(&inner, r#"{"sessions": {}}"#);
+        let found = Project::find(&inner.join("b.ipynb")).unwrap();
+        assert_eq!(found, made);
+        assert_eq!(Project::passed_over(&inner), Some(dir));
+        assert_eq!(Project::passed_over(&root), None);
+    }
+
+    #[test]
+    fn three_keys_of_another_program_are_a_kernel_and_its_folder_stays_its_own() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let file = root.join("kernel.json");
+        let keys = serde_json::json!({"notebook": root.join("a.ipynb"), "connection_file": file, "kernel_pid": 7});
+        let dir = unpacked(&root, &keys.to_string());
+        let project = Project::find(&root).unwrap();
+        assert_eq!(project.foreign(), Some(dir.as_path()));
+        let session = project.state().unwrap().last_opened().unwrap();
+        assert_eq!(session.connection_file, file);
+        assert!(!session.owned && session.start_time.is_none());
+        // A recorder is given the state file alone.
+        let named = Project::of_state_file(&project.state_file()).unwrap();
+        assert_eq!(named.state().unwrap().all().len(), 1);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+        std::fs::remove_dir_all(project.dir()).unwrap();
+    }
+
+    #[test]
+    fn what_the_three_keys_name_must_be_private_in_the_users_own_folder_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let file = temp.path().join("kernel.json");
+        std::fs::write(&file, r#"{"transport": "tcp", "ip": "127.0.0.1"}"#).unwrap();
+        let keys =
+            serde_json::json!({"notebook": "a.ipynb", "connection_file": file, "kernel_pid": 7});
+        std::fs::write(project.state_file(), keys.to_string()).unwrap();
+        let count = || project.state().unwrap().all().len();
+        for (mode, sessions) in [(0o644, 0), (0o600, 1)] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(count(), sessions);
+        }
     }
 
     #[test]

@@ -6,9 +6,8 @@
 //! container and namespace) and `asks/` (what others want of it: an interrupt, an answer).
 
 use std::borrow::Cow;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::beneath;
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
-use super::save;
 
 /// An execution: one piece of code, or cells of a notebook one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -307,7 +306,7 @@ impl Project {
     pub fn adopt(&self, kept: &JobFolder) -> io::Result<JobFolder> {
         let dir = self.make_folder(JOBS)?.join(&kept.id);
         self.mark_open(&kept.id)?;
-        std::fs::rename(&kept.dir, &dir)?;
+        beneath::rename(&kept.dir, &dir)?;
         let id = kept.id.clone();
         Ok(JobFolder { dir, id })
     }
@@ -320,7 +319,7 @@ impl Project {
     /// Returns the jobs that have not come to their end: those that run, and those whose recorder was
     /// killed. Costs a listing of what is there.
     pub fn open_jobs(&self) -> Vec<JobFolder> {
-        let entries = std::fs::read_dir(self.dir().join(OPEN));
+        let entries = beneath::list(&self.dir().join(OPEN));
         let names = entries.into_iter().flatten().flatten();
         let ids = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let folders = ids.map(|id| JobFolder {
@@ -332,12 +331,12 @@ impl Project {
 
     fn mark_open(&self, id: &str) -> io::Result<()> {
         let mark = self.make_folder(OPEN)?.join(id);
-        std::fs::write(mark, "")
+        beneath::write(&mark).map(drop)
     }
 
     /// Notes that a job has come to its end.
     pub fn close_job(&self, folder: &JobFolder) {
-        let _ = std::fs::remove_file(self.dir().join(OPEN).join(&folder.id));
+        let _ = beneath::remove_file(&self.dir().join(OPEN).join(&folder.id));
     }
 
     /// Returns the folder of the job that is named, by a beginning of its id.
@@ -348,7 +347,7 @@ impl Project {
         // A recorder knows its job by the whole id.
         let is_whole = given.len() == ID && given.bytes().all(|byte| byte.is_ascii_hexdigit());
         let dir = self.dir().join(JOBS).join(given);
-        if is_whole && dir.join(RECORD).exists() {
+        if is_whole && beneath::is_file(&dir.join(RECORD)) {
             let id = given.to_owned();
             return Ok(JobFolder { dir, id });
         }
@@ -384,7 +383,7 @@ impl Project {
             bytes += folder.bytes();
             // The last one is kept, however large: it has just been asked for.
             if count > 0 && (bytes > MOST_BYTES || count >= MOST_JOBS) {
-                let _ = std::fs::remove_dir_all(&folder.dir);
+                let _ = beneath::remove_folder_all(&folder.dir);
             }
         }
     }
@@ -392,7 +391,7 @@ impl Project {
     /// Does so after a job whose end may have made them too many or too large: each looks at every other
     /// one, which takes longer than a small cell.
     pub fn sweep_jobs_after(&self, ended: &JobFolder) {
-        let entries = std::fs::read_dir(self.dir().join(JOBS));
+        let entries = beneath::list(&self.dir().join(JOBS));
         let count = entries.into_iter().flatten().count();
         if count.is_multiple_of(SWEPT_EVERY) || ended.bytes() > MOST_UNSWEPT {
             self.sweep_jobs();
@@ -408,7 +407,7 @@ impl Project {
     /// over the one that ended last.
     pub fn jobs_lately(&self) -> Vec<JobFolder> {
         let written = |folder: JobFolder| {
-            let record = std::fs::metadata(folder.dir.join(RECORD)).ok()?;
+            let record = beneath::metadata(&folder.dir.join(RECORD)).ok()?;
             Some((record.modified().ok()?, folder))
         };
         let mut dated: Vec<_> = self.all_folders(JOBS).filter_map(written).collect();
@@ -419,13 +418,13 @@ impl Project {
     fn folders(&self, place: &str) -> Vec<JobFolder> {
         let folders = self.all_folders(place);
         folders
-            .filter(|folder| folder.dir.join(RECORD).exists())
+            .filter(|folder| beneath::is_file(&folder.dir.join(RECORD)))
             .collect()
     }
 
     /// Also those that have no record yet.
     fn all_folders(&self, place: &str) -> impl Iterator<Item = JobFolder> {
-        let entries = std::fs::read_dir(self.dir().join(place));
+        let entries = beneath::list(&self.dir().join(place));
         let folders = entries.into_iter().flatten().flatten();
         folders.map(|entry| JobFolder {
             dir: entry.path(),
@@ -470,6 +469,9 @@ const LOOKED_AT: Duration = Duration::from_secs(1);
 /// How many bytes of events are read at once, about.
 const MOST_SAID: u64 = 4 << 20;
 
+/// No record is longer: what a kernel may say at once is about half of it.
+const LONGEST: u64 = beneath::LARGE;
+
 /// How large the jobs that are over may be together.
 const MOST_BYTES: u64 = 300_000_000;
 
@@ -498,7 +500,7 @@ impl JobFolder {
     /// # Errors
     /// The record cannot be read.
     pub fn read(&self) -> Result<Job, NoJob> {
-        let read = std::fs::read(self.dir.join(RECORD));
+        let read = beneath::read(&self.dir.join(RECORD), beneath::LARGE);
         let read = read.and_then(|text| Ok(serde_json::from_slice(&text)?));
         read.map_err(|source| NoJob::Damaged {
             id: self.id.clone(),
@@ -509,7 +511,7 @@ impl JobFolder {
     /// Replaces what is known of the job.
     pub fn write(&self, job: &Job) -> io::Result<()> {
         let text = serde_json::to_vec(job)?;
-        save::replace_unsynced(&self.dir.join(RECORD), &text)
+        beneath::replace_unsynced(&self.dir.join(RECORD), &text)
     }
 
     /// Takes the lock that a recorder holds for its life; none where one does.
@@ -530,34 +532,32 @@ impl JobFolder {
 
     /// Says that a recorder hears the kernel from this message on.
     pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
-        save::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
+        beneath::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
     }
 
     /// Tells whoever watches the folder that the job is over, as its record says by then. Where that
     /// fails they see it a moment later.
     pub fn tell_over(&self) {
-        let mut options = OpenOptions::new();
-        let over = options.append(true).create(true).mode(0o600);
-        let told = over.open(self.dir.join(OVER));
+        let told = beneath::append(&self.dir.join(OVER));
         let _ = told.and_then(|mut file| file.write_all(b"\n"));
     }
 
     /// Returns from which message on a recorder hears the kernel, once it does.
     pub fn ready(&self) -> Option<String> {
-        std::fs::read_to_string(self.dir.join("ready")).ok()
+        beneath::read_text(&self.dir.join("ready"), beneath::SMALL).ok()
     }
 
     /// Returns when something was last written down of the job.
     pub fn last_sign(&self) -> Option<Timestamp> {
         let files = [RECORD, EVENTS].map(|name| self.dir.join(name));
-        let files = files.iter().filter_map(|path| path.metadata().ok());
+        let files = files.iter().filter_map(|path| beneath::metadata(path).ok());
         let last = files.filter_map(|found| found.modified().ok()).max()?;
         Timestamp::try_from(last).ok()
     }
 
     /// Removes the job's folder.
     pub fn remove(&self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
+        let _ = beneath::remove_folder_all(&self.dir);
     }
 
     /// Returns whether a recorder lives.
@@ -566,7 +566,7 @@ impl JobFolder {
     }
 
     fn bytes(&self) -> u64 {
-        let entries = std::fs::read_dir(&self.dir);
+        let entries = beneath::list(&self.dir);
         let files = entries.into_iter().flatten().flatten();
         files
             .filter_map(|entry| Some(entry.metadata().ok()?.len()))
@@ -575,11 +575,7 @@ impl JobFolder {
 
     /// Opens the events for appending.
     pub fn events(&self) -> io::Result<Events> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(self.dir.join(EVENTS))?;
+        let file = beneath::append(&self.dir.join(EVENTS))?;
         Ok(Events { file, torn: false })
     }
 
@@ -587,7 +583,7 @@ impl JobFolder {
     /// next reading begins: not all of it where that is much. A line that is being written is left
     /// for then.
     pub fn said(&self, from: u64) -> io::Result<(Vec<Said>, u64)> {
-        let mut file = match File::open(self.dir.join(EVENTS)) {
+        let mut file = match beneath::open(&self.dir.join(EVENTS)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), from)),
             Err(error) => return Err(error),
@@ -597,7 +593,7 @@ impl JobFolder {
         let (mut said, mut at) = (Vec::new(), from);
         let mut line = Vec::new();
         loop {
-            let read = lines.read_until(b'\n', &mut line)?;
+            let read = lines.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
             if read == 0 || line.last() != Some(&b'\n') {
                 return Ok((said, at));
             }
@@ -614,7 +610,7 @@ impl JobFolder {
         // In the order in which they were asked.
         let now = Timestamp::now().as_nanosecond();
         let name = format!("{now:024}-{}.json", std::process::id());
-        save::replace_unsynced(&self.dir.join("asks").join(name), &serde_json::to_vec(ask)?)
+        beneath::replace_unsynced(&self.dir.join("asks").join(name), &serde_json::to_vec(ask)?)
     }
 
     /// Returns what was asked of the job and [`JobFolder::forget`] has not removed, oldest first, each
@@ -623,7 +619,7 @@ impl JobFolder {
         let mut paths = self.ask_files();
         paths.sort();
         let asks = paths.into_iter().filter_map(|path| {
-            let text = std::fs::read(&path).ok()?;
+            let text = beneath::read(&path, beneath::SMALL).ok()?;
             let ask = serde_json::from_slice(&text).ok()?;
             Some((path, ask))
         });
@@ -632,7 +628,7 @@ impl JobFolder {
 
     /// Removes what was asked once it is taken: whoever asked waits for that.
     pub fn forget(&self, asked: &Path) {
-        let _ = std::fs::remove_file(asked);
+        let _ = beneath::remove_file(asked);
     }
 
     /// Returns whether something is asked that the recorder has not taken yet.
@@ -641,7 +637,7 @@ impl JobFolder {
     }
 
     fn ask_files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.dir.join("asks"));
+        let entries = beneath::list(&self.dir.join("asks"));
         let entries = entries.into_iter().flatten().flatten();
         entries
             .map(|entry| entry.path())

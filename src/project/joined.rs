@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::beneath;
 use super::counters::Counters;
 use super::folder::Project;
-use super::save;
 
 /// One proxy and the front end behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,12 +56,12 @@ impl Project {
     /// Writes or replaces a proxy's record. It means nothing after a power cut: no disk is waited for.
     pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {
         self.make_folder("proxies")?;
-        save::replace_unsynced(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
+        beneath::replace_unsynced(&self.joined_file(joined.pid), &serde_json::to_vec(joined)?)
     }
 
     /// Removes a proxy's record; it is no error when there is none.
     pub fn remove_joined(&self, pid: u32) -> io::Result<()> {
-        match std::fs::remove_file(self.joined_file(pid)) {
+        match beneath::remove_file(&self.joined_file(pid)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -69,7 +69,7 @@ impl Project {
 
     /// Returns every record, of living and of killed proxies; unreadable ones are skipped.
     pub fn list_joined(&self) -> Vec<Joined> {
-        let Ok(folder) = std::fs::read_dir(self.proxies_dir()) else {
+        let Ok(folder) = beneath::list(&self.proxies_dir()) else {
             return Vec::new();
         };
         let mut found: Vec<Joined> = folder
@@ -80,7 +80,7 @@ impl Project {
                     .extension()
                     .is_some_and(|ending| ending == "json")
             })
-            .filter_map(|entry| std::fs::read(entry.path()).ok())
+            .filter_map(|entry| beneath::read(&entry.path(), beneath::SMALL).ok())
             .filter_map(|bytes| serde_json::from_slice(&bytes).ok())
             .collect();
         found.sort_by_key(|joined| (joined.since, joined.pid));

@@ -7,16 +7,19 @@
 //! **The rule of size**: a journal of more than 128 MB is cut to its last 32 MB, further back than
 //! which nobody reads it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::beneath;
 use super::folder::Project;
+use super::lock;
 use super::past::FAR;
 
 /// From how many bytes on it is cut.
@@ -130,7 +133,7 @@ impl Project {
 
     /// Returns the journal's entries, oldest first; lines that are no entries are skipped.
     pub fn journal_entries(&self) -> io::Result<Vec<Entry>> {
-        match std::fs::read(self.journal_file()) {
+        match beneath::read(&self.journal_file(), 2 * LIMIT) {
             Ok(bytes) => Ok(entries(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -141,7 +144,7 @@ impl Project {
 impl Journal {
     fn open(path: &Path, keeps_code: bool) -> io::Result<Self> {
         Ok(Self {
-            file: open(path)?,
+            file: beneath::read_append(path)?,
             path: path.to_owned(),
             limit: LIMIT,
             stays: FAR,
@@ -155,7 +158,25 @@ impl Journal {
     }
 
     /// Appends entries, in order, by one write under the file's lock.
+    ///
+    /// # Errors
+    /// It cannot be written, or somebody holds the lock all the time.
     pub fn append_all(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let patience = lock::patience();
+        if self.append_within(entries, patience)? {
+            return Ok(());
+        }
+        Err(self.held(patience))
+    }
+
+    /// Returns the error for a lock that somebody else has held for so long.
+    pub fn held(&self, waited: Duration) -> io::Error {
+        lock::held(&self.path, waited)
+    }
+
+    /// As [`Journal::append_all`], but waits `within` at most for whoever holds the lock; says whether they
+    /// were written.
+    pub fn append_within(&mut self, entries: &[Entry], within: Duration) -> io::Result<bool> {
         let mut lines = Vec::new();
         for entry in entries {
             if entry.code.is_some() && !self.keeps_code {
@@ -172,23 +193,28 @@ impl Journal {
             }
             lines.push(b'\n');
         }
-        self.lock()?;
+        if !self.lock(within)? {
+            return Ok(false);
+        }
         let written = self.append_locked(&lines);
         let cut = self.cut();
         self.file.unlock()?;
-        written.and(cut)
+        written.and(cut).map(|()| true)
     }
 
     /// Waits for the lock on the file that is the journal now: another process may have cut it.
-    fn lock(&mut self) -> io::Result<()> {
+    fn lock(&mut self, within: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + within;
         loop {
-            self.file.lock()?;
-            let of = |found: std::fs::Metadata| (found.dev(), found.ino());
-            let there = std::fs::metadata(&self.path).map(of).ok();
-            if there == Some(of(self.file.metadata()?)) {
-                return Ok(());
+            if !lock::take(&self.file, deadline)? {
+                return Ok(false);
             }
-            self.file = open(&self.path)?;
+            let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+            let there = beneath::metadata(&self.path).map(of).ok();
+            if there == Some(of(self.file.metadata()?)) {
+                return Ok(true);
+            }
+            self.file = beneath::read_append(&self.path)?;
         }
     }
 
@@ -199,17 +225,15 @@ impl Journal {
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut shorter = tempfile::Builder::new()
-            .prefix(".nb-")
-            .tempfile_in(folder)?;
-        let mut last = File::open(&self.path)?;
+        let path = folder.join(format!(".nb-{}", uuid::Uuid::new_v4().simple()));
+        let mut shorter = beneath::create(&path)?;
+        let mut last = beneath::open(&self.path)?;
         last.seek(SeekFrom::Start(length.saturating_sub(self.stays)))?;
         let mut last = BufReader::new(last);
         // The rest of a line that began before.
         last.skip_until(b'\n')?;
         io::copy(&mut last, &mut shorter)?;
-        shorter.persist(&self.path).map_err(|error| error.error)?;
-        Ok(())
+        beneath::rename(&path, &self.path)
     }
 
     fn append_locked(&mut self, line: &[u8]) -> io::Result<()> {
@@ -229,15 +253,6 @@ impl Journal {
         self.file.read_exact(&mut last)?;
         Ok(last != *b"\n")
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
 }
 
 fn yes() -> bool {
@@ -269,7 +284,7 @@ mod tests {
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let mut journal = project.journal().unwrap();
         journal.append(&Entry::now("asked", "a.ipynb")).unwrap();
-        let mut raw = OpenOptions::new()
+        let mut raw = std::fs::OpenOptions::new()
             .append(true)
             .open(project.journal_file())
             .unwrap();
@@ -282,6 +297,23 @@ mod tests {
             .map(|entry| entry.event)
             .collect();
         assert_eq!(events, ["asked", "done"]);
+    }
+
+    #[test]
+    fn somebody_who_keeps_the_lock_is_waited_for_no_longer_than_said() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut journal = project.journal().unwrap();
+        let entry = [Entry::now("asked", "a.ipynb")];
+        let keeps = File::open(project.journal_file()).unwrap();
+        keeps.lock().unwrap();
+        for within in [Duration::ZERO, Duration::from_millis(20)] {
+            assert!(!journal.append_within(&entry, within).unwrap());
+        }
+        assert!(project.journal_entries().unwrap().is_empty());
+        keeps.unlock().unwrap();
+        assert!(journal.append_within(&entry, Duration::ZERO).unwrap());
+        assert_eq!(project.journal_entries().unwrap().len(), 1);
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::beneath;
 use super::folder::{Project, short_name};
 use super::lock::Lock;
-use super::save;
 
 /// The ledger of a notebook, locked.
 #[derive(Debug)]
@@ -35,6 +35,15 @@ impl Project {
         })
     }
 
+    /// Reads the ledger of a notebook without its lock, as it was written last: it is replaced as a
+    /// whole. None where there is none that can be read.
+    pub fn last_ledger<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let name = format!("{}.json", short_name(key));
+        let path = self.dir().join("notebooks").join(name);
+        let bytes = beneath::read(&path, beneath::LARGE).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
     /// Returns the path of what names have to be told of a notebook; it is there only while there
     /// is something.
     pub fn untold_file(&self, key: &str) -> PathBuf {
@@ -53,7 +62,7 @@ impl Ledger {
     /// Reads it; none where there is none, or none that can be read: it is begun anew, which costs
     /// what was not written down yet.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        let bytes = std::fs::read(&self.path).ok()?;
+        let bytes = beneath::read(&self.path, beneath::LARGE).ok()?;
         let read = serde_json::from_slice(&bytes);
         read.inspect_err(
             |error| tracing::warn!(%error, path = %self.path.display(), "a ledger is begun anew"),
@@ -63,7 +72,7 @@ impl Ledger {
 
     /// Replaces it.
     pub fn write<T: Serialize>(&self, content: &T) -> io::Result<()> {
-        save::replace_unsynced(&self.path, &serde_json::to_vec(content)?)
+        beneath::replace_unsynced(&self.path, &serde_json::to_vec(content)?)
     }
 }
 

@@ -1,30 +1,49 @@
 //! An advisory lock on a file of its own, freed by the system when its holder dies.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 #[cfg(target_os = "linux")]
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::FileExt;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use super::beneath;
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 /// A held lock; dropping it frees it.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
-    /// Waits for the lock. Only for locks that are held for moments.
+    /// Waits for the lock as long as this process waits for one that is held for moments only; see
+    /// [`Lock::set_patience`].
+    ///
+    /// # Errors
+    /// Somebody holds it all the time, which the error names where that is known.
     pub fn wait(path: &Path) -> io::Result<Self> {
-        let file = open(path)?;
-        file.lock()?;
-        Ok(Self { _file: file })
+        let patience = patience();
+        let lock = if patience < LONG {
+            let file = beneath::write(path)?;
+            take(&file, Instant::now() + patience)?.then_some(Self { file })
+        } else {
+            Self::within(path, patience)?
+        };
+        lock.ok_or_else(|| held(path, patience))
+    }
+
+    /// Says how long this process waits for a lock that is held for moments only: a minute, where nothing is
+    /// said. Whoever holds one may have been stopped.
+    pub fn set_patience(patience: Duration) {
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        PATIENCE_MS.store(millis, Ordering::Relaxed);
     }
 
     /// Waits for the lock, `within` at most; none where somebody else holds it all the time.
@@ -37,20 +56,83 @@ impl Lock {
         let (give, get) = std::sync::mpsc::sync_channel(1);
         let wanted = path.to_owned();
         std::thread::spawn(move || {
-            let _ = give.send(Self::wait(&wanted));
+            let _ = give.send(Self::wait_on(&wanted));
         });
         get.recv_timeout(within).ok().transpose()
     }
 
+    fn wait_on(path: &Path) -> io::Result<Self> {
+        let file = beneath::write(path)?;
+        file.lock()?;
+        Ok(Self { file })
+    }
+
     /// Takes the lock if it is free.
     pub fn attempt(path: &Path) -> io::Result<Option<Self>> {
-        let file = open(path)?;
+        let file = beneath::write(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
+            Ok(()) => Ok(Some(Self { file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+
+    /// Returns what its holders have written into it last, `limit` bytes at most.
+    pub fn content(&self, limit: usize) -> io::Result<Vec<u8>> {
+        let mut content = vec![0; limit];
+        let length = self.file.read_at(&mut content, 0)?;
+        content.truncate(length);
+        Ok(content)
+    }
+
+    /// Replaces its content, which is for its next holders.
+    pub fn set_content(&self, content: &[u8]) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all_at(content, 0)
+    }
+}
+
+/// How long this process waits in [`Lock::wait`].
+static PATIENCE_MS: AtomicU64 = AtomicU64::new(60_000);
+
+/// Whoever waits for less looks again and again: a thread that waits would be left behind.
+const LONG: Duration = Duration::from_secs(2);
+
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+/// Returns how long this process waits for a lock that is held for moments only.
+pub(super) fn patience() -> Duration {
+    Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed))
+}
+
+/// Takes the lock on an open file, by looking again and again until the deadline; says whether it was had.
+pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Returns the error for a lock that somebody else has held for so long.
+pub(super) fn held(path: &Path, waited: Duration) -> io::Error {
+    let who = holder(path).unwrap_or_else(|| "another process".to_owned());
+    let text = format!(
+        "{} has been locked for {:.1} s by {who}",
+        path.display(),
+        waited.as_secs_f32()
+    );
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 /// Why a notebook's lock was not had.
@@ -97,10 +179,11 @@ fn notebook_lock(notebook: &Path) -> io::Result<PathBuf> {
         .recursive(true)
         .mode(0o700)
         .create(&folder)?;
-    let real = super::real_path(notebook)?;
+    let real = super::notebook_path(notebook)?;
     let name = hex::encode(Sha256::digest(real.as_os_str().as_encoded_bytes()));
     let name = name.get(..16).unwrap_or(&name);
-    Ok(folder.join(format!("{name}.lock")))
+    // A part of the way to the home folder may be a link.
+    Ok(folder.canonicalize()?.join(format!("{name}.lock")))
 }
 
 /// Returns who holds a lock, as the system tells: a process and its command.
@@ -143,15 +226,6 @@ fn holder(_: &Path) -> Option<String> {
     None
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +251,23 @@ mod tests {
         });
         // What the thread that gave up was still waiting for is free again, too.
         drop(lock_notebook(&notebook, Duration::from_secs(20)).unwrap());
+    }
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_waited_for_no_longer_than_said() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("held");
+        let kept = Lock::wait(&path).unwrap();
+        let other = beneath::write(&path).unwrap();
+        let soon = || Instant::now() + Duration::from_millis(30);
+        assert!(!take(&other, soon()).unwrap());
+        let said = held(&path, Duration::from_millis(30)).to_string();
+        assert!(said.contains("has been locked for 0.0 s by"), "{said}");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| take(&other, Instant::now() + Duration::from_secs(20)));
+            drop(kept);
+            assert!(waits.join().unwrap().unwrap());
+        });
     }
 
     #[cfg(target_os = "linux")]

@@ -9,12 +9,15 @@
 //! the file and the remedy; it is never overwritten. Whether a recorded process still lives is
 //! not judged here: that is `kernel::process`.
 
+pub mod adopt;
+pub mod beneath;
 mod config;
 pub mod counters;
 pub mod cursor;
 pub mod displays;
 mod folder;
 mod fresh;
+mod identity;
 pub mod jobs;
 pub mod joined;
 pub mod journal;
@@ -25,19 +28,24 @@ pub mod past;
 mod place;
 pub mod questions;
 pub mod registry;
+mod remove;
 mod root;
 mod sandbox;
 pub mod save;
+pub mod scratch;
 mod session;
 mod state;
+mod stranger;
 pub mod written;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
 pub use fresh::fresh_id;
+pub use identity::{disown, share_records};
 pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use place::{Place, Relation, boot_id, pid_namespace};
-pub use root::real_path;
+pub use remove::remove_tree;
+pub use root::{notebook_path, real_path};
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
 pub use session::{
     Container, Ended, Exit, InterruptMode, Limits, RealSpec, Session, Status, Transport,

@@ -8,17 +8,15 @@
 //! first. As walking through them takes time, that is looked after once for every 16 MB.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
+use super::beneath;
 use super::folder::Project;
-use super::save;
 
 /// How much is kept.
 const LIMIT: u64 = 512 << 20;
@@ -28,6 +26,9 @@ const SWEEP: u64 = 16 << 20;
 
 /// What a file takes of the disk at least; one byte of the tally stands for as much.
 const BLOCK: u64 = 4 << 10;
+
+/// A line of a list's head is shorter.
+const LONGEST_LINE: u64 = 4 << 10;
 
 /// From how many on they are put into one file.
 const MANY: usize = 16;
@@ -80,7 +81,7 @@ impl Objects {
     pub fn keep(&self, versions: &[(String, impl AsRef<[u8]>)]) -> io::Result<()> {
         let mut new = versions
             .iter()
-            .filter(|(name, _)| !self.file(name).exists());
+            .filter(|(name, _)| !beneath::is_file(&self.file(name)));
         if versions.len() >= MANY {
             return self.keep_together(versions);
         }
@@ -90,7 +91,12 @@ impl Objects {
     /// Returns a version by its name, if it is still kept. Whoever asks for many asks one and the
     /// same value, which reads the head of each list only once.
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
-        if let Ok(bytes) = std::fs::read(self.file(name)) {
+        // A file says which names there are, and it may say anything.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return None;
+        }
+        if let Ok(bytes) = beneath::read(&self.file(name), LIMIT) {
             return Some(bytes);
         }
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +121,7 @@ impl Objects {
         }
         let hash = hex::encode(Sha256::digest(&text));
         let path = self.folder.join("lists").join(&hash[..16]);
-        if path.exists() {
+        if beneath::is_file(&path) {
             return Ok(());
         }
         text.push(b'\n');
@@ -126,10 +132,10 @@ impl Objects {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        match save::replace_unsynced(path, bytes) {
+        match beneath::replace_unsynced(path, bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_folder_of(path)?;
-                save::replace_unsynced(path, bytes)?;
+                beneath::replace_unsynced(path, bytes)?;
             }
             written => written?,
         }
@@ -139,11 +145,7 @@ impl Objects {
     /// Adds to the tally, a file that grows by a byte a block, and sweeps when it is time.
     fn count(&self, bytes: u64) -> io::Result<()> {
         let path = self.folder.join("written");
-        let mut tally = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)?;
+        let mut tally = beneath::append(&path)?;
         tally.write_all(&vec![b'.'; bytes.div_ceil(BLOCK).max(1) as usize])?;
         if tally.metadata()?.len() * BLOCK > self.sweep {
             tally.set_len(0)?;
@@ -156,10 +158,8 @@ impl Objects {
     /// removes at the same time is gone too.
     fn sweep(&self) {
         let mut found: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
-        let folders = std::fs::read_dir(&self.folder).into_iter().flatten();
-        let folders = folders
-            .flatten()
-            .map(|entry| std::fs::read_dir(entry.path()));
+        let folders = beneath::list(&self.folder).into_iter().flatten();
+        let folders = folders.flatten().map(|entry| beneath::list(&entry.path()));
         for entry in folders.flatten().flatten().flatten() {
             let Ok(data) = entry.metadata() else { continue };
             let size = data.len().next_multiple_of(BLOCK);
@@ -175,23 +175,20 @@ impl Objects {
             if size <= self.limit / 4 * 3 {
                 break;
             }
-            let _ = std::fs::remove_file(path);
+            let _ = beneath::remove_file(&path);
             size -= its;
         }
     }
 }
 
 fn make_folder_of(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(path.parent().unwrap_or(Path::new(".")))
+    beneath::make_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
 impl Lists {
     /// Reads the heads of those that are new. What cannot be read has no versions.
     fn read(&mut self, folder: &Path) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        for entry in beneath::list(folder).into_iter().flatten().flatten() {
             let list = entry.path();
             if self.read.insert(list.clone()) {
                 let _ = self.read_head(&list);
@@ -200,18 +197,18 @@ impl Lists {
     }
 
     fn read_head(&mut self, list: &Path) -> io::Result<()> {
-        let mut file = BufReader::new(File::open(list)?);
+        let mut file = BufReader::new(beneath::open(list)?);
         let (mut head, mut length, mut found) = (0, 0, Vec::new());
         let mut line = String::new();
         loop {
             line.clear();
-            head += file.read_line(&mut line)? as u64;
+            head += file.by_ref().take(LONGEST_LINE).read_line(&mut line)? as u64;
             let Some((name, its)) = line.trim_end().split_once(' ') else {
                 break;
             };
             let its: u64 = its.parse().map_err(io::Error::other)?;
             found.push((name.to_owned(), length, its));
-            length += its;
+            length = u64::checked_add(length, its).ok_or(io::ErrorKind::InvalidData)?;
         }
         for (name, start, length) in found {
             self.places.entry(name).or_insert_with(|| Place {
@@ -226,16 +223,17 @@ impl Lists {
 
 impl Place {
     fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        let mut file = File::open(&self.list)?;
+        let mut file = beneath::open(&self.list)?;
         file.seek(SeekFrom::Start(self.start))?;
         let mut bytes = Vec::new();
-        file.take(self.length).read_to_end(&mut bytes)?;
+        file.take(self.length.min(LIMIT)).read_to_end(&mut bytes)?;
         Ok(Some(bytes).filter(|bytes| bytes.len() as u64 == self.length))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use jiff::Timestamp;
 
+use super::beneath;
 use super::folder::Project;
 use super::journal::Entry;
 
@@ -77,7 +78,7 @@ impl Project {
 
     /// Returns the entries of several sessions, newest first.
     pub fn past_of(&self, sessions: &[&str]) -> Past {
-        Past::open(File::open(self.journal_file()).ok(), sessions)
+        Past::open(beneath::open(&self.journal_file()).ok(), sessions)
     }
 
     /// Returns what the journal tells of this generation of a session's kernel.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::beneath;
 use super::jobs::{JobFolder, JobPrompt};
-use super::save;
 
 /// What the kernel asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,18 +25,18 @@ pub struct Question {
 impl JobFolder {
     /// Passes a question on, instead of an earlier one: a kernel asks one after the other.
     pub fn pass_on(&self, question: &Question) -> io::Result<()> {
-        save::replace_unsynced(&self.question_file(), &serde_json::to_vec(question)?)
+        beneath::replace_unsynced(&self.question_file(), &serde_json::to_vec(question)?)
     }
 
     /// Returns the question that waits for its answer.
     pub fn question(&self) -> Option<Question> {
-        let text = std::fs::read(self.question_file()).ok()?;
+        let text = beneath::read(&self.question_file(), beneath::SMALL).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
     /// Notes that the question is answered, whoever did that.
     pub fn forget_question(&self) {
-        let _ = std::fs::remove_file(self.question_file());
+        let _ = beneath::remove_file(&self.question_file());
     }
 
     fn question_file(&self) -> PathBuf {

@@ -8,6 +8,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::written::AllWritten;
+
 /// The folder that holds a project's memory.
 pub(super) const DIR: &str = ".nb";
 
@@ -37,6 +39,28 @@ pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
         _ => (folder.to_owned(), allowed(folder)),
     };
     Roots { candidates, wanted }
+}
+
+/// Returns the real path of a notebook or its folder, for whoever reads, edits or runs it.
+///
+/// A sandboxed kernel that may write the notebook's folder may put a link there: what is meant for
+/// its own cell would go to another notebook's kernel, which is in no sandbox.
+pub fn notebook_path(path: &Path) -> io::Result<PathBuf> {
+    let real = real_path(path)?;
+    let named = std::path::absolute(path)?;
+    if real == named {
+        return Ok(real);
+    }
+    match AllWritten::known().leads(&named) {
+        None => Ok(real),
+        Some((link, written)) => Err(io::Error::other(format!(
+            "{} is a link, which a sandboxed kernel of {} may have put there, as it was allowed to write {}: remove it, or say that you trust the folder: nb open NOTEBOOK --trust {}",
+            link.display(),
+            written.notebook.display(),
+            written.folder.display(),
+            written.folder.display(),
+        ))),
+    }
 }
 
 /// Returns `path` with every symlink resolved; its last part need not exist.

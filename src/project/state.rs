@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::save::{self, How};
+use super::beneath;
+use super::save::How;
 use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
@@ -98,7 +99,7 @@ impl Default for State {
 impl State {
     /// Reads a `state.json`; a missing file is an empty state.
     pub fn read(path: &Path) -> Result<Self, StateError> {
-        let bytes = match std::fs::read(path) {
+        let bytes = match beneath::read(path, beneath::SMALL) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => {
@@ -132,7 +133,7 @@ impl State {
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
         text.and_then(|mut text| {
             text.push(b'\n');
-            save::replace_as(path, &text, how)
+            beneath::replace_as(path, &text, how)
         })
         .map_err(|source| StateError::Write {
             path: path.to_owned(),
@@ -235,6 +236,12 @@ impl State {
         self.notebook = Some(session.notebook.clone());
         self.connection_file = Some(session.connection_file.clone());
         self.kernel_pid = session.pid;
+    }
+
+    /// Says whether only the top-level fields tell of the kernel that they name: another program wrote
+    /// them.
+    pub(super) fn names_no_session(&self) -> bool {
+        self.bare().is_some()
     }
 
     /// Returns what the top-level fields alone say, where no session has that connection file.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::folder::{Project, short_name};
-use super::{registry, save};
+use super::{registry, save, scratch};
 
 /// A folder that a sandboxed kernel was allowed to write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,12 +44,18 @@ impl Written {
 #[derive(Clone, Debug, Default)]
 pub struct AllWritten {
     entries: Vec<Written>,
+    /// Where the scratch folders lie.
+    shelf: Option<PathBuf>,
 }
 
 impl AllWritten {
     /// Reads what is remembered of this user's kernels.
     pub fn known() -> Self {
-        folder().map(|it| Self::in_folder(&it)).unwrap_or_default()
+        let entries = folder().map(|it| Self::in_folder(&it)).unwrap_or_default();
+        Self {
+            shelf: scratch::shelf(),
+            ..entries
+        }
     }
 
     fn in_folder(folder: &Path) -> Self {
@@ -59,7 +65,10 @@ impl AllWritten {
             .filter_map(|text| serde_json::from_slice(&text).ok())
             .collect();
         entries.sort_by(|one, other| one.folder.cmp(&other.folder));
-        Self { entries }
+        Self {
+            entries,
+            shelf: None,
+        }
     }
 
     /// Returns the entries.
@@ -74,7 +83,21 @@ impl AllWritten {
         let known = self.entries.iter();
         let mut known = known.filter(|it| places.iter().any(|place| it.holds(place)));
         let known = known.next().cloned();
-        known.or_else(|| places.iter().find_map(|place| scratch_of(place)))
+        known.or_else(|| {
+            let shelf = self.shelf.as_deref()?;
+            places.iter().find_map(|place| scratch_of(shelf, place))
+        })
+    }
+
+    /// Returns the first link on the way to a path that lies in one of the folders.
+    pub fn leads(&self, path: &Path) -> Option<(PathBuf, Written)> {
+        let mut places = places(path);
+        // The last one is no link.
+        places.pop();
+        places.into_iter().find_map(|link| {
+            let written = self.entries.iter().find(|it| it.holds(&link))?.clone();
+            Some((link, written))
+        })
     }
 
     /// Returns by which of the folders a sandboxed kernel could decide what a program of an
@@ -142,24 +165,19 @@ fn places(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the scratch folder that a path lies in: every sandboxed kernel may write its own.
-fn scratch_of(path: &Path) -> Option<Written> {
-    let folder = path.ancestors().find(|above| {
-        let shelf = above.parent();
-        // The memory of a project that cannot be written lies elsewhere.
-        let dir = shelf
-            .filter(|shelf| shelf.ends_with("scratch"))
-            .and_then(Path::parent);
-        let shelf_of_dirs = dir.and_then(Path::parent);
-        dir.is_some_and(|dir| dir.file_name().is_some_and(|name| name == ".nb"))
-            || shelf_of_dirs.is_some_and(|shelf| shelf.ends_with("nb/projects"))
-    })?;
-    let dir = folder.parent()?.parent()?;
+fn scratch_of(shelf: &Path, path: &Path) -> Option<Written> {
+    let name = path.strip_prefix(shelf).ok()?.components().next()?;
+    let folder = shelf.join(name);
+    let owner = scratch::owner(&folder);
     Some(Written {
-        folder: folder.to_owned(),
         hidden: folder.join(".nb"),
-        state_file: dir.join("state.json"),
+        state_file: owner
+            .as_ref()
+            .map(|it| it.state_file.clone())
+            .unwrap_or_default(),
         key: String::new(),
-        notebook: dir.to_owned(),
+        notebook: owner.map_or_else(|| folder.clone(), |it| it.notebook),
+        folder,
         other: Map::new(),
     })
 }
@@ -276,11 +294,50 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_a_sandboxed_kernel_could_put_is_seen() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        for folder in ["work/out/inner", "free"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("free/other.ipynb"), "").unwrap();
+        let entry = Written {
+            folder: root.join("work/out"),
+            hidden: root.join("work/.nb"),
+            state_file: root.join("work/.nb/state.json"),
+            key: "a.ipynb".to_owned(),
+            notebook: root.join("work/a.ipynb"),
+            other: Map::new(),
+        };
+        let known = AllWritten {
+            entries: vec![entry],
+            shelf: None,
+        };
+        symlink(root.join("free/other.ipynb"), root.join("work/out/t.ipynb")).unwrap();
+        symlink(root.join("free"), root.join("work/out/inner/sub")).unwrap();
+        symlink(root.join("work/out"), root.join("free/own")).unwrap();
+        for (path, seen) in [
+            ("work/out/t.ipynb", true),
+            ("work/out/inner/sub/other.ipynb", true),
+            ("free/own/t.ipynb", true),
+            ("free/other.ipynb", false),
+            // The user's own link into it.
+            ("free/own/new.ipynb", false),
+            ("work/out/inner/new.ipynb", false),
+        ] {
+            assert_eq!(known.leads(&root.join(path)).is_some(), seen, "{path}");
+        }
+    }
+
+    #[test]
     fn a_scratch_folder_is_its_kernels_without_being_remembered() {
-        let known = AllWritten::default();
-        let found = known.decides(Path::new("/p/.nb/scratch/a-1/home/env/bin/python"));
-        assert_eq!(found.unwrap().folder, Path::new("/p/.nb/scratch/a-1"));
-        assert!(known.decides(Path::new("/p/.nb/scratch")).is_none());
+        let known = AllWritten {
+            shelf: Some("/s/nb/scratch".into()),
+            ..AllWritten::default()
+        };
+        let found = known.decides(Path::new("/s/nb/scratch/a-1/home/env/bin/python"));
+        assert_eq!(found.unwrap().folder, Path::new("/s/nb/scratch/a-1"));
+        assert!(known.decides(Path::new("/s/nb/scratch")).is_none());
         assert!(known.decides(Path::new("/p/scratch/a-1/x")).is_none());
     }
 }

@@ -128,7 +128,10 @@ impl Shell {
     }
 
     /// Returns a notebook's session; its project is made where a kernel may be started for it.
-    fn target_of(&self, notebook: &Path) -> anyhow::Result<Target> {
+    ///
+    /// The settings are those of its project from now on, whatever the working directory's says.
+    pub(super) fn target_of(&self, notebook: &Path) -> anyhow::Result<Target> {
+        self.obey(Project::find(notebook).as_ref());
         Target::of_notebook(notebook, self.settings.borrow().autostart)
     }
 
@@ -177,13 +180,7 @@ impl Shell {
             .filter(|path| path.extension() == Some(OsStr::new("ipynb")));
         let looked_in = Project::find(&self.folder);
         let found = match &named {
-            Some(notebook) => {
-                let project = Project::find(notebook);
-                if project.is_some() && project != looked_in {
-                    self.obey(project.as_ref());
-                }
-                self.target_of(notebook)
-            }
+            Some(notebook) => self.target_of(notebook),
             None => Target::of_folder(&self.folder),
         };
         let target = match found {
@@ -282,6 +279,12 @@ pub(super) fn open_log(project: &Project, settings: &Config) {
     }
     if let Some(notice) = project.notice() {
         tracing::info!("{notice}");
+    }
+    if let Some(dir) = project.foreign() {
+        tracing::warn!(
+            "{} was not made by this user's nb on this machine: only a kernel that its state.json names in three keys is used",
+            dir.display()
+        );
     }
 }
 

@@ -14,8 +14,8 @@ use super::faults::{Fault, is_told};
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
-    Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Router, ServerHandler, SpillTo,
-    WhyUnsent, reuse,
+    Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Reach, Router, ServerHandler,
+    SpillTo, WhyUnsent, reuse,
 };
 use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
 
@@ -165,6 +165,16 @@ impl Front {
                 }
             }
         }
+    }
+
+    /// Returns how many messages were sent to all subscribers.
+    pub(super) fn published(&self) -> u64 {
+        self.iopub.sent()
+    }
+
+    /// Returns how far one of them has come.
+    pub(super) fn reach(&self, number: u64) -> Reach {
+        self.iopub.reach(number)
     }
 
     /// Returns how many subscribers iopub has.
@@ -327,16 +337,15 @@ impl ServerHandler for Subscribers {
     }
 
     fn message(&self, peer: &PeerId, subscription: Message) {
-        // All front ends want everything; whoever wants some topics is told of none.
         if let Some(shell) = self.0.upgrade()
             && let Some(front) = shell.front()
-            && subscription.first().is_some_and(|frame| **frame == [1])
+            && let Some([1, topic @ ..]) = subscription.first().map(|frame| &**frame)
         {
-            let mut missed = Vec::new();
-            shell.route(|bridge, now| missed = bridge.subscribed(now));
-            let missed = missed.into_iter();
-            let missed = missed.map(|message| message.into_frames(&front.key));
-            front.iopub.send_to(peer, missed);
+            let mut first = Vec::new();
+            shell.route(|bridge, now| first = bridge.subscribed(now, topic));
+            let first = first.into_iter();
+            let first = first.map(|message| message.into_frames(&front.key));
+            front.iopub.send_to(peer, first);
         }
     }
 
@@ -344,6 +353,7 @@ impl ServerHandler for Subscribers {
         let Some(shell) = self.0.upgrade() else {
             return;
         };
+        shell.parted.notify_one();
         if why.fault() != crate::socket::Fault::Nobody && is_told(shell.count.broke()) {
             tracing::warn!(channel = "iopub", subscriber = %peer, "a subscriber's connection ended: {why}");
         }

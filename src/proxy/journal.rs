@@ -1,8 +1,8 @@
 //! Executions, written into the project's journal.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::trouble::Trouble;
 use crate::project::Project;
@@ -29,11 +29,24 @@ pub(super) struct Log {
     lives: RefCell<HashMap<u64, Life>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Entry>>,
+    /// Since when somebody holds the journal's lock, and when it is tried again.
+    held: Cell<Option<Instant>>,
+    again: Cell<Option<Instant>>,
     trouble: Trouble,
 }
 
 /// So many entries are kept for a journal that cannot be written; the oldest go first.
 const UNWRITTEN: usize = 1000;
+
+/// How long is waited for somebody who holds the journal's lock, which is for moments: meanwhile no message
+/// passes.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// How often a lock is tried that was not had.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// A lock that is held for longer is told in the log.
+const LONG: Duration = Duration::from_secs(1);
 
 impl Log {
     /// Opens the journal. One that cannot be written is told once; work goes on without it.
@@ -49,6 +62,8 @@ impl Log {
             lives: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
+            held: Cell::new(None),
+            again: Cell::new(None),
             trouble: Trouble::default(),
         }
     }
@@ -131,22 +146,62 @@ impl Log {
         self.unwritten.borrow_mut().push(entry);
     }
 
-    /// Writes what was taken.
+    /// Returns when [`Log::write`] wants to be called.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again.get()
+    }
+
+    /// Returns how many entries wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.unwritten.borrow().len()
+    }
+
+    /// Writes what was taken; later, where somebody holds the journal's lock.
     pub(super) fn write(&self) {
         let entries = self.unwritten.take();
+        self.again.set(None);
         let Some(journal) = self.journal.as_ref().filter(|_| !entries.is_empty()) else {
             return;
         };
-        match journal.borrow_mut().append_all(&entries) {
-            Ok(()) => self.trouble.is_over("the journal is written again"),
+        let mut journal = journal.borrow_mut();
+        let now = Instant::now();
+        let moment = match self.held.get() {
+            None => MOMENT,
+            Some(_) => Duration::ZERO,
+        };
+        match journal.append_within(&entries, moment) {
+            Ok(true) => {
+                self.held.set(None);
+                self.trouble.is_over("the journal is written again");
+            }
+            Ok(false) => {
+                let since = self.held.get().unwrap_or(now);
+                self.held.set(Some(since));
+                self.again.set(Some(now + AGAIN));
+                if since.elapsed() > LONG {
+                    let text = journal.held(since.elapsed());
+                    self.trouble.is(
+                        "held",
+                        &format!("the journal waits, {UNWRITTEN} entries at most: {text}"),
+                    );
+                }
+                self.put_back(entries);
+            }
             Err(error) => {
                 let text = format!("the journal cannot be written: {error}");
                 self.trouble.is(error.kind(), &text);
                 // With the next ones. A reader keeps one of each, should some have been written.
-                let oldest = entries.len().saturating_sub(UNWRITTEN);
-                self.unwritten
-                    .replace(entries.into_iter().skip(oldest).collect());
+                self.put_back(entries);
             }
         }
+    }
+
+    fn put_back(&self, entries: Vec<Entry>) {
+        let oldest = entries.len().saturating_sub(UNWRITTEN);
+        if oldest > 0 {
+            tracing::warn!("{oldest} entries of the journal are lost: it cannot be written");
+        }
+        self.unwritten
+            .replace(entries.into_iter().skip(oldest).collect());
     }
 }

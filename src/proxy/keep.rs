@@ -4,9 +4,13 @@
 //! its own (`.nb/kept/`), so that memory stays bounded and a proxy that is killed leaves it behind. A
 //! proxy that ends, or whose client has gone, makes a job of it and has a recorder go on: it hears the
 //! kernel itself until the recorder has told which message is the first that it hears.
+//!
+//! Cells that have ended are kept until a subscriber that has read their end is still connected a moment
+//! later. An editor that was killed before its cell ended, or that stands still, has not got the outputs:
+//! where it goes without having read them, a recorder writes them.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,6 +24,7 @@ use crate::project::Lock;
 use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::questions::Question;
 use crate::route::{ClientId, Execution, Phase};
+use crate::socket::Reach;
 use crate::wire::Verified;
 
 /// How long a cell runs before what it says goes into a file.
@@ -41,20 +46,34 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// How often is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The cells of one front end that the kernel has and that have not ended, with what they said.
+/// How long a subscriber that has read the end of a cell has to stay for the cell to be let go.
+const STAYS: Duration = Duration::from_secs(1);
+
+/// How many series that have ended are kept at most, and how many bytes of theirs in memory. The oldest
+/// are let go first.
+const ENDED: usize = 4096;
+const ENDED_BYTES: usize = 32 << 20;
+
+/// The cells of one front end that the kernel has, and those that have ended without proof that somebody
+/// has got their outputs, with what they said.
 pub(super) struct Keep {
     by: String,
     front_end: String,
     all: RefCell<Vec<Series>>,
+    /// In the order of their ends.
+    ended: RefCell<VecDeque<Ended>>,
+    /// When it is looked next whether somebody has read them.
+    settles: Cell<Option<Instant>>,
     /// What was handed over while this process stays: the kernel goes on asking it.
     handed: RefCell<Vec<Handed>>,
-    number: std::cell::Cell<u64>,
+    number: Cell<u64>,
     trouble: Trouble,
 }
 
 /// The cells of one client from the first to the last that it sent while one was under way.
 struct Series {
     number: u64,
+    client: Option<ClientId>,
     /// The client's, in its messages.
     session: String,
     /// The session whose kernel it is, and which of its kernels.
@@ -73,6 +92,51 @@ struct Series {
     stored: Option<Stored>,
     /// While it is handed over: the messages that came since.
     heard: Option<HashSet<String>>,
+    /// It has ended, and whoever asked has gone without its outputs.
+    is_unseen: bool,
+}
+
+/// Cells that have ended.
+struct Ended {
+    series: Series,
+    /// Their end is among the first so many messages that were published.
+    number: u64,
+    /// When it is looked next whether somebody has read it.
+    due: Instant,
+    /// Whether there was a subscriber when it came.
+    was_heard: bool,
+}
+
+/// Why it is looked whether the ends of cells were read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settle {
+    /// The time has come for some of them.
+    Due,
+    /// The front end ends this proxy. Whoever was there when a cell ended has got its outputs, also
+    /// where it closed its connections before it ended the proxy, as batch clients do.
+    Stopped,
+    /// The front end is gone, and this proxy ends.
+    Orphaned,
+}
+
+/// What was published so far.
+#[derive(Clone, Copy)]
+pub(super) struct Published {
+    /// How many messages were sent to all subscribers.
+    pub(super) messages: u64,
+    /// Whether there is a subscriber.
+    pub(super) is_heard: bool,
+}
+
+/// What is handed over.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    /// What has not ended of the clients with these sessions.
+    Sessions(&'a [String]),
+    /// What has ended and nobody who has read it is there.
+    Unseen,
+    /// Both, of all clients: this proxy ends.
+    All,
 }
 
 /// Cells that a recorder goes on with.
@@ -114,17 +178,19 @@ impl Keep {
             by,
             front_end: front_end.to_owned(),
             all: RefCell::default(),
+            ended: RefCell::default(),
+            settles: Cell::new(None),
             handed: RefCell::default(),
-            number: std::cell::Cell::new(0),
+            number: Cell::new(0),
             trouble: Trouble::default(),
         }
     }
 
     /// Takes a step of an execution; `kernel` is the session whose kernel it is, and its generation.
-    pub(super) fn take(&self, execution: &Execution, kernel: (&str, u64)) {
+    pub(super) fn take(&self, execution: &Execution, kernel: (&str, u64), published: Published) {
         match &execution.phase {
             Phase::Asked if execution.store_history => self.asked(execution, kernel),
-            Phase::Done(status) => self.done(&execution.msg_id, status),
+            Phase::Done(status) => self.done(&execution.msg_id, status, published),
             _ => {}
         }
     }
@@ -134,12 +200,14 @@ impl Keep {
         let at = all.iter().position(|series| {
             series.session == execution.session
                 && series.heard.is_none()
+                && !series.is_unseen
                 && (&*series.owner, series.generation) == (owner, generation)
         });
         let at = at.unwrap_or_else(|| {
             self.number.set(self.number.get() + 1);
             all.push(Series {
                 number: self.number.get(),
+                client: None,
                 session: execution.session.clone(),
                 owner: owner.to_owned(),
                 generation,
@@ -152,6 +220,7 @@ impl Keep {
                 lost: false,
                 stored: None,
                 heard: None,
+                is_unseen: false,
             });
             all.len() - 1
         });
@@ -159,6 +228,7 @@ impl Keep {
         let mut cell = JobCell::new(execution.cell.clone(), code);
         cell.msg_id = Some(execution.msg_id.clone());
         if let Some(series) = all.get_mut(at) {
+            series.client.clone_from(&execution.client);
             series.cells.push(Kept {
                 cell,
                 raised: false,
@@ -169,7 +239,7 @@ impl Keep {
         }
     }
 
-    fn done(&self, msg_id: &str, status: &str) {
+    fn done(&self, msg_id: &str, status: &str, published: Published) {
         let mut all = self.all.borrow_mut();
         for series in all.iter_mut() {
             if let Some((_, kept)) = series.cell(msg_id) {
@@ -177,11 +247,11 @@ impl Keep {
                 series.changed = true;
             }
         }
-        sweep(&mut all);
+        self.sweep(&mut all, published);
     }
 
-    /// Takes what the kernel said on iopub.
-    pub(super) fn heard(&self, message: &Verified) {
+    /// Takes what the kernel said on iopub, which is published next.
+    pub(super) fn heard(&self, message: &Verified, published: Published) {
         let mut all = self.all.borrow_mut();
         if all.is_empty() {
             return;
@@ -224,7 +294,7 @@ impl Keep {
             }
             series.changed = true;
         }
-        sweep(&mut all);
+        self.sweep(&mut all, published);
     }
 
     /// Takes what the kernel asks a client; says whether a recorder sees to the answer.
@@ -269,16 +339,124 @@ impl Keep {
         }
     }
 
-    /// Forgets all: the kernel has ended, and the front end has been told.
-    pub(super) fn forget(&self) {
-        let all = self.all.take();
-        all.into_iter().for_each(Series::remove);
+    /// Takes the end of the kernel, and with it that of all cells.
+    pub(super) fn kernel_ended(&self, published: Published) {
+        let mut all = self.all.borrow_mut();
+        for series in all.extract_if(.., |series| series.heard.is_none() && !series.is_unseen) {
+            self.ends(series, published);
+        }
     }
 
-    /// Returns when [`Keep::store`] wants to be called.
+    /// Takes series out that have ended; what is handed over is removed by whoever does that.
+    fn sweep(&self, all: &mut Vec<Series>, published: Published) {
+        let over = |series: &mut Series| {
+            let ended = |kept: &Kept| kept.idle && kept.done.is_some();
+            series.heard.is_none() && !series.is_unseen && series.cells.iter().all(ended)
+        };
+        for series in all.extract_if(.., over) {
+            self.ends(series, published);
+        }
+    }
+
+    fn ends(&self, mut series: Series, published: Published) {
+        for kept in &mut series.cells {
+            if !std::mem::replace(&mut kept.idle, true) {
+                kept.done.get_or_insert_with(|| "kernel_died".to_owned());
+            }
+        }
+        if let Some(stored) = &mut series.stored
+            && published.is_heard
+        {
+            // Should this process be killed now: nobody has to go on with it.
+            stored.job.state = JobState::Done;
+            if let Err(error) = add_to_folder(&mut series) {
+                self.trouble.is(
+                    error.kind(),
+                    &format!("what cells say cannot be kept: {error}"),
+                );
+            }
+        }
+        for line in &mut series.waiting {
+            // Its own: it must not keep the buffer that it came in.
+            line.content = Bytes::copy_from_slice(&line.content);
+        }
+        let due = Instant::now() + STAYS;
+        self.settles.set(self.settles.get().or(Some(due)));
+        let mut ended = self.ended.borrow_mut();
+        ended.push_back(Ended {
+            series,
+            number: published.messages + 1,
+            due,
+            was_heard: published.is_heard,
+        });
+        let mut bytes: usize = ended.iter().map(|it| it.series.bytes).sum();
+        while (bytes > ENDED_BYTES || ended.len() > ENDED)
+            && let Some(oldest) = ended.pop_front()
+        {
+            bytes -= oldest.series.bytes;
+            oldest.series.remove();
+        }
+    }
+
+    /// Lets go of the cells whose end a subscriber has read that is still connected; `reach` says of the
+    /// number of a message how far it has come, `is_joined` of a client whether it is connected. Returns
+    /// whether there are cells to be handed over, whose outputs nobody has got.
+    pub(super) fn settle(
+        &self,
+        target: &Target,
+        reach: impl Fn(u64) -> Reach,
+        is_joined: impl Fn(&ClientId) -> bool,
+        settle: Settle,
+    ) -> bool {
+        let now = Instant::now();
+        let at_last = settle != Settle::Due;
+        if !at_last && self.settles.get().is_none_or(|due| due > now) {
+            return false;
+        }
+        let mut unseen = false;
+        let mut ended = self.ended.take();
+        let mut later = VecDeque::new();
+        // What has read the last one has read those before it.
+        let is_due = |it: &Ended| at_last || it.due <= now;
+        let last = ended.iter().rev().find(|it| is_due(it)).map(|it| it.number);
+        let all_read = last.is_some_and(|number| reach(number) == Reach::Read);
+        while let Some(mut it) = ended.pop_front() {
+            if !is_due(&it) {
+                later.push_back(it);
+                continue;
+            }
+            match reach_of(all_read, it.number, &reach) {
+                Reach::Read => it.series.remove(),
+                Reach::Waits if at_last => it.series.remove(),
+                Reach::Waits => {
+                    it.due = now + STAYS;
+                    if it.series.stored.is_none() {
+                        self.store_one(&mut it.series, target);
+                    }
+                    later.push_back(it);
+                }
+                // It does without outputs, or was told that it has missed some.
+                Reach::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
+                    it.series.remove();
+                }
+                Reach::Nobody if settle == Settle::Stopped && it.was_heard => it.series.remove(),
+                Reach::Nobody => {
+                    unseen = true;
+                    it.series.is_unseen = true;
+                    self.all.borrow_mut().push(it.series);
+                }
+            }
+        }
+        self.settles.set(later.iter().map(|it| it.due).min());
+        self.ended.replace(later);
+        unseen
+    }
+
+    /// Returns when [`Keep::store`] and [`Keep::settle`] want to be called.
     pub(super) fn due(&self) -> Option<Instant> {
         let all = self.all.borrow();
-        all.iter().filter_map(Series::due).min()
+        let due = all.iter().filter_map(Series::due);
+        due.chain(self.settles.get()).min()
     }
 
     /// Writes what is due.
@@ -298,22 +476,9 @@ impl Keep {
                 .folder(series, target)
                 .map(|stored| series.stored.insert(stored)),
         };
-        let written = stored.and_then(|stored| {
-            stored.at = Instant::now();
-            for line in &series.waiting {
-                let id = line.id.as_deref();
-                stored
-                    .events
-                    .append_said(line.cell, &line.msg_type, id, &line.content)?;
-            }
-            stored.job.cells = series.cells.iter().map(Kept::job_cell).collect();
-            stored.folder.write(&stored.job)
-        });
+        let written = stored.map(|_| ()).and_then(|()| add_to_folder(series));
         match written {
             Ok(()) => {
-                series.waiting.clear();
-                series.bytes = 0;
-                series.changed = false;
                 self.trouble.is_over("what cells say is kept again");
             }
             Err(error) => {
@@ -367,21 +532,20 @@ impl Keep {
         })
     }
 
-    /// Hands over what has not ended to a recorder each: of the clients with these sessions, or of all
-    /// since this proxy ends. Returns when nothing more depends on this process: the clients whose
-    /// questions the recorders have now.
-    pub(super) async fn hand_over(
-        &self,
-        target: &Target,
-        sessions: Option<&[String]>,
-    ) -> Vec<ClientId> {
+    /// Hands over to a recorder each what has not ended, or whose outputs nobody has got. Returns when
+    /// nothing more depends on this process: the clients whose questions the recorders have now.
+    pub(super) async fn hand_over(&self, target: &Target, which: Which<'_>) -> Vec<ClientId> {
         let mut asked = Vec::new();
         let meant: Vec<u64> = {
             let mut all = self.all.borrow_mut();
             let meant = all.iter_mut().filter(|series| {
+                let runs = || series.cells.iter().any(|kept| !kept.idle);
                 series.heard.is_none()
-                    && series.cells.iter().any(|kept| !kept.idle)
-                    && sessions.is_none_or(|sessions| sessions.contains(&series.session))
+                    && match which {
+                        Which::Sessions(sessions) => sessions.contains(&series.session) && runs(),
+                        Which::Unseen => series.is_unseen,
+                        Which::All => series.is_unseen || runs(),
+                    }
             });
             meant
                 .map(|series| {
@@ -391,7 +555,8 @@ impl Keep {
                 .collect()
         };
         for number in meant {
-            match self.hand_one_over(target, number, sessions.is_none()).await {
+            let leaves = matches!(which, Which::All);
+            match self.hand_one_over(target, number, leaves).await {
                 Ok(client) => asked.extend(client),
                 Err(error) => {
                     tracing::warn!("a cell that runs could not be handed over: {error:#}");
@@ -417,6 +582,7 @@ impl Keep {
             let Some(stored) = &mut series.stored else {
                 anyhow::bail!("it cannot be written down");
             };
+            stored.job.state = JobState::Running;
             stored.job.front_end = Some(FrontEnd {
                 name: self.front_end.clone(),
                 handed_at: Some(Timestamp::now()),
@@ -432,21 +598,25 @@ impl Keep {
             return Ok(None);
         };
         lost::resume(&target.project, folder.id()).await?;
+        // The recorder of cells that have ended hears nothing.
+        let has_ended = self.with(number, |series| series.is_unseen);
+        let has_ended = has_ended.unwrap_or(false);
         let mut ready = None;
-        let is_heard = loop {
-            ready = ready.or_else(|| folder.ready());
-            let heard = ready.as_ref().is_some_and(|id| {
-                let heard = |series: &mut Series| {
-                    let heard = series.heard.as_ref();
-                    heard.is_some_and(|heard| heard.contains(id))
-                };
-                self.with(number, heard).unwrap_or(true)
-            });
-            if heard || Instant::now() > deadline {
-                break heard;
-            }
-            tokio::time::sleep(LOOK).await;
-        };
+        let is_heard = has_ended
+            || loop {
+                ready = ready.or_else(|| folder.ready());
+                let heard = ready.as_ref().is_some_and(|id| {
+                    let heard = |series: &mut Series| {
+                        let heard = series.heard.as_ref();
+                        heard.is_some_and(|heard| heard.contains(id))
+                    };
+                    self.with(number, heard).unwrap_or(true)
+                });
+                if heard || Instant::now() > deadline {
+                    break heard;
+                }
+                tokio::time::sleep(LOOK).await;
+            };
         tracing::info!(
             job = folder.id(),
             "a recorder goes on with the cells of {}{}",
@@ -516,15 +686,29 @@ fn question(message: &Verified) -> Option<Question> {
     })
 }
 
-/// Removes what has ended; what is handed over is removed by whoever does that.
-fn sweep(all: &mut Vec<Series>) {
-    let over = |series: &mut Series| {
-        let ended = |kept: &Kept| kept.idle && kept.done.is_some();
-        series.heard.is_none() && series.cells.iter().all(ended)
+/// Writes what is not in the folder of a series yet.
+fn add_to_folder(series: &mut Series) -> std::io::Result<()> {
+    let Some(stored) = &mut series.stored else {
+        return Ok(());
     };
-    for series in all.extract_if(.., over) {
-        series.remove();
+    stored.at = Instant::now();
+    for line in &series.waiting {
+        let id = line.id.as_deref();
+        stored
+            .events
+            .append_said(line.cell, &line.msg_type, id, &line.content)?;
     }
+    stored.job.cells = series.cells.iter().map(Kept::job_cell).collect();
+    stored.folder.write(&stored.job)?;
+    series.waiting.clear();
+    series.bytes = 0;
+    series.changed = false;
+    Ok(())
+}
+
+/// Returns how far a message has come.
+fn reach_of(all_read: bool, number: u64, reach: impl Fn(u64) -> Reach) -> Reach {
+    if all_read { Reach::Read } else { reach(number) }
 }
 
 impl Series {

@@ -9,8 +9,9 @@ use super::shell::Shell;
 use super::start::Pending;
 use super::target::{Found, LiveKernel};
 use super::words;
+use crate::kernel::process::Process;
 use crate::ops::kernels::death::note_death;
-use crate::route::{ClientId, Ending, Kernel};
+use crate::route::{ClientId, Ending, FrontEnd, Kernel};
 use crate::wire::{Channel, Verified};
 
 /// What no kernel has got, to be sent to the next one.
@@ -120,7 +121,7 @@ impl Shell {
             Found::Died(ended) => {
                 let (target, ended) = (&bound.target, ended.as_ref());
                 let failure = bound.failure.borrow().clone();
-                let kernel = if self.may_start(target) {
+                let kernel = if self.may_start(target) && self.has_person() {
                     Kernel::Died(failure.unwrap_or_else(|| words::died_for_now(target, ended)))
                 } else {
                     Kernel::Ended(failure.unwrap_or_else(|| words::died(target, ended)))
@@ -138,6 +139,16 @@ impl Shell {
         }
     }
 
+    /// Returns whether a person runs the cells, who reads what is gone with a kernel that died: of VS
+    /// Code, a Jupyter server, a console on a terminal.
+    fn has_person(&self) -> bool {
+        let on_terminal = || self.parent.as_ref().is_some_and(Process::has_terminal);
+        match self.origin.front_end {
+            FrontEnd::VsCode | FrontEnd::Jupyter => true,
+            FrontEnd::Other => on_terminal() && !self.bridge.borrow().is_batch(),
+        }
+    }
+
     /// Takes the end of the kernel.
     fn end(&self, kernel: Kernel, before: Option<&Rc<Links>>) {
         if *self.bridge.borrow().kernel() == kernel {
@@ -151,7 +162,7 @@ impl Shell {
 
     fn change(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
         if let Some(bound) = self.bound() {
-            bound.keep.forget();
+            bound.keep.kernel_ended(self.published());
         }
         let unsent = take_unsent(before.map(Rc::as_ref));
         self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
@@ -173,7 +184,7 @@ impl Shell {
             self.count.restarted();
         }
         if is_another || number != last {
-            bound.keep.forget();
+            bound.keep.kernel_ended(self.published());
         }
         let notebook = &bound.target.key;
         bound
@@ -203,13 +214,13 @@ impl Shell {
             interrupt: kernel.interrupt,
             info: kernel.info.clone(),
         };
-        let widgets = kernel.widgets.clone();
         let links = Links::connect(kernel, self.id.clone(), &self.me);
         *self.links.borrow_mut() = Some(Rc::new(links));
         let ending = words::replaced(&bound.target);
         self.route(|bridge, now| {
+            // First, since the probe may be among what is held.
+            bridge.set_widgets(bound.target.widgets());
             bridge.kernel_is(now, live, &ending, unsent);
-            bridge.set_widgets(widgets);
         });
     }
 

@@ -82,7 +82,10 @@ impl Links {
         let iopub = Dialer::connect(
             kernel.connection.endpoint(Channel::Iopub),
             sub,
-            limits(),
+            Limits {
+                read_ahead_bytes: READ_AHEAD_BYTES,
+                ..limits()
+            },
             Rc::new(handler),
         );
         Self {
@@ -246,6 +249,11 @@ impl Links {
     /// Forgets a client's heartbeat.
     pub(super) fn stop_beat(&self, peer: &PeerId) {
         self.beats.borrow_mut().remove(peer);
+    }
+
+    /// Returns whether messages of iopub were read that are still to be checked and routed.
+    pub(super) fn iopub_is_behind(&self) -> bool {
+        self.iopub.ahead_bytes() > 0
     }
 
     /// Returns what is queued for the kernel, in bytes.
@@ -458,6 +466,10 @@ impl DialHandler for Echo {
 fn made_room(shell: &Weak<Shell>, error: &io::Error) -> bool {
     shell.upgrade().is_some_and(|shell| shell.makes_room(error))
 }
+
+/// How many bytes of the kernel's iopub are read before they are checked, signed and written: a kernel
+/// drops what is not read in time. Above this they are read as fast as they are dealt with.
+const READ_AHEAD_BYTES: usize = 128 << 20;
 
 /// The bounds of every socket to the kernel.
 fn limits() -> Limits {

@@ -1,6 +1,5 @@
 //! `proxy.log`: one file of the project, appended by all of its proxies.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -8,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tracing_appender::rolling::RollingFileAppender;
 use tracing_subscriber::EnvFilter;
 
-use crate::project::{Lock, Project};
+use crate::project::{Lock, Project, beneath};
 
 /// Over this size the log is set aside as `proxy.log.1` at the next launch.
 const ROTATE_BYTES: u64 = 5 << 20;
@@ -87,18 +86,13 @@ pub(super) fn begin() {
 pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     let path = project.proxy_log();
     rotate(&path)?;
-    drop(
-        File::options()
-            .create(true)
-            .append(true)
-            .mode_0600()
-            .open(&path)?,
-    );
+    // Made private and found to be a regular file of this user's before the appender opens it.
+    drop(beneath::append(&path)?);
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::other("the log has no folder"));
     };
-    let Some(log) = LOG.get() else { return Ok(()) };
     let mut file = tracing_appender::rolling::never(folder, name);
+    let Some(log) = LOG.get() else { return Ok(()) };
     {
         let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Sink::Kept(kept) = &*sink {
@@ -122,12 +116,15 @@ fn level(wanted: Option<&str>) -> EnvFilter {
 
 /// Sets a large log aside, under a lock: several proxies may be launched at once.
 fn rotate(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path).map_or(0, |data| data.len()) <= ROTATE_BYTES {
+    if beneath::metadata(path).map_or(0, |data| data.len()) <= ROTATE_BYTES {
         return Ok(());
     }
-    let _lock = Lock::wait(&path.with_extension("log.lock"))?;
-    if std::fs::metadata(path)?.len() > ROTATE_BYTES {
-        std::fs::rename(path, path.with_extension("log.1"))?;
+    // Whoever has it sets the log aside.
+    let Some(_lock) = Lock::attempt(&path.with_extension("log.lock"))? else {
+        return Ok(());
+    };
+    if beneath::metadata(path)?.len() > ROTATE_BYTES {
+        beneath::rename(path, &path.with_extension("log.1"))?;
     }
     Ok(())
 }
@@ -143,16 +140,5 @@ impl tracing_subscriber::fmt::time::FormatTime for Clock {
         writer: &mut tracing_subscriber::fmt::format::Writer<'_>,
     ) -> std::fmt::Result {
         write!(writer, "{:.3} [{}]", jiff::Timestamp::now(), self.pid)
-    }
-}
-
-/// Opening a file that only its user may read.
-trait Private {
-    fn mode_0600(&mut self) -> &mut Self;
-}
-
-impl Private for std::fs::OpenOptions {
-    fn mode_0600(&mut self) -> &mut Self {
-        std::os::unix::fs::OpenOptionsExt::mode(self, 0o600)
     }
 }

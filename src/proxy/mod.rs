@@ -15,7 +15,7 @@
 //! | `life` | following its kernel; `words` what people read of it; `watch` when to look |
 //! | `start`, `restart`, `relaunch` | kernels begun anew, and which launch is VS Code's Restart |
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
-//! | `shell` | how these meet: actions, the loop; `stop` signals and orphans |
+//! | `shell` | how these meet: actions, the loop; `stop` signals and orphans; `panics` what follows one |
 //! | `log`, `journal`, `presence` | what is left for others to read; `trouble` in doing so |
 //! | `counters`, `report`, `metrics` | what passes, counted; and told |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
@@ -32,6 +32,7 @@ mod links;
 mod log;
 mod metrics;
 mod origin;
+mod panics;
 mod presence;
 mod relaunch;
 mod report;
@@ -46,12 +47,20 @@ mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use args::Wanted;
 
+use crate::kernel::limits::raise_descriptors;
+use crate::project::Lock;
+
+/// How long a lock is waited for that others hold for moments only: meanwhile no message passes.
+const LOCKS_WITHIN: Duration = Duration::from_millis(300);
+
 /// Runs `nb-proxy` with its arguments, the program's name left out.
 ///
-/// Ends when the front end says so (SIGTERM, `shutdown_request`), never because a kernel ends.
+/// Ends when the front end says so (SIGTERM, `shutdown_request`), and with its kernel only under a
+/// front end that runs cells without a person and looks whether this process lives.
 /// What keeps it from starting is told in one or two lines on stderr, since that is what VS Code
 /// and JupyterLab show to the person who chose the kernel.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -67,6 +76,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // Everything runs on one thread: a lock that its holder keeps must not stop it.
+    Lock::set_patience(LOCKS_WITHIN);
+    raise_descriptors();
     let signals = match stop::Signals::register() {
         Ok(signals) => signals,
         Err(error) => {

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::process::Process;
-use crate::project::{Project, save};
+use crate::project::{Project, beneath};
 
 /// How long after a proxy's end a launch may still be the second half of a restart.
 const FRESH: Duration = Duration::from_secs(5);
@@ -186,11 +186,11 @@ impl Own {
 
     /// Removes the record: this proxy ends of its own accord.
     pub(super) fn withdraw(self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = beneath::remove_file(&self.path);
     }
 
     fn write(&self) -> io::Result<()> {
-        save::replace(&self.path, &serde_json::to_vec(&self.record)?)
+        beneath::replace(&self.path, &serde_json::to_vec(&self.record)?)
     }
 }
 
@@ -202,13 +202,13 @@ pub(super) fn look(project: &Project, launch: &Launched) -> Found {
     for (path, record) in list(&folder(project)) {
         match record.judge(launch, Process::is_alive) {
             // Whoever removes the file has it.
-            Verdict::Restart if std::fs::remove_file(&path).is_ok() => {
+            Verdict::Restart if beneath::remove_file(&path).is_ok() => {
                 return Found::Restart(Box::new(record));
             }
             Verdict::Restart => {}
             Verdict::Wait => wait = true,
             Verdict::Not(_) if record.is_over(Timestamp::now(), Process::is_alive) => {
-                let _ = std::fs::remove_file(&path);
+                let _ = beneath::remove_file(&path);
             }
             // One that serves another notebook of the same window is no candidate.
             Verdict::Not(why) if record.left.is_some() => rejected.push((record.key, why)),
@@ -225,15 +225,15 @@ pub(super) fn look(project: &Project, launch: &Launched) -> Found {
 /// Leaves a text for the proxy that is launched next with this connection file.
 pub(super) fn leave_note(project: &Project, connection_file: &Path, text: &str) -> io::Result<()> {
     project.make_folder(FOLDER)?;
-    save::replace(&note(project, connection_file), text.as_bytes())
+    beneath::replace(&note(project, connection_file), text.as_bytes())
 }
 
 /// Takes the text that was left for this connection file, unless it is old.
 pub(super) fn take_note(project: &Project, connection_file: &Path) -> Option<String> {
     let path = note(project, connection_file);
-    let age = std::fs::metadata(&path).ok()?.modified().ok()?.elapsed();
-    let text = std::fs::read_to_string(&path).ok()?;
-    std::fs::remove_file(&path).ok()?;
+    let age = beneath::metadata(&path).ok()?.modified().ok()?.elapsed();
+    let text = beneath::read_text(&path, 1 << 20).ok()?;
+    beneath::remove_file(&path).ok()?;
     (age.unwrap_or_default() < SWEPT).then_some(text)
 }
 
@@ -244,14 +244,14 @@ fn note(project: &Project, connection_file: &Path) -> PathBuf {
 
 fn list(folder: &Path) -> Vec<(PathBuf, Record)> {
     let read = |path: PathBuf| {
-        let record = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        let record = serde_json::from_slice(&beneath::read(&path, beneath::SMALL).ok()?).ok()?;
         Some((path, record))
     };
     // Twice: a record that is being replaced at this moment may be missing from one reading of the
     // folder, and it is just the one that matters.
     let names: BTreeSet<_> = [(); 2]
         .into_iter()
-        .flat_map(|()| std::fs::read_dir(folder))
+        .flat_map(|()| beneath::list(folder))
         .flatten()
         .flatten()
         .map(|entry| entry.path())

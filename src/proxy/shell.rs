@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -16,17 +17,20 @@ use super::args::Launch;
 use super::bound::{Bound, working_folder};
 use super::counters::{Counters, Way};
 use super::front::Front;
+use super::keep::{Published, Settle, Which};
 use super::links::Links;
 use super::log;
 use super::origin::Origin;
+use super::panics;
 use super::relaunch;
 use super::report;
 use super::stop::{Asked, Orphan, Signals};
 use super::target::{Named, Target, read_connection};
+use super::words;
 use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::project::Config;
-use crate::route::{Action, Bridge, ClientId, Kernel, Note, Now, Settings};
+use crate::route::{Action, Bridge, ClientId, FrontEnd, Kernel, Note, Now, Settings};
 use crate::socket::{Dialer, Message, PeerId, WhyUnsent};
 use crate::wire::{Channel, ConnectionInfo, Verified};
 
@@ -60,13 +64,21 @@ pub(super) struct Shell {
     pub(super) shutdown_requested: Cell<bool>,
     /// Whether actions are being carried out: what comes meanwhile is carried out by the same loop.
     acting: Cell<bool>,
+    /// How many panics there were.
+    panics: Cell<u32>,
+    #[cfg(test)]
+    panics_next: Cell<bool>,
     /// When the alarm of [`Shell::run`] goes off.
     armed: Cell<Option<Instant>>,
     rearm: Notify,
     /// The journal has something to write.
     write: Notify,
     stop: Notify,
+    /// A subscriber has left.
+    pub(super) parted: Notify,
     why: Cell<Option<&'static str>>,
+    /// How the kernel ended with which this process ends.
+    died: RefCell<Option<String>>,
     /// `state.json` or the kernel's process may have changed. Told from the watcher's thread too.
     pub(super) look: Arc<Notify>,
     pub(super) count: Rc<Counters>,
@@ -88,6 +100,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
         bail!("this was launched from inside a shared kernel, which cannot be its own kernel");
     }
     log::begin();
+    panics::begin();
     let connection =
         read_connection(&launch.connection_file).context("the front end's connection file")?;
     let origin = Origin::read(&ProcessVariables);
@@ -97,7 +110,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     let shell = Shell::bind(&connection, connection_file, origin, folder)?;
     shell.listen(signals)?;
     shell.begin(named).await?;
-    shell.run().await;
+    shell.run_on().await;
 
     let orphaned = shell.why.get() == Some(ORPHANED);
     tracing::info!("stops: {}", shell.why.get().unwrap_or("asked to"));
@@ -106,12 +119,24 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
         // Nobody is left who would use it again; a front end that restarts its kernel does.
         let _ = std::fs::remove_file(&shell.connection_file);
     }
-    Ok(())
+    if shell.why.get() == Some(BROKEN) {
+        bail!(
+            "it had {} internal faults; its log says where",
+            shell.panics.get()
+        );
+    }
+    match shell.died.take() {
+        Some(how) => bail!(how),
+        None => Ok(()),
+    }
 }
 
 const SIGTERM: &str = "SIGTERM";
 /// A front end has restarted its kernel.
 pub(super) const RESTARTS: &str = "its front end restarts it";
+/// Its front end runs cells without a person, and looks whether this process lives.
+const DIED: &str = "the kernel has ended, and its front end is to see that";
+const BROKEN: &str = "of its internal faults";
 const ORPHANED: &str = "its front end is gone";
 
 impl Shell {
@@ -149,11 +174,16 @@ impl Shell {
             record: RefCell::new(None),
             shutdown_requested: Cell::new(false),
             acting: Cell::new(false),
+            panics: Cell::new(0),
+            #[cfg(test)]
+            panics_next: Cell::new(false),
             armed: Cell::new(None),
             rearm: Notify::new(),
             write: Notify::new(),
             stop: Notify::new(),
+            parted: Notify::new(),
             why: Cell::new(None),
+            died: RefCell::new(None),
             look: Arc::new(Notify::new()),
             count: Rc::default(),
         });
@@ -171,13 +201,14 @@ impl Shell {
         if self.acting.replace(true) {
             return;
         }
+        let acting = Acting(&self.acting);
         loop {
             // The borrow ends here: an action may lead to the next input.
             let action = self.bridge.borrow_mut().poll_action();
             let Some(action) = action else { break };
             self.act(action);
         }
-        self.acting.set(false);
+        drop(acting);
         self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
         self.wake_by(due);
@@ -207,6 +238,8 @@ impl Shell {
     }
 
     fn act(&self, action: Action) {
+        #[cfg(test)]
+        assert!(!self.panics_next.take(), "a test's panic");
         let Some(front) = self.front.get() else {
             return;
         };
@@ -262,9 +295,8 @@ impl Shell {
                 if let Some(bound) = self.bound() {
                     if let Some(links) = &links {
                         let kernel = links.kernel();
-                        bound
-                            .keep
-                            .take(&execution, (&kernel.owner, kernel.generation));
+                        let kernel = (&*kernel.owner, kernel.generation);
+                        bound.keep.take(&execution, kernel, self.published());
                         self.wake_by(bound.keep.due());
                     }
                     bound.journal.take(execution);
@@ -294,12 +326,17 @@ impl Shell {
             Action::Heard { session } => self.heard(session),
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(bound) = shell.bound() {
-                    let asked = bound.keep.hand_over(&bound.target, Some(&sessions)).await;
+                    let which = Which::Sessions(&sessions);
+                    let asked = bound.keep.hand_over(&bound.target, which).await;
                     shell.keep_prompts(&asked);
                 }
             }),
             Action::Bind { notebook } => self.bind_to(notebook),
             Action::Revive { .. } => self.revive(),
+            Action::Die(ending) => {
+                *self.died.borrow_mut() = Some(ending.text);
+                self.leave(DIED);
+            }
             Action::Leave { restart } => {
                 self.shutdown_requested.set(true);
                 if restart {
@@ -314,9 +351,30 @@ impl Shell {
     /// Keeps what a cell of this front end says.
     pub(super) fn keeps(&self, message: &Verified) {
         if let Some(bound) = &*self.bound.borrow() {
-            bound.keep.heard(message);
+            bound.keep.heard(message, self.published());
             self.wake_by(bound.keep.due());
         }
+    }
+
+    /// Returns what was published so far.
+    pub(super) fn published(&self) -> Published {
+        let front = self.front.get();
+        Published {
+            messages: front.map_or(0, Front::published),
+            is_heard: front.is_some_and(|front| front.subscribers() > 0),
+        }
+    }
+
+    /// Lets go of the outputs of cells that have ended where a subscriber has read them; says whether there
+    /// are others, to be handed over.
+    fn settle_kept(&self, bound: &Bound, settle: Settle) -> bool {
+        let Some(front) = self.front.get() else {
+            return false;
+        };
+        let bridge = self.bridge.borrow();
+        let is_joined = |client: &ClientId| bridge.joined().any(|joined| joined == client);
+        let reach = |number| front.reach(number);
+        bound.keep.settle(&bound.target, reach, is_joined, settle)
     }
 
     /// Keeps what the kernel asks a client of this front end: one that goes cannot answer.
@@ -420,6 +478,7 @@ impl Shell {
             let Some(shell) = me.upgrade() else { return };
             match asked {
                 Asked::Stop => {
+                    shell.tell_of_no_restart();
                     shell.leave_record();
                     shell.leave(SIGTERM);
                 }
@@ -428,6 +487,18 @@ impl Shell {
             }
         })?;
         Ok(())
+    }
+
+    /// Says in the log why this end restarts nothing, where it may have been meant as a restart:
+    /// jupyverse asks for one by SIGTERM and another launch, as others end a kernel.
+    fn tell_of_no_restart(&self) {
+        let says_it_in_words = self.origin.front_end != FrontEnd::Other;
+        if says_it_in_words || self.shutdown_requested.get() {
+            return;
+        }
+        if let Some(bound) = self.bound() {
+            tracing::info!("{}", words::not_restarted(&bound.target));
+        }
     }
 
     pub(super) fn leave(&self, why: &'static str) {
@@ -442,6 +513,45 @@ impl Shell {
         self.stop.notify_one();
     }
 
+    /// As [`Shell::run`], also after a panic in it.
+    async fn run_on(self: &Rc<Self>) {
+        loop {
+            let mut task = tokio::task::JoinSet::new();
+            let me = Rc::clone(self);
+            task.spawn_local(async move { me.run().await });
+            match task.join_next().await {
+                Some(Err(error)) if error.is_panic() => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Puts right what a panic has left; the message that led to it is lost, and with it perhaps an answer.
+    fn recover(self: &Rc<Self>) {
+        self.panics.update(|count| count + 1);
+        tracing::error!("an internal fault at {}: please report it", panics::place());
+        // The bridge may be in no good state, either.
+        let done = catch_unwind(AssertUnwindSafe(|| self.connect_anew()));
+        if done.is_err() || self.panics.get() >= panics::MOST {
+            self.leave(BROKEN);
+        }
+    }
+
+    /// Ends every request that the kernel has with an error, and takes the connections to it anew.
+    fn connect_anew(&self) {
+        let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
+        if live {
+            let links = self.links.borrow().clone();
+            let unsent = links.map(|links| links.take_unsent()).unwrap_or_default();
+            let ending = words::fault();
+            self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, unsent));
+        } else {
+            // What the panic has left undone.
+            self.route(|_, _| {});
+        }
+        self.look_again();
+    }
+
     /// Runs timers and follows the kernel until it is time to stop.
     async fn run(self: &Rc<Self>) {
         tokio::task::spawn_local(Rc::clone(&self.count).time());
@@ -451,8 +561,10 @@ impl Shell {
         let mut look_at_parent = tokio::time::interval(Orphan::EVERY);
         let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         loop {
-            let keep_due = self.bound().and_then(|bound| bound.keep.due());
-            for due in [self.bridge.borrow().poll_timeout(), keep_due] {
+            let bound = self.bound();
+            let keep_due = bound.as_ref().and_then(|bound| bound.keep.due());
+            let journal_due = bound.as_ref().and_then(|bound| bound.journal.due());
+            for due in [self.bridge.borrow().poll_timeout(), keep_due, journal_due] {
                 if let Some(due) = due.filter(|_| is_sooner(due, self.armed.get())) {
                     alarm.as_mut().reset(due.into());
                     self.armed.set(Some(due));
@@ -463,17 +575,38 @@ impl Shell {
                 () = alarm.as_mut(), if self.armed.get().is_some() => {
                     self.armed.set(None);
                     if let Some(bound) = self.bound() {
+                        if bound.journal.due().is_some_and(|due| due <= Instant::now()) {
+                            bound.journal.write();
+                        }
                         bound.keep.store(&bound.target);
+                        if self.settle_kept(&bound, Settle::Due) {
+                            self.spawn(async move |_| {
+                                bound.keep.hand_over(&bound.target, Which::Unseen).await;
+                            });
+                        }
                     }
-                    self.route(|bridge, now| bridge.handle_timeout(now));
+                    let links = self.links.borrow().clone();
+                    let is_behind = links.is_some_and(|links| links.iopub_is_behind());
+                    self.route(|bridge, now| {
+                        bridge.set_iopub_behind(is_behind);
+                        bridge.handle_timeout(now);
+                    });
                 }
                 () = self.rearm.notified() => {}
                 () = self.write.notified() => self.write_journal(),
                 () = self.look.notified() => self.refresh(),
+                () = panics::HAPPENED.notified() => self.recover(),
+                () = self.parted.notified() => {
+                    orphan.is_heard();
+                    look_at_parent.reset_after(Orphan::SOON);
+                }
                 _ = look_at_parent.tick() => {
                     let subscribers = self.front.get().map_or(0, Front::subscribers);
                     if orphan.is_over(Instant::now(), subscribers) {
                         self.leave(ORPHANED);
+                    }
+                    if orphan.is_about_to_go() {
+                        look_at_parent.reset_after(Orphan::SOON);
                     }
                 }
             }
@@ -483,6 +616,22 @@ impl Shell {
     pub(super) fn write_journal(&self) {
         if let Some(bound) = self.bound() {
             bound.journal.write();
+        }
+    }
+
+    /// Writes what waits for the journal, or says what is lost.
+    async fn write_journal_at_last(&self, deadline: Instant) {
+        let Some(bound) = self.bound() else { return };
+        bound.journal.write();
+        while let Some(due) = bound.journal.due().filter(|due| *due <= deadline) {
+            tokio::time::sleep_until(due.into()).await;
+            bound.journal.write();
+        }
+        if bound.journal.waiting() > 0 {
+            tracing::warn!(
+                "{} entries of the journal are lost: it could not be written until the end",
+                bound.journal.waiting()
+            );
         }
     }
 
@@ -505,7 +654,12 @@ impl Shell {
         let to_kernel = async {
             // A kernel that is restarted runs nothing of it any more.
             if let Some(bound) = bound.filter(|_| self.why.get() != Some(RESTARTS)) {
-                let asked = bound.keep.hand_over(&bound.target, None).await;
+                let settle = match self.why.get() {
+                    Some(ORPHANED) => Settle::Orphaned,
+                    _ => Settle::Stopped,
+                };
+                self.settle_kept(&bound, settle);
+                let asked = bound.keep.hand_over(&bound.target, Which::All).await;
                 self.keep_prompts(&asked);
                 self.route(|bridge, now| bridge.end_prompts(now));
             }
@@ -520,7 +674,7 @@ impl Shell {
             }
         };
         let ((), left) = tokio::join!(to_kernel, to_clients);
-        self.write_journal();
+        self.write_journal_at_last(deadline).await;
         if let Some(own) = self.record.take() {
             own.withdraw();
         }
@@ -540,6 +694,15 @@ fn now() -> Now {
     }
 }
 
+/// Says that no actions are carried out any more, also after a panic in one.
+struct Acting<'a>(&'a Cell<bool>);
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 /// Returns the process that launched this one.
 fn parent() -> Option<Process> {
     let pid = rustix::process::getppid()?.as_raw_nonzero().get();
@@ -549,4 +712,131 @@ fn parent() -> Option<Process> {
 /// Returns whether something is due before the alarm goes off; none goes off never.
 fn is_sooner(due: Option<Instant>, alarm: Option<Instant>) -> bool {
     due.is_some_and(|due| alarm.is_none_or(|alarm| due < alarm))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bytes::Bytes;
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::project::Project;
+    use crate::socket::{DialAs, DialHandler, DialRole, Left, Limits};
+    use crate::wire::NewHeader;
+
+    /// A client's own socket: passes on that it is connected, and what it gets.
+    struct Client(UnboundedSender<Option<Message>>);
+
+    impl DialHandler for Client {
+        fn up(&self) {
+            let _ = self.0.send(None);
+        }
+
+        fn message(&self, message: Message) {
+            let _ = self.0.send(Some(message));
+        }
+
+        fn down(&self, _: &Left, _: Vec<Message>) {}
+
+        fn refused(&self, _: &io::Error) {}
+    }
+
+    fn ask(msg_id: &str) -> Verified {
+        let header = NewHeader {
+            msg_id,
+            session: "s",
+            username: "u",
+            date: "2026-01-01T00:00:00Z",
+            msg_type: "kernel_info_request",
+        };
+        let nothing = serde_json::json!({});
+        Verified::new(&header, Bytes::from_static(b"{}"), &nothing)
+    }
+
+    /// Returns a proxy in a folder that also has its sockets, and how they are reached.
+    fn bound_in(folder: &std::path::Path) -> (Rc<Shell>, ConnectionInfo) {
+        let file = serde_json::json!({
+            "transport": "ipc", "ip": folder.join("k"), "key": "a key",
+            "signature_scheme": "hmac-sha256",
+            "shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5,
+        });
+        let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
+        let origin = Origin::read(&HashMap::<&str, &str>::new());
+        let folder = folder.to_owned();
+        let shell = Shell::bind(&connection, folder.join("c.json"), origin, folder).unwrap();
+        (shell, connection)
+    }
+
+    #[tokio::test]
+    async fn the_notebooks_project_gives_the_settings_not_the_working_directorys() {
+        let local = tokio::task::LocalSet::new();
+        let test = async {
+            let temp = tempfile::tempdir().unwrap();
+            let (here, there) = (temp.path().join("here"), temp.path().join("there"));
+            std::fs::create_dir(&here).unwrap();
+            std::fs::create_dir(&there).unwrap();
+            let project = Project::for_notebook(&here.join("a.ipynb")).unwrap();
+            std::fs::write(project.dir().join("config.toml"), "autostart = false").unwrap();
+            let (shell, _) = bound_in(&here);
+            shell.obey(Some(&project));
+            assert!(shell.target_of(&here.join("b.ipynb")).is_ok());
+            assert!(!shell.settings.borrow().autostart);
+            assert!(shell.target_of(&there.join("b.ipynb")).is_ok());
+            assert!(shell.settings.borrow().autostart);
+        };
+        local.run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_in_the_middle_of_an_action_the_next_request_is_answered() {
+        let local = tokio::task::LocalSet::new();
+        local.run_until(a_panic_in_the_middle_of_an_action()).await;
+    }
+
+    async fn a_panic_in_the_middle_of_an_action() {
+        let temp = tempfile::tempdir().unwrap();
+        let (shell, connection) = bound_in(temp.path());
+        let ending = words::fault();
+        let unnamed = Kernel::Unnamed { info: None };
+        shell.route(|bridge, now| bridge.kernel_is(now, unnamed, &ending, []));
+
+        let (sender, mut events) = unbounded_channel();
+        let as_ = DialAs {
+            socket_type: DialRole::Dealer,
+            identity: Bytes::from_static(b"client"),
+            subscribe: Vec::new(),
+        };
+        let endpoint = connection.endpoint(Channel::Shell);
+        let dialer = Dialer::connect(endpoint, as_, Limits::default(), Rc::new(Client(sender)));
+        assert_eq!(events.recv().await, Some(None));
+        shell.panics_next.set(true);
+        dialer
+            .send(ask("one").into_frames(&connection.key))
+            .unwrap();
+        // The connection is lost and made anew.
+        while events.recv().await != Some(None) {}
+        assert!(!shell.panics_next.get());
+        dialer
+            .send(ask("two").into_frames(&connection.key))
+            .unwrap();
+        let answered = async {
+            while let Some(event) = events.recv().await {
+                let frames = event.unwrap_or_default();
+                let text: Vec<u8> = frames.concat();
+                if memchr::memmem::find(&text, b"\"two\"").is_some() {
+                    return;
+                }
+            }
+        };
+        let patience = Duration::from_secs(20);
+        tokio::time::timeout(patience, answered).await.unwrap();
+
+        for _ in 0..panics::MOST {
+            assert_eq!(shell.why.get(), None);
+            shell.recover();
+        }
+        assert_eq!(shell.why.get(), Some(BROKEN));
+    }
 }

@@ -83,7 +83,7 @@ impl Shell {
         };
         bound.pending.set(Pending::Nothing);
         match opened {
-            Ok(opened) => tell(&opened),
+            Ok(opened) => self.note_start(&opened),
             Err(error) => {
                 let error = why(error, &bound.target);
                 tracing::error!("{error:#}");
@@ -155,7 +155,7 @@ impl Shell {
             bound.pending.set(Pending::Nothing);
             let is_served = shell.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
             match opened {
-                Ok(opened) => tell(&opened),
+                Ok(opened) => shell.note_start(&opened),
                 Err(error) => {
                     let mended = is_mended_by_another_try(&error);
                     let ending = words::not_started(&bound.target, &why(error, &bound.target));
@@ -187,6 +187,26 @@ impl Shell {
         };
         ensure_kernel(&target.project, &target.notebook(), &options).await
     }
+
+    /// Writes down what came of a start. How the kernel was chosen the asker of the first cell reads
+    /// too: nobody else tells the person that their own environment was passed over.
+    fn note_start(&self, opened: &Opened) {
+        for note in &opened.notes {
+            tracing::info!("{note}");
+        }
+        if !opened.choice.is_empty() {
+            self.bridge
+                .borrow_mut()
+                .set_choice(opened.choice.join("\n[nb] "));
+        }
+        tracing::info!(
+            generation = opened.session.generation,
+            took_ms = opened.took.as_millis(),
+            "the kernel of {} is there: {:?}",
+            opened.key,
+            opened.how
+        );
+    }
 }
 
 /// Returns the error with what mends it, or with what the kernel said last.
@@ -207,19 +227,6 @@ fn why(error: OpenError, target: &Target) -> anyhow::Error {
         return error;
     }
     anyhow::anyhow!("{error:#} ({})", more.join("; "))
-}
-
-fn tell(opened: &Opened) {
-    for note in &opened.notes {
-        tracing::info!("{note}");
-    }
-    tracing::info!(
-        generation = opened.session.generation,
-        took_ms = opened.took.as_millis(),
-        "the kernel of {} is there: {:?}",
-        opened.key,
-        opened.how
-    );
 }
 
 /// Returns whether the next cell may try again. What the record or this process's place forbids,

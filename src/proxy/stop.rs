@@ -60,8 +60,11 @@ impl Signals {
     }
 }
 
-/// How long an orphan without subscribers is kept.
+/// How long an orphan without subscribers is kept: whoever launched it by way of another process may dial yet.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// How long where subscribers were there: they went with their editor.
+const GRACE_KILLED: Duration = Duration::from_secs(3);
 
 /// Notices that the front end was killed: the parent is another and nobody listens.
 ///
@@ -69,17 +72,24 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(super) struct Orphan {
     parent: Option<rustix::process::Pid>,
     since: Option<Instant>,
+    /// Whether anybody has ever listened.
+    was_heard: bool,
 }
 
 impl Orphan {
     /// How often to look.
     pub(super) const EVERY: Duration = Duration::from_secs(5);
 
+    /// How soon once somebody has left: the system closes a killed editor's sockets before its children
+    /// have another parent.
+    pub(super) const SOON: Duration = Duration::from_millis(500);
+
     /// Remembers today's parent.
     pub(super) fn watch() -> Self {
         Self {
             parent: rustix::process::getppid(),
             since: None,
+            was_heard: false,
         }
     }
 
@@ -89,12 +99,24 @@ impl Orphan {
     }
 
     fn judge(&mut self, now: Instant, subscribers: usize, adopted: bool) -> bool {
+        self.was_heard |= subscribers > 0;
         if !adopted || subscribers > 0 {
             self.since = None;
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        now.duration_since(since) >= GRACE
+        let grace = if self.was_heard { GRACE_KILLED } else { GRACE };
+        now.duration_since(since) >= grace
+    }
+
+    /// Says that somebody listened.
+    pub(super) fn is_heard(&mut self) {
+        self.was_heard = true;
+    }
+
+    /// Returns whether it goes before long, if nobody comes.
+    pub(super) fn is_about_to_go(&self) -> bool {
+        self.since.is_some()
     }
 }
 
@@ -108,17 +130,32 @@ mod tests {
         let mut orphan = Orphan {
             parent: None,
             since: None,
+            was_heard: false,
         };
         assert!(!orphan.judge(start, 0, false));
         assert!(!orphan.judge(start, 0, true));
+        assert!(!orphan.judge(start + GRACE / 2, 0, true));
+        assert!(orphan.judge(start + GRACE, 0, true));
+    }
+
+    #[test]
+    fn an_orphan_whose_subscribers_went_with_their_editor_goes_soon() {
+        let start = Instant::now();
+        let mut orphan = Orphan {
+            parent: None,
+            since: None,
+            was_heard: false,
+        };
+        assert!(!orphan.judge(start, 1, false));
+        assert!(!orphan.judge(start, 0, true));
         assert!(
-            !orphan.judge(start + GRACE / 2, 1, true),
+            !orphan.judge(start + GRACE_KILLED / 2, 1, true),
             "somebody still listens"
         );
         assert!(
-            !orphan.judge(start + GRACE, 0, true),
+            !orphan.judge(start + GRACE_KILLED, 0, true),
             "the grace begins anew"
         );
-        assert!(orphan.judge(start + GRACE * 2, 0, true));
+        assert!(orphan.judge(start + GRACE_KILLED * 2, 0, true));
     }
 }

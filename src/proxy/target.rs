@@ -12,7 +12,8 @@ use super::origin::{Origin, notebook_of};
 use super::words;
 use crate::kernel::paths::Variables;
 use crate::kernel::process::Process;
-use crate::kernel::python::quote;
+use crate::kernel::python::{self, quote};
+use crate::ops::kernels::target::recorded;
 use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, StateError, Status};
 use crate::route::{Ending, FrontEnd, Interrupt};
 use crate::wire::ConnectionInfo;
@@ -64,8 +65,6 @@ pub(super) struct LiveKernel {
     pub(super) interrupt: Interrupt,
     /// The content of its `kernel_info_reply`.
     pub(super) info: Option<Bytes>,
-    /// The version of ipywidgets that it has told.
-    pub(super) widgets: Option<String>,
     /// How the kernel before it ended.
     pub(super) before: Option<Ended>,
 }
@@ -133,8 +132,9 @@ impl Target {
         } else {
             let Some(project) = Project::find(notebook) else {
                 bail!(
-                    "{} has no shared kernel\nStart one with: nb open {}",
+                    "{} has no shared kernel{}\nStart one with: nb open {}",
                     notebook.display(),
+                    passed_over(notebook),
                     quote(notebook)
                 );
             };
@@ -152,8 +152,9 @@ impl Target {
     pub(super) fn of_folder(folder: &Path) -> anyhow::Result<Self> {
         let Some(project) = Project::find(folder) else {
             bail!(
-                "no shared kernel: there is no .nb folder at or above {}\nStart one with: nb open NOTEBOOK",
-                folder.display()
+                "no shared kernel: there is no .nb folder at or above {}{}\nStart one with: nb open NOTEBOOK",
+                folder.display(),
+                passed_over(folder)
             );
         };
         Self::choose(project)
@@ -161,7 +162,11 @@ impl Target {
 
     fn choose(project: Project) -> anyhow::Result<Self> {
         match the_one(&project.state()?) {
-            Some(key) => Ok(Self { project, key }),
+            // Other programs write whole paths there.
+            Some(key) => {
+                let key = project.key(&project.notebook(&key));
+                Ok(Self { project, key })
+            }
             None => bail!(
                 "no kernel was ever opened in {}\nStart one with: nb open NOTEBOOK",
                 project.root().display()
@@ -175,7 +180,7 @@ impl Target {
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn look(&self) -> anyhow::Result<Found> {
         let state = self.project.state()?;
-        let Some(session) = recorded(&state, &self.key) else {
+        let Some(session) = recorded(&state, &self.project, &self.key) else {
             return Ok(Found::None(words::no_kernel(self)));
         };
         match session.status {
@@ -205,7 +210,6 @@ impl Target {
             generation: session.generation,
             interrupt,
             info: info(&session),
-            widgets: widgets(&session),
             before: session.ended,
         })))
     }
@@ -222,7 +226,7 @@ impl Target {
     /// Returns the record of a kernel whose process is gone although nobody has written that down.
     pub(super) fn unnoticed(&self) -> Option<(String, Session)> {
         let state = self.project.state().ok()?;
-        let session = recorded(&state, &self.key)?;
+        let session = recorded(&state, &self.project, &self.key)?;
         let here = session.place.relation() != Relation::Elsewhere;
         (session.status == Status::Live && here && !may_live(&session))
             .then(|| (state.owner_key(&self.key), session))
@@ -242,14 +246,14 @@ impl Target {
     /// Returns whether the session is written down at all.
     pub(super) fn is_recorded(&self) -> bool {
         let state = self.project.state();
-        state.is_ok_and(|state| recorded(&state, &self.key).is_some())
+        state.is_ok_and(|state| recorded(&state, &self.project, &self.key).is_some())
     }
 
     /// Returns whether a kernel may be started here for it: none that another program started,
     /// and no other place says that it has the kernel.
     pub(super) fn may_start(&self) -> bool {
         self.project.state().is_ok_and(|state| {
-            recorded(&state, &self.key).is_none_or(|session| {
+            recorded(&state, &self.project, &self.key).is_none_or(|session| {
                 session.owned && session.place.relation() != Relation::Elsewhere
             })
         })
@@ -267,16 +271,28 @@ impl Target {
     pub(super) fn neighbour(&self) -> Option<PathBuf> {
         let state = self.project.state().ok()?;
         let others = state.all().into_iter();
-        let mut live = others.filter(|(key, session)| *key != self.key && may_live(session));
+        let is_other = |session: &Session| self.project.key(&session.notebook) != self.key;
+        let mut live = others.filter(|(_, session)| is_other(session) && may_live(session));
         live.next().map(|(_, session)| session.notebook)
     }
 
     /// Returns what the session's kernel last answered to `kernel_info_request`.
     pub(super) fn last_info(&self) -> Option<Bytes> {
-        info(&recorded(&self.project.state().ok()?, &self.key)?)
+        info(&recorded(
+            &self.project.state().ok()?,
+            &self.project,
+            &self.key,
+        )?)
     }
 
-    /// Writes down which ipywidgets a kernel has; the next life may have others.
+    /// Returns the version of ipywidgets that the session's kernel most likely has.
+    pub(super) fn widgets(&self) -> Option<String> {
+        let state = self.project.state().ok()?;
+        let session = recorded(&state, &self.project, &self.key)?;
+        widgets(&state, &session)
+    }
+
+    /// Writes down which ipywidgets a kernel has told.
     pub(super) fn remember_widgets(
         &self,
         kernel: &LiveKernel,
@@ -286,7 +302,7 @@ impl Target {
             if let Some(session) = state.sessions.get_mut(&kernel.owner)
                 && session.generation == kernel.generation
             {
-                let told = json!({ "version": version, "generation": kernel.generation });
+                let told = json!({ "version": version });
                 session.other.insert(WIDGETS.to_owned(), told);
             }
         })
@@ -298,25 +314,48 @@ impl Target {
     }
 }
 
+/// Returns a sentence about a `.nb` that does not count, if there is one.
+fn passed_over(from: &Path) -> String {
+    Project::passed_over(from).map_or_else(String::new, |dir| {
+        format!(
+            "\n{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
+            dir.display(),
+            quote(dir.parent().unwrap_or(&dir))
+        )
+    })
+}
+
 /// Returns what to answer while it is not known which notebook is meant: the kernel_info and the
 /// ipywidgets of a kernel of that language here.
 pub(super) fn usual(folder: &Path, language: &str) -> Option<(Bytes, Option<String>)> {
-    let state = Project::find(folder)?.state().ok()?;
-    let session = recorded(&state, &the_one(&state)?)?;
+    let project = Project::find(folder)?;
+    let state = project.state().ok()?;
+    let session = recorded(&state, &project, &the_one(&state)?)?;
     let spoken = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
     if !spoken.eq_ignore_ascii_case(language) {
         return None;
     }
-    Some((info(&session)?, widgets(&session)))
+    Some((info(&session)?, widgets(&state, &session)))
 }
 
 /// The field of a session's record that says which ipywidgets its kernel has.
 const WIDGETS: &str = "ipywidgets";
 
-fn widgets(session: &Session) -> Option<String> {
-    let told = session.other.get(WIDGETS)?;
-    let version = told["version"].as_str()?;
-    (told["generation"] == session.generation).then(|| version.to_owned())
+/// Returns the version of ipywidgets that a session's kernel most likely has: the last that it or
+/// an earlier kernel of it has told, another session's of the project, or the one whose files lie
+/// in its environment.
+fn widgets(state: &State, session: &Session) -> Option<String> {
+    let told = |session: &Session| {
+        let told = session.other.get(WIDGETS)?;
+        told["version"].as_str().map(str::to_owned)
+    };
+    let in_environment = || {
+        let program = session.kernelspec.as_ref()?.argv.first()?;
+        python::package_version(Path::new(program), WIDGETS)
+    };
+    told(session)
+        .or_else(|| state.sessions.values().find_map(told))
+        .or_else(in_environment)
 }
 
 /// Returns the only session whose kernel lives, else the one that was opened last.
@@ -340,14 +379,6 @@ fn the_one(state: &State) -> Option<String> {
     };
     let found = all.iter().find(|(_, session)| same(session)).or(all.last());
     found.map(|(key, _)| key.clone())
-}
-
-/// Returns what is known of a notebook's kernel, also where only the top-level fields tell of it.
-fn recorded(state: &State, key: &str) -> Option<Session> {
-    state.session(key).or_else(|| {
-        let bare = state.all().into_iter().find(|(known, _)| known == key);
-        bare.map(|(_, session)| session)
-    })
 }
 
 fn info(session: &Session) -> Option<Bytes> {
@@ -405,6 +436,36 @@ mod tests {
         assert_eq!(named(&none, &[]), Named::Nothing);
         let console = [("JPY_SESSION_NAME", "console 1"), ("JPY_PARENT_PID", "1")];
         assert_eq!(named(&none, &console), Named::Nothing);
+    }
+
+    #[test]
+    fn a_record_of_three_fields_is_the_notebooks_whether_its_path_is_whole_or_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().canonicalize().unwrap();
+        let notebook = folder.join("sub/t.ipynb");
+        let project = Project::for_notebook(&folder.join("a.ipynb")).unwrap();
+        std::fs::create_dir(folder.join("sub")).unwrap();
+        let connection = folder.join("kernel.json");
+        let fields = json!({
+            "transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256",
+            "shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5,
+        });
+        std::fs::write(&connection, fields.to_string()).unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&connection, permissions).unwrap();
+        for named in [notebook.to_str().unwrap(), "sub/t.ipynb"] {
+            let state = json!({
+                "notebook": named,
+                "connection_file": connection,
+                "kernel_pid": std::process::id(),
+            });
+            std::fs::write(project.state_file(), state.to_string()).unwrap();
+            let by_name = Target::of_notebook(&notebook, false).unwrap();
+            assert!(matches!(by_name.look().unwrap(), Found::Live(_)), "{named}");
+            let by_folder = Target::of_folder(&folder).unwrap();
+            assert_eq!(by_folder, by_name, "{named}");
+            assert_eq!(by_name.neighbour(), None, "{named}");
+        }
     }
 
     #[test]

@@ -65,6 +65,15 @@ pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
     }
 }
 
+/// A front end has ended its proxy by SIGTERM alone.
+pub(super) fn not_restarted(target: &Target) -> String {
+    format!(
+        "SIGTERM came without a shutdown_request: a front end that restarts a kernel this way cannot be told \
+         from one that ends it, so the shared kernel goes on with its variables. To restart it: nb restart {}",
+        quote(&target.notebook())
+    )
+}
+
 /// Nothing answers on its sockets.
 ///
 /// `pid` is that of a kernel of ours that lives: only a restart makes its sockets anew.
@@ -104,6 +113,14 @@ pub(super) fn replaced(target: &Target) -> Ending {
     Ending {
         name: "KernelRestarted",
         text,
+    }
+}
+
+/// This proxy had a panic: what was on its way may be lost.
+pub(super) fn fault() -> Ending {
+    Ending {
+        name: "ProxyFault",
+        text: "nb-proxy had an internal fault and has lost track of this request. The kernel and its variables live; the cell may have run, or run still. Look at `nb status` and run it again. Please report the fault: .nb/proxy.log says where it was.".to_owned(),
     }
 }
 

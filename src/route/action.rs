@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ClientId;
+use super::{ClientId, Ending};
 use crate::wire::{Channel, Verified};
 
 /// One thing to do, in the order given.
@@ -78,6 +78,8 @@ pub enum Action {
         /// As it was printed.
         version: String,
     },
+    /// The kernel has ended under a client that runs notebooks without a person: end as the kernel did.
+    Die(Ending),
     /// Write down that this front end's user pressed Stop.
     JournalInterrupt {
         /// Which client brought it.
@@ -96,6 +98,8 @@ pub struct Execution {
     pub generation: u64,
     /// The request's id: with the generation, the key of an execution.
     pub msg_id: String,
+    /// The client that asked, where it is one of this front end's.
+    pub client: Option<ClientId>,
     /// The asker's session.
     pub session: String,
     /// The asker's name for itself.

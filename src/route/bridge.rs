@@ -7,10 +7,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::batch::Batch;
 use super::binding::Naming;
 use super::client::{Client, Link, Prompt};
 use super::comms::Comms;
 use super::connect;
+use super::dropped::Dropped;
 use super::kernel::{Ending, Kernel};
 use super::missed::Missed;
 use super::request::{Key, Requests};
@@ -18,7 +20,7 @@ use super::settings::{Policies, Settings};
 use super::spread::Spread;
 use super::timer::{AWAITED, GONE, Now, PROBE, RETURNS, Timer, Timers};
 use super::to_clients::Seen;
-use super::turns::Running;
+use super::turns::{IDLE_LOST, Running};
 use super::voice::Voice;
 use super::{Action, ClientCount, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
@@ -30,9 +32,11 @@ pub struct Bridge {
     pub(super) policies: Policies,
     /// What the next cell's asker reads first.
     pub(super) notice: Option<String>,
+    /// What the asker of the first cell reads of how the kernel was chosen.
+    pub(super) choice: Option<String>,
     /// The content of a `kernel_info_reply`, as long as it can serve as one.
     pub(super) info: Option<Bytes>,
-    /// The version of the kernel's ipywidgets, once it has printed it for a front end's probe.
+    /// The version of ipywidgets that a kernel here has printed last for a front end's probe.
     pub(super) widgets: Option<String>,
     /// The client whose start-up code turns Jedi off, which each life of the kernel is told.
     pub(super) jedi_off: Option<ClientId>,
@@ -54,6 +58,8 @@ pub struct Bridge {
     pub(super) generation: u64,
     /// Whether iopub is known to arrive here.
     pub(super) proven: bool,
+    /// Whether messages of iopub were read that are still to be taken.
+    pub(super) iopub_is_behind: bool,
     /// The proxy's own client: it asks for signs of life and passes interrupts on.
     pub(super) own: ClientId,
     pub(super) probe: Probe,
@@ -64,6 +70,8 @@ pub struct Bridge {
     /// From a request's way to the kernel to its reply.
     pub(super) replies: Spread,
     pub(super) missed: Missed,
+    pub(super) batch: Batch,
+    pub(super) dropped: Dropped,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -91,6 +99,7 @@ impl Bridge {
             settings,
             policies: Policies::default(),
             notice: None,
+            choice: None,
             info: None,
             widgets: None,
             jedi_off: None,
@@ -105,6 +114,7 @@ impl Bridge {
             kernel: Kernel::Awaited,
             generation: 0,
             proven: false,
+            iopub_is_behind: false,
             own,
             probe: Probe::default(),
             clients: HashMap::new(),
@@ -112,13 +122,18 @@ impl Bridge {
             timers,
             replies: Spread::default(),
             missed: Missed::default(),
+            batch: Batch::default(),
+            dropped: Dropped::default(),
             actions: VecDeque::new(),
         }
     }
 
     /// Returns the next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front();
+        let action = match self.late_welcome() {
+            Some(welcome) => Some(Action::Publish(welcome)),
+            None => self.actions.pop_front(),
+        };
         if let Some(Action::Publish(_)) = &action {
             self.missed.publishes();
         }
@@ -141,6 +156,11 @@ impl Bridge {
         self.notice = Some(text);
     }
 
+    /// Takes what the asker of the next cell reads before its outputs of how the kernel was chosen.
+    pub fn set_choice(&mut self, text: String) {
+        self.choice = Some(text);
+    }
+
     /// Takes the content of a `kernel_info_reply` that the session's kernel has given before: it
     /// lets clients connect while the kernel is restarted.
     pub fn set_info(&mut self, info: Option<Bytes>) {
@@ -149,9 +169,11 @@ impl Bridge {
         }
     }
 
-    /// Takes the version of ipywidgets that this life of the kernel, or one like it, has told before.
+    /// Takes the version of ipywidgets that the kernel has, as far as that is known before it tells it.
     pub fn set_widgets(&mut self, version: Option<String>) {
-        self.widgets = version;
+        if version.is_some() {
+            self.widgets = version;
+        }
     }
 
     /// Returns the clients that are connected now.
@@ -200,7 +222,7 @@ impl Bridge {
         ending: &Ending,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
     ) {
-        if kernel == self.kernel {
+        if kernel == self.kernel || self.batch.is_over() {
             return;
         }
         if let Kernel::Live { info, .. } | Kernel::Unnamed { info } = &kernel {
@@ -209,6 +231,9 @@ impl Bridge {
         if self.kernel.is_same_life(&kernel) {
             self.kernel = kernel;
             return;
+        }
+        if self.kernel.is_live() && self.is_batch() {
+            return self.end_with_kernel(now, ending);
         }
         if self.kernel.is_live() {
             // The change may come in the middle of what the bridge wants done.
@@ -236,6 +261,7 @@ impl Bridge {
             Timer::Busy,
             Timer::StillBusy,
             Timer::IdleLost,
+            Timer::LateIdle,
         ] {
             self.timers.stop(&timer);
         }
@@ -244,7 +270,6 @@ impl Bridge {
             Kernel::Live { generation, .. } => {
                 self.generation = generation;
                 self.execution_count = 0;
-                self.widgets = None;
                 self.open_all_links();
             }
             Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
@@ -310,6 +335,9 @@ impl Bridge {
 
     /// Takes a message of a client on shell, control or stdin.
     pub fn client_message(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
+        if self.batch.is_over() {
+            return;
+        }
         if !self.clients.contains_key(id) {
             self.client_joined(channel, id);
         }
@@ -489,18 +517,19 @@ impl Bridge {
             return self.actions.push_back(Action::Publish(message));
         };
         let other_session = self.other_session(&header.session);
-        let mut status = None;
+        let status = match &*header.msg_type {
+            "status" => execution_state(message.content()),
+            _ => None,
+        };
+        let is_idle = status.as_deref() == Some("idle");
+        self.dropped.take(&header, is_idle);
         match &*header.msg_type {
-            "status" => {
-                let state = execution_state(message.content());
-                // VS Code's client hangs for good after `restarting`; the kernel that follows is ours to tell.
-                if matches!(state.as_deref(), Some("restarting" | "dead")) {
-                    return;
-                }
-                status = state;
-            }
+            // VS Code's client hangs for good after `restarting`; the kernel that follows is ours to tell.
+            "status" if matches!(status.as_deref(), Some("restarting" | "dead")) => return,
             // ipykernel broadcasts it, and consoles exit on it.
             "shutdown_reply" => return,
+            // It is for the proxy's own subscription; those of clients get their own.
+            "iopub_welcome" => return,
             "execute_input" => self.see(&message),
             "error" => self.saw_error(&message),
             "stream" if self.requests.any_widget_probe() => self.note_widgets(&message),
@@ -572,6 +601,11 @@ impl Bridge {
         }
     }
 
+    /// Says whether messages of iopub were read that are still to be taken.
+    pub fn set_iopub_behind(&mut self, is_behind: bool) {
+        self.iopub_is_behind = is_behind;
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.due(now.instant) {
@@ -597,7 +631,12 @@ impl Bridge {
                 Timer::StillBusy => self.tell_busy(now),
                 Timer::Nameless => self.nameless(),
                 Timer::Busy => self.seems_busy(),
+                // An idle that was read and is not taken yet is not lost.
+                Timer::IdleLost if self.iopub_is_behind => {
+                    self.timers.start(now.instant + IDLE_LOST, Timer::IdleLost);
+                }
                 Timer::IdleLost => self.idle_lost(now),
+                Timer::LateIdle => self.look_for_idles(now),
             }
         }
     }

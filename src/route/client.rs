@@ -190,6 +190,14 @@ impl Client {
             && self.behind_interrupt.is_empty()
     }
 
+    /// Forgets what waits for the kernel, and the answers that are owed.
+    pub(super) fn drop_held(&mut self) {
+        self.states().for_each(|(_, state)| state.held.clear());
+        self.behind_interrupt.clear();
+        (self.held_bytes, self.outstanding) = (0, 0);
+        self.prompt = None;
+    }
+
     pub(super) fn counted(&self) -> ClientCount {
         let held: usize = self.channels.iter().map(|state| state.held.len()).sum();
         ClientCount {

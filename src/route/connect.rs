@@ -26,6 +26,7 @@ pub(super) struct Execute {
     #[serde(default)]
     silent: bool,
     store_history: Option<bool>,
+    allow_stdin: Option<bool>,
 }
 
 impl Execute {
@@ -40,6 +41,11 @@ impl Execute {
     /// Returns whether a person or an agent wants to see it run: not a tool's own code.
     pub(super) fn is_cell(&self) -> bool {
         !self.silent && self.store_history.unwrap_or(true)
+    }
+
+    /// Returns whether somebody is there who can answer what it asks.
+    pub(super) fn may_ask(&self) -> bool {
+        self.allow_stdin.unwrap_or(true)
     }
 }
 
@@ -110,7 +116,7 @@ impl Bridge {
                 };
                 self.requests.set_role(&key, Role::WidgetProbe);
                 if self.kernel.ending().is_some() {
-                    self.answer_execute(now, &key, None);
+                    self.answer_widgets(now, &key);
                     return true;
                 }
                 // Sent in any case: an answer that comes too late is remembered for the next time.
@@ -208,15 +214,14 @@ impl Bridge {
         self.answer_here(now, key, &content, &[]);
     }
 
-    /// Answers the probe of ipywidgets with what is known; without a version VS Code asks once
-    /// more, at the first message of a widget.
-    fn answer_widgets(&mut self, now: Now, key: &Key) {
-        let stdout = startup::widget_probe_stdout(self.widgets.as_deref());
-        self.answer_execute(
-            now,
-            key,
-            Some(stdout).filter(|text| !text.is_empty()).as_deref(),
-        );
+    /// Answers the probe of ipywidgets with the version that is known, else with VS Code's default.
+    ///
+    /// Never without one: at a first start VS Code does not ask again, it then draws no widget, and
+    /// every cell after the first widget stays pending.
+    pub(super) fn answer_widgets(&mut self, now: Now, key: &Key) {
+        let version = self.widgets.as_deref();
+        let stdout = startup::widget_probe_stdout(version.unwrap_or(startup::WIDGETS_DEFAULT));
+        self.answer_execute(now, key, Some(&stdout));
     }
 
     /// Answers an execute_request that is not to reach the kernel.

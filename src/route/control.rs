@@ -9,6 +9,7 @@ use super::bridge::Bridge;
 use super::kernel::{Interrupt, Kernel};
 use super::settings::FrontEnd;
 use super::timer::{INTERRUPT_HELD, Now, Timer};
+use super::turns::Running;
 use super::{Action, ClientId, Note};
 use crate::wire::{Channel, Header, Verified};
 
@@ -29,24 +30,48 @@ impl Bridge {
         };
         let waiting = client.behind_interrupt.len();
         match &*header.msg_type {
-            "shutdown_request" => {
-                self.drop_interrupts(now, id);
-                self.answer_shutdown(now, Channel::Control, id, message);
-            }
-            // jupyter_server interrupts a kernel in the millisecond in which it ends or restarts
-            // it: that must not hit a cell of somebody else's.
-            "interrupt_request" if waiting == 0 && self.settings.front_end == FrontEnd::Jupyter => {
-                client.behind_interrupt.push_back(message.clone());
-                self.timers
-                    .start(now.instant + INTERRUPT_HELD, Timer::Interrupt(id.clone()));
-            }
+            "shutdown_request" => self.answer_shutdown(now, Channel::Control, id, message),
             _ if waiting > 0 => {
                 client.behind_interrupt.push_back(message.clone());
                 if waiting >= BEHIND_INTERRUPT {
                     self.carry_on(now, id);
                 }
             }
+            // jupyter_client, and with it jupyter_server, nbclient and papermill, interrupts a
+            // kernel in the millisecond in which it ends or restarts it.
+            "interrupt_request" if self.may_hit_another(id, &header.session) => {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.behind_interrupt.push_back(message.clone());
+                }
+                self.timers
+                    .start(now.instant + INTERRUPT_HELD, Timer::Interrupt(id.clone()));
+            }
             _ => self.control_in_turn(now, id, message, header),
+        }
+    }
+
+    /// Returns whether a client's interrupt may hit a cell of somebody else's: then it is held until
+    /// it is known whether a shutdown follows it.
+    ///
+    /// While nothing seems to run another's cell may be about to begin, but VS Code sends no
+    /// shutdown, and its Stop button is to work at once. A Jupyter server's interrupts come from
+    /// another client than the window whose cell runs, so that whose it is says nothing there.
+    fn may_hit_another(&self, id: &ClientId, session: &str) -> bool {
+        let front_end = self.settings.front_end;
+        if front_end == FrontEnd::Jupyter {
+            return true;
+        }
+        // Its own cells that wait are taken back, and the kernel is not interrupted.
+        if !self.kernel.is_live() || !self.withdrawable().is_empty() {
+            return false;
+        }
+        match &self.running {
+            Running::Nothing => front_end == FrontEnd::Other,
+            // A manager of jupyter_client's has its client's session, and a connection of its own.
+            Running::Cell { key, client } => {
+                client.as_ref() != Some(id) && key.session() != session
+            }
+            Running::Something => true,
         }
     }
 
@@ -170,6 +195,7 @@ impl Bridge {
         struct Shutdown {
             restart: bool,
         }
+        self.drop_interrupts(now, id);
         let asked = serde_json::from_slice::<Shutdown>(message.content())
             .unwrap_or_default()
             .restart;

@@ -21,6 +21,13 @@ impl Bridge {
 
     /// Ends one request as a kernel would, unless it has its answer.
     pub(super) fn fail_one(&mut self, now: Now, ending: &Ending, key: &Key) {
+        if self
+            .requests
+            .get_mut(key)
+            .is_some_and(|it| it.asks_for_widgets())
+        {
+            self.answer_widgets(now, key);
+        }
         let Some(request) = self.requests.remove(key) else {
             return;
         };

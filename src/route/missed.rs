@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use serde_json::json;
 
 use super::bridge::Bridge;
 use super::request::{Answer, Request};
@@ -24,6 +25,8 @@ pub(super) struct Missed {
     /// The last requests whose end was told, oldest first.
     ends: VecDeque<End>,
     cuts: Vec<Cut>,
+    /// When somebody subscribed who was not welcomed yet.
+    unwelcomed: Option<Now>,
 }
 
 #[derive(Debug)]
@@ -108,9 +111,46 @@ impl Bridge {
         });
     }
 
-    /// Takes a new subscriber to everything; returns what it alone is to read first.
+    /// Takes a new subscription; returns what its subscriber alone is to read first.
+    ///
+    /// Whoever subscribes to some topics only is told of nothing that was missed.
     #[must_use]
-    pub fn subscribed(&mut self, now: Now) -> Vec<Verified> {
+    pub fn subscribed(&mut self, now: Now, topic: &[u8]) -> Vec<Verified> {
+        // Clients know one session, which the kernel settles: until it has spoken the welcome waits.
+        let welcome = self.voice.is_settled().then(|| self.welcome(now, topic));
+        if welcome.is_none() {
+            self.missed.unwelcomed = Some(now);
+        }
+        let missed = if topic.is_empty() {
+            self.what_was_missed(now)
+        } else {
+            Vec::new()
+        };
+        welcome.into_iter().chain(missed).collect()
+    }
+
+    /// Makes the message that a subscription has reached its publisher, as JEP 65 has it.
+    fn welcome(&mut self, now: Now, topic: &[u8]) -> Verified {
+        let content = json!({ "subscription": String::from_utf8_lossy(topic) });
+        let nobody = Bytes::from_static(b"{}");
+        let welcome = self.voice.say(now, "iopub_welcome", nobody, &content);
+        // The subscription is the topic: whoever wants no other gets it.
+        welcome.with_identities(match topic {
+            [] => Vec::new(),
+            topic => vec![Bytes::copy_from_slice(topic)],
+        })
+    }
+
+    /// Returns the welcome of those that subscribed before the clients' session was known.
+    pub(super) fn late_welcome(&mut self) -> Option<Verified> {
+        if !self.voice.is_settled() {
+            return None;
+        }
+        let now = self.missed.unwelcomed.take()?;
+        Some(self.welcome(now, b""))
+    }
+
+    fn what_was_missed(&mut self, now: Now) -> Vec<Verified> {
         let Some(since) = self.missed.since(now.instant) else {
             return Vec::new();
         };
@@ -160,7 +200,8 @@ impl Bridge {
     pub(super) fn note_end(&mut self, request: &Bytes) {
         let is_published = |action: &&Action| matches!(action, Action::Publish(_));
         let before = self.actions.iter().filter(is_published).count();
-        self.missed.ends(before, request);
+        let welcomes = usize::from(self.missed.unwelcomed.is_some());
+        self.missed.ends(before + welcomes, request);
     }
 }
 

@@ -12,12 +12,14 @@
 //!   value over all of the kernel's lives.
 
 mod action;
+mod batch;
 mod binding;
 mod bridge;
 mod client;
 mod comms;
 mod connect;
 mod control;
+mod dropped;
 mod endings;
 mod kernel;
 mod links;

@@ -29,6 +29,10 @@ impl Key {
     pub(super) fn msg_id(&self) -> &str {
         &self.msg_id
     }
+
+    pub(super) fn session(&self) -> &str {
+        &self.session
+    }
 }
 
 /// A request and what has come back for it.
@@ -55,6 +59,8 @@ pub(super) struct Request {
     /// The proxy's own question that went out when all but the `idle` of this was there. Where
     /// that one is idle, this one is.
     pub(super) proof: Option<Key>,
+    /// How many messages the kernel's iopub had dropped when it was sent.
+    pub(super) dropped_before: u64,
     pub(super) role: Role,
     pub(super) answer: Answer,
 }
@@ -108,6 +114,11 @@ impl Request {
         self.is_done()
             || self.answer != Answer::FromKernel
             || (self.channel == Channel::Control && self.replied)
+    }
+
+    /// Returns whether it is a probe of ipywidgets without an answer.
+    pub(super) fn asks_for_widgets(&self) -> bool {
+        self.role == Role::WidgetProbe && !self.replied && self.answer == Answer::FromKernel
     }
 
     /// Returns whether its client cannot be let go.

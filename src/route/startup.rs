@@ -78,12 +78,13 @@ pub(super) fn bears_the_marks(code: &str) -> bool {
 /// Returns what the kernel would print for the widget probe.
 ///
 /// VS Code looks in the text of all stream outputs for the prefix and `7.` or `8.` behind it, and
-/// reads nothing else. Without ipywidgets nothing is printed; then VS Code asks once more at the
-/// first message that carries a widget, so that an empty answer is a safe one while the version is
-/// not known.
-pub(super) fn widget_probe_stdout(version: Option<&str>) -> String {
-    version.map_or_else(String::new, |version| format!("{WIDGETS}{version}\n"))
+/// reads nothing else.
+pub(super) fn widget_probe_stdout(version: &str) -> String {
+    format!("{WIDGETS}{version}\n")
 }
+
+/// The version of ipywidgets that VS Code itself assumes where it knows none.
+pub(super) const WIDGETS_DEFAULT: &str = "8.";
 
 /// Reads the version of ipywidgets from what a kernel printed for the widget probe.
 pub(super) fn widget_version(stdout: &str) -> Option<&str> {
@@ -350,9 +351,8 @@ mod tests {
         assert_eq!(recognise(code, &[]), None);
         assert_eq!(recognise(code, &taught(code)), Some(Startup::WidgetProbe));
 
-        let printed = widget_probe_stdout(Some("8.1.7"));
+        let printed = widget_probe_stdout("8.1.7");
         assert_eq!(widget_version(&printed), Some("8.1.7"));
-        assert_eq!(widget_probe_stdout(None), "");
         for nothing in ["", "8.1.7\n", WIDGETS, &format!("{WIDGETS} \n8.1.7")] {
             assert_eq!(widget_version(nothing), None, "{nothing}");
         }

@@ -38,6 +38,8 @@ pub(super) enum Timer {
     Busy,
     /// The kernel was idle, and the idle of what ran has not come.
     IdleLost,
+    /// Some request was replied to, and its idle has not come.
+    LateIdle,
 }
 
 /// How long requests wait for a kernel that is being started.
@@ -46,11 +48,14 @@ pub(super) const AWAITED: Duration = Duration::from_secs(60);
 pub(super) const GONE: Duration = Duration::from_secs(30);
 /// How long a client without connections may take to come back to a cell of its own.
 pub(super) const RETURNS: Duration = Duration::from_secs(10);
+/// How long an idle may come behind its reply before the kernel is asked whether it is lost.
+pub(super) const LATE_IDLE: Duration = Duration::from_secs(1);
 /// The first wait for a sign on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// VS Code, too, asks again every 500 ms.
 pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
-/// How long a Jupyter server's interrupt is held: it sends one along with each shutdown.
+/// How long an interrupt that may hit another's cell is held: jupyter_client sends one along with
+/// each shutdown.
 pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
 /// How long a connecting client waits for the kernel itself.
 pub(super) const STALE: Duration = Duration::from_millis(200);

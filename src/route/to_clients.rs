@@ -83,9 +83,12 @@ impl Bridge {
             }
         }
         let asks = request.lacks_lost_idle();
+        let lacks_idle = request.lacks_idle();
         self.finish(now, key);
         if asks {
             self.ask_on_shell(now);
+        } else if lacks_idle {
+            self.await_idle(now);
         }
     }
 
@@ -155,6 +158,7 @@ impl Bridge {
             phase: Phase::Seen,
             generation: self.generation,
             msg_id: key.msg_id().to_owned(),
+            client: None,
             session: parent.session.into_owned(),
             username: parent.username.into_owned(),
             cell: None,
@@ -194,6 +198,7 @@ impl Bridge {
             },
             generation: self.generation,
             msg_id: key.msg_id().to_owned(),
+            client: None,
             session: parent.session.clone().into_owned(),
             username: parent.username.clone().into_owned(),
             cell: None,
@@ -227,6 +232,7 @@ pub(super) fn done(generation: u64, key: &Key, request: &Request, status: String
         phase: Phase::Done(status),
         generation,
         msg_id: key.msg_id().to_owned(),
+        client: Some(request.client.clone()),
         session: request.session.clone(),
         username: request.username.clone(),
         cell: None,

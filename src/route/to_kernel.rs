@@ -58,6 +58,7 @@ impl Bridge {
             replied: false,
             unheard: false,
             proof: None,
+            dropped_before: 0,
             role: Role::default(),
             answer: Answer::default(),
         };
@@ -84,6 +85,8 @@ impl Bridge {
         self.look_for_name(message);
         let key = self.track(Channel::Shell, id, message, header);
         if is_cell && let Some(key) = &key {
+            let may_ask = execute.as_ref().is_none_or(Execute::may_ask);
+            self.batch.asks(may_ask);
             self.requests.set_role(key, Role::Cell);
             if matches!(self.kernel, Kernel::Died(_)) {
                 self.kernel = Kernel::Awaited;
@@ -162,14 +165,16 @@ impl Bridge {
             && let Some(request) = self.requests.get_mut(key)
         {
             request.sent = true;
+            request.dropped_before = self.dropped.count();
             request.sent_at = Some(now.instant);
-            if request.role == Role::Cell
-                && let Some(notice) = self.notice.take()
-            {
-                let content = connect::notice_stream(&notice);
-                let parent = request.header.clone();
-                let stream = self.voice.publish(now, "stream", parent, &content);
-                self.actions.push_back(Action::Publish(stream));
+            if request.role == Role::Cell {
+                let notices = [self.notice.take(), self.choice.take()];
+                for notice in notices.into_iter().flatten() {
+                    let content = connect::notice_stream(&notice);
+                    let parent = request.header.clone();
+                    let stream = self.voice.publish(now, "stream", parent, &content);
+                    self.actions.push_back(Action::Publish(stream));
+                }
             }
             if request.msg_type == "execute_request"
                 && !request.journalled
@@ -380,6 +385,7 @@ fn asked(generation: u64, key: &Key, request: &Request, message: &Verified) -> O
         phase: Phase::Asked,
         generation,
         msg_id: key.msg_id().to_owned(),
+        client: Some(request.client.clone()),
         session: request.session.clone(),
         username: request.username.clone(),
         cell: metadata.cell_id,

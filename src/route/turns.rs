@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 
 use super::bridge::Bridge;
 use super::kernel::Ending;
@@ -52,7 +53,7 @@ impl Running {
 pub(super) const BUSY: Duration = Duration::from_millis(200);
 
 /// How long after the kernel was idle for certain a missing `idle` is given up.
-const IDLE_LOST: Duration = Duration::from_secs(1);
+pub(super) const IDLE_LOST: Duration = Duration::from_secs(1);
 
 impl Bridge {
     /// Returns whether a client's cell must wait for another's.
@@ -86,6 +87,7 @@ impl Bridge {
             key: key.clone(),
             client,
         };
+        self.prove_idles_lost(now, key);
         if self.requests.answer(key) == Some(Answer::Withdrawn) {
             // Its user took it back while it was in the kernel's queue, from where nothing returns.
             self.interrupt_kernel(now);
@@ -141,19 +143,17 @@ impl Bridge {
     fn tell_lost_idles(&mut self, now: Now, question: &Key) {
         let proven = |request: &Request| request.proof.as_ref() == Some(question);
         for key in self.requests.keys(proven) {
-            let Some(request) = self
-                .requests
-                .get_mut(&key)
-                .filter(|it| it.lacks_lost_idle())
-            else {
-                continue;
-            };
-            request.idle = true;
-            if request.answer == Answer::FromKernel {
-                let parent = request.header.clone();
-                self.publish_idle(now, parent);
+            let lacks_it = |request: &mut Request| request.lacks_lost_idle();
+            if self.requests.get_mut(&key).is_some_and(lacks_it) {
+                self.make_up_for_idle(now, &key);
             }
-            self.finish(now, &key);
+        }
+    }
+
+    /// What runs has ended, although the kernel's own word of it was lost.
+    pub(super) fn ended(&mut self, now: Now, key: &Key) {
+        if matches!(&self.running, Running::Cell { key: running, .. } if running == key) {
+            self.is_idle(now);
         }
     }
 
@@ -186,25 +186,26 @@ impl Bridge {
     /// Of all its clients: a Jupyter server sends its interrupts as another client than the
     /// window whose cells they are for.
     pub(super) fn withdraw(&mut self, now: Now) -> usize {
-        if self.kernel.is_live() && !self.running.is_foreign() {
-            return 0;
-        }
         let ending = Ending {
             name: "KeyboardInterrupt",
             text: "stopped while it waited for another's cell: it did not run".into(),
         };
-        let waiting = self.requests.keys(|request| {
-            request.role == Role::Cell
-                && !(request.busy || request.replied)
-                && request.answer == Answer::FromKernel
-        });
+        let waiting = self.withdrawable();
+        if waiting.is_empty() {
+            return 0;
+        }
         for key in &waiting {
             let sent = self
                 .requests
                 .get_mut(key)
                 .is_some_and(|request| request.sent);
+            self.clear_shown(now, key);
             if sent {
                 self.fail_early(now, &ending, key);
+                // The kernel has not begun with it.
+                if let Some(request) = self.requests.get_mut(key) {
+                    request.busy = false;
+                }
             } else {
                 self.take_held(key);
                 self.fail_one(now, &ending, key);
@@ -212,6 +213,31 @@ impl Bridge {
         }
         self.release_all(now);
         waiting.len()
+    }
+
+    /// Returns the cells of this front end that have not begun, where something else runs.
+    pub(super) fn withdrawable(&self) -> Vec<Key> {
+        if self.kernel.is_live() && !self.running.is_foreign() {
+            return Vec::new();
+        }
+        self.requests.keys(|request| {
+            request.role == Role::Cell
+                && !(request.busy || request.replied)
+                && request.answer == Answer::FromKernel
+        })
+    }
+
+    /// Takes away what a cell showed before, which VS Code leaves above the error that follows.
+    fn clear_shown(&mut self, now: Now, key: &Key) {
+        let Some(request) = self.requests.get_mut(key) else {
+            return;
+        };
+        request.busy = true;
+        let parent = request.header.clone();
+        let busy = self.voice.status(now, parent.clone(), "busy");
+        let content = json!({ "wait": false });
+        let clear = self.voice.publish(now, "clear_output", parent, &content);
+        self.actions.extend([busy, clear].map(Action::Publish));
     }
 
     /// Takes a message out of its client's queue.

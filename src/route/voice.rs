@@ -33,6 +33,11 @@ impl Voice {
             .get_or_insert_with(|| speaker.unwrap_or(id).to_owned())
     }
 
+    /// Returns whether it is known which session clients see.
+    pub(super) fn is_settled(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// Makes one message.
     pub(super) fn say(
         &mut self,

@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::left::Left;
 use super::link::{self, Link};
@@ -58,6 +59,8 @@ pub struct DialAs {
 }
 
 /// Is told what happens on a [`Dialer`].
+///
+/// Where one of these panics, the connection is lost, `down` is called, and dialling goes on.
 pub trait DialHandler {
     /// The handshake is complete and the subscriptions are written.
     fn up(&self);
@@ -123,7 +126,7 @@ impl Dialer {
             subscribe: as_.subscribe,
             limits,
             handler,
-            link: Link::new(Outbox::new(limits.outbox_bytes)),
+            link: Link::ahead(Outbox::new(limits.outbox_bytes), limits.read_ahead_bytes),
             is_up: Cell::new(false),
             silent: Cell::new(false),
         });
@@ -154,6 +157,11 @@ impl Dialer {
     /// Returns what is queued, in bytes.
     pub fn queued_bytes(&self) -> usize {
         self.shared.link.queued_bytes()
+    }
+
+    /// Returns how much was read and is not delivered yet, in bytes.
+    pub fn ahead_bytes(&self) -> usize {
+        self.shared.link.ahead_bytes()
     }
 
     /// Waits until no more than half of the budget is used; for callers that [`Full`] stopped.
@@ -208,7 +216,24 @@ impl fmt::Debug for Dialer {
     }
 }
 
+/// Dials for as long as the dialer lives, also when a handler has panicked.
 async fn dial(shared: Rc<Shared>) {
+    loop {
+        let mut task = JoinSet::new();
+        task.spawn_local(dial_on(Rc::clone(&shared)));
+        let panicked = matches!(task.join_next().await, Some(Err(error)) if error.is_panic());
+        if !panicked || shared.silent.get() {
+            return;
+        }
+        shared.is_up.set(false);
+        let unsent = shared.link.take_unsent();
+        let why = Left::Disconnected("a handler panicked".into());
+        let _ = catch_unwind(AssertUnwindSafe(|| shared.handler.down(&why, unsent)));
+        tokio::time::sleep(PAUSE_MAX).await;
+    }
+}
+
+async fn dial_on(shared: Rc<Shared>) {
     let mut pause = Duration::ZERO;
     while !shared.silent.get() {
         match shared.reach().await {

@@ -1,7 +1,9 @@
 //! One connection: handshake, then reading and writing until it ends.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{JoinSet, yield_now};
 
 use super::left::Left;
-use super::outbox::{Item, Outbox};
+use super::outbox::{Item, Outbox, message_cost};
 use super::outlet::Outlet;
 use super::stream::{Reader, Writer};
 use super::turn;
@@ -32,6 +34,9 @@ pub(super) struct Link {
     over: Cell<bool>,
     /// How long its messages may be from now on, where that is to change.
     longest: Cell<Option<usize>>,
+    /// How many bytes may be read before they are delivered, and how many are.
+    read_ahead: usize,
+    ahead: Cell<usize>,
 }
 
 /// Notes the end of a connection and closes it, also when a handler panics.
@@ -47,6 +52,9 @@ impl Drop for Ends<'_> {
 /// Others get their turn after this many messages or bytes.
 const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
+
+/// So many bytes are read in a row before some are delivered.
+const READ_FIRST_BYTES: usize = 4 << 20;
 
 /// How long a closed connection without anything to flush waits for the peer to close too.
 const IDLE_GRACE: Duration = Duration::from_millis(20);
@@ -66,6 +74,16 @@ impl Link {
             finishing: Cell::new(false),
             over: Cell::new(false),
             longest: Cell::new(None),
+            read_ahead: 0,
+            ahead: Cell::new(0),
+        }
+    }
+
+    /// As [`Link::new`], for a peer that is read before what it has said is delivered.
+    pub(super) fn ahead(outbox: Outbox, read_ahead: usize) -> Self {
+        Self {
+            read_ahead,
+            ..Self::new(outbox)
         }
     }
 
@@ -106,6 +124,11 @@ impl Link {
     /// Returns what of it is on disk.
     pub(super) fn spilled_bytes(&self) -> u64 {
         self.outlet.outbox().spilled()
+    }
+
+    /// Returns how much was read and is not delivered yet, in bytes.
+    pub(super) fn ahead_bytes(&self) -> usize {
+        self.ahead.get()
     }
 
     /// Waits until no more than half of the budget is used.
@@ -174,7 +197,7 @@ impl Link {
             biased;
             left = poll_fn(|cx| self.poll_cut(cx)) => left,
             left = self.write() => left,
-            left = turn::of(self.read(&mut connection, &mut reader, deliver)) => left,
+            left = turn::of(self.read_as_allowed(&mut connection, &mut reader, deliver)) => left,
         }
     }
 
@@ -183,6 +206,95 @@ impl Link {
         match self.cut.borrow_mut().take() {
             Some(left) => Poll::Ready(left),
             None => Poll::Pending,
+        }
+    }
+
+    async fn read_as_allowed(
+        &self,
+        connection: &mut Connection,
+        reader: &mut Reader,
+        deliver: impl Fn(Event),
+    ) -> Left {
+        self.ahead.set(0);
+        match self.read_ahead {
+            0 => self.read(connection, reader, deliver).await,
+            _ => self.read_first(connection, reader, deliver).await,
+        }
+    }
+
+    /// Reads all that has come, within the budget, before any of it is delivered; then delivers a little,
+    /// lets others have their turn, and looks again.
+    ///
+    /// A kernel's PUB drops what its reader does not take in time, and to read costs a tenth of what
+    /// follows from a message.
+    async fn read_first(
+        &self,
+        connection: &mut Connection,
+        reader: &mut Reader,
+        deliver: impl Fn(Event),
+    ) -> Left {
+        let mut queue = VecDeque::new();
+        let mut ended = None;
+        loop {
+            let mut read = 0;
+            while ended.is_none() {
+                match connection.poll_event() {
+                    Ok(Some(event)) => {
+                        self.ahead.update(|ahead| ahead + cost(&event));
+                        queue.push_back(event);
+                        continue;
+                    }
+                    Ok(None) => self.answer(connection),
+                    Err(error) => {
+                        self.answer(connection);
+                        ended = Some(Left::Protocol(error));
+                        break;
+                    }
+                }
+                let may_read = read < READ_FIRST_BYTES && self.ahead.get() < self.read_ahead;
+                if !may_read && !queue.is_empty() {
+                    break;
+                }
+                // Waits only where there is nothing to deliver.
+                let waits = queue.is_empty();
+                let mut space = connection.space();
+                let mut reading = pin!(reader.read_buf(&mut space));
+                let done = poll_fn(|cx| match reading.as_mut().poll(cx) {
+                    Poll::Ready(done) => Poll::Ready(Some(done)),
+                    Poll::Pending if waits => Poll::Pending,
+                    Poll::Pending => Poll::Ready(None),
+                });
+                match done.await {
+                    None => break,
+                    Some(Ok(0)) => ended = Some(Left::Closed),
+                    Some(Ok(bytes)) => read += bytes,
+                    Some(Err(error)) => ended = Some(Left::Broken(error)),
+                }
+            }
+            let (mut messages, mut bytes) = (0, 0);
+            while messages < TURN_MESSAGES && bytes < TURN_BYTES {
+                self.may_read().await;
+                let Some(event) = queue.pop_front() else {
+                    break;
+                };
+                messages += 1;
+                bytes += cost(&event);
+                self.ahead.update(|ahead| ahead - cost(&event));
+                if !self.finishing.get() {
+                    deliver(event);
+                }
+            }
+            match ended.take() {
+                Some(left) if queue.is_empty() => return left,
+                left => ended = left,
+            }
+            if queue.is_empty() {
+                // One burst must not keep its memory for good.
+                queue.shrink_to(TURN_MESSAGES);
+            }
+            if !queue.is_empty() || read >= TURN_BYTES {
+                yield_now().await;
+            }
         }
     }
 
@@ -285,6 +397,14 @@ impl Link {
             tokio::time::sleep(IDLE_GRACE).await;
             Left::ShutDown
         }
+    }
+}
+
+/// Returns what an event takes until it is delivered, in bytes.
+fn cost(event: &Event) -> usize {
+    match event {
+        Event::Message(message) | Event::Drained { begun: message, .. } => message_cost(message),
+        Event::Ready(_) | Event::Subscribe(_) | Event::Cancel(_) => 0,
     }
 }
 

@@ -17,9 +17,10 @@
 //! | from a [`Dialer`] | [`Limits::outbox_bytes`] | `send` gives the message back; the caller decides |
 //! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
+//! | from what a [`Dialer`] reached, read ahead | [`Limits::read_ahead_bytes`] | it is read no faster than delivered; the system's buffers fill, then the peer's own queue |
 //! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_stranger_message`] | the same |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
-//! | file descriptors | the system's limit; less by an eighth, 16 at most, with [`Limits::spares_descriptors`] | a connection is closed at once, or not made; `refused` says so |
+//! | file descriptors | the system's limit; less by a quarter, 16 at most, with [`Limits::spares_descriptors`] | a connection is closed at once, or not made; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |
 //! | answers to PING | 4 KiB | further PINGs go unanswered until the peer reads |
 //!
@@ -56,7 +57,7 @@ pub use crate::zmtp::{Message, reuse};
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
 pub use page::Page;
-pub use publisher::{Backlog, Publisher};
+pub use publisher::{Backlog, Publisher, Reach};
 pub use router::{Router, Unsent, WhyUnsent};
 pub use spill::SpillTo;
 
@@ -69,6 +70,9 @@ pub struct Limits {
     pub max_stranger_message: usize,
     /// How long a peer may take from the connection to its READY.
     pub handshake: Duration,
+    /// How many bytes of messages a [`Dialer`] takes from the system before they are delivered, with some for
+    /// each message and frame. Where it is zero, each read is delivered before the next.
+    pub read_ahead_bytes: usize,
     /// What may queue up towards one peer, in bytes (with some for each frame and message).
     pub outbox_bytes: usize,
     /// How many connections may be open at once.
@@ -79,12 +83,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 1 GiB, for strangers too, 10 s, 64 MiB and 1,024; it spares no descriptors.
+    /// Returns 1 GiB, for strangers too, 10 s, nothing read ahead, 64 MiB and 1,024; it spares no descriptors.
     fn default() -> Self {
         Self {
             max_message: 1 << 30,
             max_stranger_message: 1 << 30,
             handshake: Duration::from_secs(10),
+            read_ahead_bytes: 0,
             outbox_bytes: 64 << 20,
             max_peers: 1024,
             spares_descriptors: false,

@@ -28,6 +28,11 @@ const QUEUE_KEPT: usize = 1024;
 const MESSAGE_OVERHEAD: usize = 128;
 const FRAME_OVERHEAD: usize = 32;
 
+/// Returns what a message takes while it waits, in bytes.
+pub(super) fn message_cost(message: &Message) -> usize {
+    message_len(message) + MESSAGE_OVERHEAD + FRAME_OVERHEAD * message.len()
+}
+
 /// The queue towards one peer, with a budget; where there is a spill, what goes beyond it waits
 /// there.
 #[derive(Debug)]

@@ -78,7 +78,7 @@ async fn accept(listener: Rc<RefCell<Option<Listener>>>, text: Rc<dyn Fn() -> St
         };
         match accepted {
             None => return,
-            Some(Ok(Accepted::Peer(reader, writer))) => {
+            Some(Ok(Accepted::Peer(reader, writer, _))) => {
                 let answer = answer(reader, writer, Rc::clone(&text));
                 readers.spawn_local(tokio::time::timeout(PATIENCE, answer));
             }

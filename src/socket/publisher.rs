@@ -79,7 +79,12 @@ impl Publisher {
                 Shared::Message(message) => Item::Shared(Rc::clone(message)),
             };
             match seat.link.push(item) {
-                Ok(()) => taken += 1,
+                Ok(()) => {
+                    taken += 1;
+                    if seat.first.get().is_none() {
+                        seat.first.set(Some(self.sent.get()));
+                    }
+                }
                 Err(_) => {
                     let unread = seat.link.unread() + 1;
                     seat.link.cut(Left::Full {
@@ -100,6 +105,27 @@ impl Publisher {
                 let _ = seat.link.push(Item::Own(message));
             }
         }
+    }
+
+    /// Returns how many messages were sent to all.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Returns how far the subscribers are that are connected and were sent messages before this one, the
+    /// first of all being 1: whether one of them has read it.
+    pub fn reach(&self, number: u64) -> Reach {
+        let later = self.sent.get().saturating_sub(number);
+        let mut reach = Reach::Nobody;
+        self.server.each(|seat| {
+            if reach != Reach::Read && seat.first.get().is_some_and(|first| first < number) {
+                reach = match seat.has_read_all_but(later) {
+                    true => Reach::Read,
+                    false => Reach::Waits,
+                };
+            }
+        });
+        reach
     }
 
     /// Returns how many peers have at least completed their handshake.
@@ -140,6 +166,17 @@ impl Publisher {
     pub async fn close(&self, deadline: Instant) -> usize {
         self.server.close(deadline).await
     }
+}
+
+/// How far a message of a [`Publisher`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A subscriber that is still connected has read it.
+    Read,
+    /// A subscriber that is still connected has not read it yet.
+    Waits,
+    /// Nobody is connected any more who could read it.
+    Nobody,
 }
 
 /// What one subscriber has not taken yet.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -17,8 +18,9 @@ use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
 use super::signal::Signal;
 use super::spill::SpillTo;
-use super::stream::{Accepted, Listener, Reader, Writer};
+use super::stream::{Accepted, Addresses, Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
+use super::user;
 use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
 use crate::wire::Endpoint;
 use crate::zmtp::{Event, Peer, Role};
@@ -53,6 +55,19 @@ pub(super) struct Shared {
 pub(super) struct Seat {
     pub(super) link: Link,
     pub(super) topics: RefCell<Topics>,
+    /// The number of the first message that a publisher queued for it.
+    pub(super) first: Cell<Option<u64>>,
+    addresses: Option<Addresses>,
+}
+
+impl Seat {
+    /// Returns whether the peer's process has read all that was ever queued for it but so many messages.
+    ///
+    /// Where the system does not tell what it holds of that itself, what was written counts as read.
+    pub(super) fn has_read_all_but(&self, messages: u64) -> bool {
+        let held = |it: Addresses| user::unread_bytes(it.local, it.peer).unwrap_or(0);
+        self.link.unread() <= messages && self.addresses.map_or(0, held) == 0
+    }
 }
 
 impl Server {
@@ -172,9 +187,9 @@ async fn accept(shared: Rc<Shared>) {
                 shared.refused(&Left::TooManyPeers(shared.limits.max_peers));
             }
             Some(Ok(Accepted::Stranger(user))) => shared.refused(&Left::OtherUser(user)),
-            Some(Ok(Accepted::Peer(reader, writer))) => {
+            Some(Ok(Accepted::Peer(reader, writer, addresses))) => {
                 let counted = Counted::new(&shared);
-                connections.spawn_local(serve(counted, reader, writer));
+                connections.spawn_local(serve(counted, reader, writer, addresses));
             }
         }
     }
@@ -197,7 +212,12 @@ impl Drop for Counted {
     }
 }
 
-async fn serve(counted: Counted, mut reader: Reader, mut writer: Writer) {
+async fn serve(
+    counted: Counted,
+    mut reader: Reader,
+    mut writer: Writer,
+    addresses: Option<Addresses>,
+) {
     let shared = &counted.0;
     let (role, limits) = (shared.role, shared.limits);
     let greeted = tokio::select! {
@@ -209,7 +229,7 @@ async fn serve(counted: Counted, mut reader: Reader, mut writer: Writer) {
         Ok(greeted) => greeted,
         Err(why) => return shared.refused(&why),
     };
-    let taken = shared.join(&peer);
+    let taken = shared.join(&peer, addresses);
     let Taken { id, seat, .. } = &taken;
     let left = {
         let (shared, id, seat) = (Rc::clone(shared), id.clone(), Rc::clone(seat));
@@ -265,7 +285,8 @@ impl Shared {
 
     fn refused(&self, why: &Left) {
         if !self.silent.get() {
-            self.handler.refused(why);
+            // Its panic must not end the accepting.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.handler.refused(why)));
         }
     }
 
@@ -277,7 +298,7 @@ impl Shared {
     }
 
     /// Seats a peer; one with the same identity hands over what is queued for it.
-    fn join(&self, peer: &Peer) -> Taken<'_> {
+    fn join(&self, peer: &Peer, addresses: Option<Addresses>) -> Taken<'_> {
         let info = PeerInfo {
             connection: connection_number(),
             identity: peer.identity.clone(),
@@ -291,6 +312,8 @@ impl Shared {
         let seat = Rc::new(Seat {
             link: Link::of_stranger(self.outbox(), self.role, &self.limits),
             topics: RefCell::default(),
+            first: Cell::new(None),
+            addresses,
         });
         let before = self.seats.borrow_mut().insert(id.clone(), Rc::clone(&seat));
         if let Some(before) = before {
@@ -309,7 +332,11 @@ impl Shared {
             id,
             seat,
         };
-        self.handler.joined(&taken.id, &info);
+        let joined = AssertUnwindSafe(|| self.handler.joined(&taken.id, &info));
+        if catch_unwind(joined).is_err() {
+            let why = Left::Disconnected("a handler panicked".into());
+            taken.seat.link.cut(why);
+        }
         taken
     }
 

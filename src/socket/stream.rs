@@ -1,6 +1,7 @@
 //! TCP and Unix sockets behind one face. Nothing else names them.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -28,10 +29,17 @@ pub(super) enum Listener {
 
 /// Who has connected.
 pub(super) enum Accepted {
-    /// Somebody to talk with.
-    Peer(Reader, Writer),
+    /// Somebody to talk with; over TCP, by which two addresses.
+    Peer(Reader, Writer, Option<Addresses>),
     /// A process of this other user of the machine; its connection is closed already.
     Stranger(u32),
+}
+
+/// The two ends of a TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
 }
 
 /// The file of a Unix socket of ours.
@@ -79,18 +87,20 @@ impl Listener {
                 let (stream, peer) = accepted?;
                 // First: to ask whose process it is takes a descriptor, too.
                 leaves_room(&stream, spares)?;
-                if let Some(user) = user::stranger(stream.local_addr()?, peer) {
+                let local = stream.local_addr()?;
+                if let Some(user) = user::stranger(local, peer) {
                     return Ok(Accepted::Stranger(user));
                 }
                 let (reader, writer) = tcp_halves(stream)?;
-                Ok(Accepted::Peer(reader, writer))
+                let addresses = Addresses { local, peer };
+                Ok(Accepted::Peer(reader, writer, Some(addresses)))
             }),
             // Nobody else can open its file.
             Self::Unix(listener, _) => listener.poll_accept(cx).map(|accepted| {
                 let (stream, _) = accepted?;
                 leaves_room(&stream, spares)?;
                 let (reader, writer) = unix_halves(stream);
-                Ok(Accepted::Peer(reader, writer))
+                Ok(Accepted::Peer(reader, writer, None))
             }),
         }
     }
@@ -118,7 +128,7 @@ fn leaves_room(descriptor: &impl AsRawFd, spares: bool) -> io::Result<()> {
     if let Some(limit) = limit.filter(|_| spares) {
         // The system takes the lowest number that is free.
         let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
-        if number >= limit - (limit / 8).min(SPARED) {
+        if number >= limit - (limit / 4).min(SPARED) {
             return Err(rustix::io::Errno::MFILE.into());
         }
     }

@@ -19,9 +19,53 @@ fn user_of(_: SocketAddr, _: SocketAddr) -> Option<u32> {
     None
 }
 
-/// Asks for the one socket that has these two addresses the other way round, by sock_diag(7).
+/// Returns how many bytes the system holds that were sent to the other end and that no process has read:
+/// what the other end has not confirmed and, where it is on this machine, what it has received.
+///
+/// None where the system does not tell.
+pub(super) fn unread_bytes(local: SocketAddr, peer: SocketAddr) -> Option<u64> {
+    let ours = queues_of(peer, local)?;
+    let theirs = queues_of(local, peer);
+    Some(u64::from(ours.unconfirmed) + theirs.map_or(0, |theirs| u64::from(theirs.unread)))
+}
+
+/// What the system holds for one socket, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Queues {
+    /// Received, and not read by its process.
+    unread: u32,
+    /// Written by its process, and not confirmed by the other end.
+    unconfirmed: u32,
+}
+
+#[cfg(not(target_os = "linux"))]
+fn queues_of(_: SocketAddr, _: SocketAddr) -> Option<Queues> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn queues_of(local: SocketAddr, peer: SocketAddr) -> Option<Queues> {
+    socket_between(local, peer, |answer| {
+        Some(Queues {
+            unread: field(answer, UNREAD)?,
+            unconfirmed: field(answer, UNCONFIRMED)?,
+        })
+    })
+}
+
 #[cfg(target_os = "linux")]
 fn user_of(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    socket_between(local, peer, |answer| field(answer, USER))
+}
+
+/// Asks for the one socket that has these two addresses the other way round, by sock_diag(7), and reads
+/// the answer.
+#[cfg(target_os = "linux")]
+fn socket_between<T>(
+    local: SocketAddr,
+    peer: SocketAddr,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
     use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -38,7 +82,7 @@ fn user_of(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let mut answer = [0; 256];
     // The answer to such a question is there at once.
     let (_, len) = rustix::net::recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
-    user_in(answer.get(..len)?)
+    read(answer.get(..len)?)
 }
 
 #[cfg(target_os = "linux")]
@@ -84,14 +128,21 @@ fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Reads the user out of a `nlmsghdr` and a `inet_diag_msg`; an error has another type.
+/// Where `inet_diag_msg` has its fields, behind a `nlmsghdr`.
 #[cfg(target_os = "linux")]
-fn user_in(answer: &[u8]) -> Option<u32> {
+const UNREAD: usize = 16 + 56;
+#[cfg(target_os = "linux")]
+const UNCONFIRMED: usize = 16 + 60;
+#[cfg(target_os = "linux")]
+const USER: usize = 16 + 64;
+
+/// Reads a field out of a `nlmsghdr` and a `inet_diag_msg`; an error has another type.
+#[cfg(target_os = "linux")]
+fn field(answer: &[u8], at: usize) -> Option<u32> {
     const TYPE: usize = 4;
-    const USER: usize = 16 + 64;
     let kind = answer.get(TYPE..)?.first_chunk()?;
-    let user = answer.get(USER..)?.first_chunk()?;
-    (u16::from_ne_bytes(*kind) == SOCK_DIAG_BY_FAMILY).then(|| u32::from_ne_bytes(*user))
+    let value = answer.get(at..)?.first_chunk()?;
+    (u16::from_ne_bytes(*kind) == SOCK_DIAG_BY_FAMILY).then(|| u32::from_ne_bytes(*value))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -126,6 +177,23 @@ mod tests {
             assert_eq!(stranger(local, peer), None);
             drop(dialled);
         }
+    }
+
+    #[test]
+    fn what_the_other_end_has_received_and_not_read_is_known() {
+        use std::io::{Read, Write};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        let (local, peer) = (
+            accepted.local_addr().unwrap(),
+            accepted.peer_addr().unwrap(),
+        );
+        assert_eq!(unread_bytes(local, peer), Some(0));
+        accepted.write_all(b"seven b").unwrap();
+        assert_eq!(unread_bytes(local, peer), Some(7));
+        dialled.read_exact(&mut [0; 7]).unwrap();
+        assert_eq!(unread_bytes(local, peer), Some(0));
     }
 
     #[test]

@@ -67,6 +67,19 @@ impl<'a> Header<'a> {
     }
 }
 
+impl Header<'_> {
+    /// Returns the number of a message and what stands before it, where `jupyter_client` has made its
+    /// id: `<session>_<pid>_<number>`. A sender numbers its messages on all channels together.
+    pub fn numbered(&self) -> Option<(&str, u64)> {
+        let (prefix, number) = self.msg_id.rsplit_once('_')?;
+        let pid = prefix.strip_prefix(&*self.session)?.strip_prefix('_')?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        let number: u64 = number.parse().ok().filter(|_| is_number(pid))?;
+        // Nobody has sent as many.
+        (number < u64::MAX / 2).then_some((prefix, number))
+    }
+}
+
 /// Where the fields of a header that was read stand in its bytes: so it need not be read again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {

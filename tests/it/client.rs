@@ -85,6 +85,8 @@ fn connection(transport: Transport, folder: &Path) -> (PathBuf, ConnectionInfo) 
         "stdin_port": stdin, "control_port": control, "hb_port": hb,
     });
     std::fs::write(&file, json.to_string()).expect("write the connection file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).expect("keep it private");
     let info = ConnectionInfo::parse(json.to_string().as_bytes()).expect("it is whole");
     (file, info)
 }
@@ -376,6 +378,30 @@ fn a_wrong_key_gets_no_answer_and_believes_nothing() {
         assert!(
             wrong.refused() > 0,
             "iopub's messages are signed with another key"
+        );
+    });
+}
+
+#[test]
+fn an_iopub_that_says_nothing_is_not_waited_for_for_ever() {
+    run(async {
+        let kernel = Kernel::start(Transport::Tcp);
+        drop(kernel.client().await);
+        let mut silent = <zeromq::XPubSocket as zeromq::Socket>::new();
+        let bound = zeromq::Socket::bind(&mut silent, "tcp://127.0.0.1:0");
+        let zeromq::Endpoint::Tcp(_, port) = bound.await.expect("bind a socket") else {
+            panic!("it is bound to TCP");
+        };
+        let text = std::fs::read(&kernel.file).expect("read the connection file");
+        let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        json["iopub_port"] = port.into();
+        let info = ConnectionInfo::parse(json.to_string().as_bytes()).expect("it is whole");
+        let mut client = Client::connect(&info, "tests").await.expect("it is there");
+        client.prove_within(Duration::from_millis(300));
+        let error = client.start(&Execute::new("1")).await.map(|_| ());
+        assert!(
+            matches!(error, Err(ClientError::NoIopub { .. })),
+            "{error:?}"
         );
     });
 }

@@ -63,6 +63,12 @@ fn a_front_end_where_no_kernel_lives() {
 }
 
 #[test]
+fn an_environment_that_was_passed_over_is_told_of_in_the_first_cell() {
+    let world = World::served();
+    succeed(&mut world.script("passed_over.py", SHARED));
+}
+
+#[test]
 fn an_editor_killed_leaves_no_proxy_behind() {
     let world = World::new();
     succeed(&mut world.script("orphans.py", SHARED));
@@ -106,4 +112,26 @@ fn on_a_full_disk_everybody_is_served_who_needs_no_room_there() {
     );
     let mut command = world.command(Path::new("unshare"));
     succeed(command.args(["-rm", "sh", "-c", &script]));
+}
+
+fn somebody_who_is_stopped_holds(file: &str) {
+    let world = World::opened();
+    let mut script = world.script("held_lock.py", SHARED);
+    succeed(script.args(["--file", file]));
+}
+
+#[test]
+fn a_stopped_process_that_holds_the_journals_lock_stops_no_front_end() {
+    somebody_who_is_stopped_holds("journal.jsonl");
+}
+
+#[test]
+fn a_stopped_process_that_holds_the_states_lock_stops_no_front_end() {
+    somebody_who_is_stopped_holds("state.lock");
+}
+
+#[test]
+fn a_proxy_may_open_all_files_it_ever_may_and_its_kernel_as_many_as_before() {
+    let world = World::new();
+    succeed(&mut world.script("descriptors.py", SHARED));
 }

@@ -98,3 +98,73 @@ fn no_test_file_is_forgotten() {
         );
     }
 }
+
+/// Where files of a project's folder are opened, made, renamed or removed, and what may be done there
+/// without [`nb::project::beneath`]: these touch other files.
+const ELSEWHERE: [(&str, &[&str]); 13] = [
+    // The opening itself; folders of the user's state folder.
+    ("project/beneath.rs", &["std::fs::"]),
+    ("project/identity.rs", &["std::fs::"]),
+    ("project/registry.rs", &["std::fs::"]),
+    ("project/scratch.rs", &["std::fs::"]),
+    ("project/written.rs", &["std::fs::"]),
+    // On Linux it goes by descriptors of its own.
+    (
+        "project/remove.rs",
+        &["symlink_metadata", "remove_dir_all", "remove_file"],
+    ),
+    ("project/save.rs", &["tempfile"]),
+    // A connection file may lie anywhere.
+    ("project/stranger.rs", &["std::fs::"]),
+    // What stands at `.nb` itself.
+    (
+        "project/adopt.rs",
+        &["symlink_metadata", "std::fs::Metadata"],
+    ),
+    ("project/folder.rs", &["std::fs::DirBuilder"]),
+    ("project/journal.rs", &["std::fs::Metadata"]),
+    ("project/place.rs", &["/proc/"]),
+    (
+        "project/lock.rs",
+        &["std::fs::DirBuilder", "std::fs::metadata(path)", "/proc/"],
+    ),
+];
+
+#[test]
+fn files_of_the_project_are_opened_in_one_place() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src.join("project"), &mut files);
+    let mut faults = Vec::new();
+    for file in files {
+        let name = file
+            .strip_prefix(&src)
+            .expect("it is in src")
+            .to_string_lossy()
+            .into_owned();
+        let text = std::fs::read_to_string(&file).expect("read a source file");
+        let code = text.split("\nmod tests").next().unwrap_or_default();
+        let code = code
+            .split("\npub(super) mod tests")
+            .next()
+            .unwrap_or_default();
+        let allowed = ELSEWHERE.iter().find(|(path, _)| *path == name);
+        let allowed = allowed.map_or(&[][..], |(_, words)| words);
+        for (number, line) in code.lines().enumerate() {
+            let code = line.trim_start();
+            let opens = ["std::fs::", "File::open", "OpenOptions", "tempfile"];
+            let is_code = !code.starts_with("//") && !code.starts_with("use ");
+            if is_code
+                && opens.iter().any(|word| code.contains(word))
+                && !allowed.iter().any(|word| code.contains(word))
+            {
+                faults.push(format!("{name}:{}: {code}", number + 1));
+            }
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "use project::beneath:\n{}",
+        faults.join("\n")
+    );
+}

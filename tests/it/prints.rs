@@ -1,5 +1,6 @@
 //! Flushed prints through the proxy: none is lost.
 
+use crate::python;
 use crate::world::{World, succeed};
 
 fn all_arrive(lines: u32, rounds: u32) {
@@ -23,4 +24,36 @@ fn flushed_prints_all_arrive() {
 #[ignore = "counts on an idle machine only: cargo test --release --test it prints -- --ignored"]
 fn twenty_thousand_flushed_prints_all_arrive_twenty_times() {
     all_arrive(20_000, 20);
+}
+
+/// Prints on a kernel over TCP, whose own queue holds 1,000 messages.
+fn a_burst_arrives(options: &[&str]) {
+    let world = World::served();
+    let mut open = world.nb();
+    open.args(["open", "t.ipynb", "--transport", "tcp", "--python"]);
+    succeed(open.arg(python::interpreter()));
+    succeed(world.script("burst.py", "nb-shared").args(options));
+}
+
+#[test]
+fn a_burst_of_large_prints_on_a_tcp_kernel_arrives_beside_one_who_stands_still() {
+    a_burst_arrives(&[
+        "--prints",
+        "1000",
+        "--size",
+        "40000",
+        "--rounds",
+        "2",
+        "--busy",
+        "0",
+        "--standing",
+        "1",
+    ]);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release --test it prints -- --ignored burst"]
+fn a_burst_of_large_prints_arrives_fifty_times_beside_two_busy_processes() {
+    a_burst_arrives(&["--rounds", "50", "--busy", "2"]);
+    a_burst_arrives(&["--rounds", "50", "--busy", "2", "--standing", "1"]);
 }

@@ -2,11 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
-use nb::socket::{DialRole, Fault, Left, Limits, Message, PeerId, PeerInfo, Router, ServerHandler};
+use nb::socket::{
+    DialAs, DialHandler, DialRole, Dialer, Fault, Left, Limits, Message, PeerId, PeerInfo, Reach,
+    Router, ServerHandler,
+};
+use tokio::sync::Notify;
 
-use crate::socket_events::{any_port, dialer, message, run};
+use crate::socket_events::{Teller, any_port, dialer, message, publisher, router, run, soon};
 
 /// Does what the first frame of each message says, to the router that it came from.
 #[derive(Default)]
@@ -132,5 +137,181 @@ fn nothing_keeps_a_dropped_sockets_handler_alive() {
         events.down().await;
         assert!(weak.upgrade().is_none());
         drop(dialer);
+    });
+}
+
+/// Has work with each message that comes, and says how much was read before it.
+#[derive(Default)]
+struct Worker {
+    dialer: RefCell<Option<Dialer>>,
+    got: Cell<u8>,
+    most: Cell<usize>,
+    done: Notify,
+}
+
+const LARGE: usize = 100_000;
+const MANY: u8 = 200;
+
+impl DialHandler for Worker {
+    fn up(&self) {}
+
+    fn message(&self, message: Message) {
+        assert_eq!(message[1][0], self.got.get(), "in order");
+        self.got.set(self.got.get() + 1);
+        let ahead = self.dialer.borrow().as_ref().map_or(0, Dialer::ahead_bytes);
+        self.most.set(self.most.get().max(ahead));
+        // The work.
+        std::thread::sleep(Duration::from_millis(1));
+        if self.got.get() == MANY {
+            self.done.notify_one();
+        }
+    }
+
+    fn down(&self, why: &Left, _: Vec<Message>) {
+        panic!("{why}");
+    }
+
+    fn refused(&self, error: &std::io::Error) {
+        panic!("{error}");
+    }
+}
+
+/// Returns how many bytes were read at most before they were delivered, of many large messages that
+/// another thread sends at once.
+fn most_read_ahead(read_ahead_bytes: usize) -> usize {
+    let (tell, told) = std::sync::mpsc::channel();
+    let sender = std::thread::spawn(move || {
+        run(async {
+            let limits = Limits::default();
+            let (publisher, mut events) = publisher(limits);
+            tell.send(publisher.local_endpoint().clone())
+                .expect("it waits");
+            events.joined().await;
+            events.message().await;
+            for number in 0..MANY {
+                publisher.send(&message(&[b"topic", &vec![number; LARGE]]));
+            }
+            events.left().await;
+        });
+    });
+    let endpoint = told.recv().expect("it is bound");
+    let worker = Rc::new(Worker::default());
+    run(async {
+        let as_ = DialAs {
+            socket_type: DialRole::Sub,
+            identity: Bytes::new(),
+            subscribe: vec![Bytes::new()],
+        };
+        let limits = Limits {
+            read_ahead_bytes,
+            ..Limits::default()
+        };
+        let dialer = Dialer::connect(endpoint, as_, limits, worker.clone());
+        worker.dialer.replace(Some(dialer));
+        soon("the last message", worker.done.notified()).await;
+        worker.dialer.take();
+    });
+    sender.join().expect("it ends");
+    worker.most.get()
+}
+
+#[test]
+fn a_dialer_reads_all_that_has_come_before_it_delivers() {
+    let most = most_read_ahead(64 << 20);
+    assert!(most > 10 * LARGE * usize::from(MANY) / 20, "{most}");
+}
+
+#[test]
+fn a_dialer_reads_no_further_ahead_than_it_may() {
+    let most = most_read_ahead(1 << 20);
+    assert!(most > (1 << 19) && most < (1 << 20) + 2 * LARGE, "{most}");
+    assert_eq!(most_read_ahead(0), 0);
+}
+
+/// Panics when it is connected first.
+struct Startled {
+    teller: Rc<Teller>,
+    startled: Cell<bool>,
+}
+
+impl DialHandler for Startled {
+    fn up(&self) {
+        assert!(self.startled.replace(true), "a test's panic");
+        DialHandler::up(&*self.teller);
+    }
+
+    fn message(&self, message: Message) {
+        DialHandler::message(&*self.teller, message);
+    }
+
+    fn down(&self, why: &Left, unsent: Vec<Message>) {
+        self.teller.down(why, unsent);
+    }
+
+    fn refused(&self, error: &std::io::Error) {
+        DialHandler::refused(&*self.teller, error);
+    }
+}
+
+#[test]
+fn a_dialer_dials_on_where_a_handler_panics() {
+    run(async {
+        let (router, mut peers) = router(Limits::default());
+        let (teller, mut events) = Teller::new();
+        let startled = Rc::new(Startled {
+            teller,
+            startled: Cell::new(false),
+        });
+        let as_ = DialAs {
+            socket_type: DialRole::Dealer,
+            identity: Bytes::from_static(b"dialer"),
+            subscribe: Vec::new(),
+        };
+        let endpoint = router.local_endpoint().clone();
+        let dialer = Dialer::connect(endpoint, as_, Limits::default(), startled);
+        dialer.send(message(&[b"early"])).expect("there is room");
+        let (_, unsent) = events.down().await;
+        assert_eq!(unsent, [message(&[b"early"])]);
+        events.up().await;
+        dialer.send(message(&[b"late"])).expect("there is room");
+        loop {
+            if let crate::socket_events::Told::Message(_, got) = peers.next().await {
+                assert_eq!(got[0], "late");
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn it_is_known_whether_a_subscriber_has_read_a_message() {
+    run(async {
+        let (publisher, mut peers) = publisher(Limits::default());
+        let endpoint = publisher.local_endpoint().clone();
+        let (dialer, mut events) = dialer(endpoint, DialRole::Sub, &[""]);
+        peers.joined().await;
+        peers.message().await;
+        assert_eq!(
+            publisher.reach(1),
+            Reach::Nobody,
+            "it was sent nothing before"
+        );
+        publisher.send(&message(&[b"first"]));
+        publisher.send(&message(&[b"second"]));
+        assert_eq!(publisher.sent(), 2);
+        assert_eq!(publisher.reach(2), Reach::Waits);
+        events.up().await;
+        events.received().await;
+        events.received().await;
+        // The system confirms what it has received a moment later.
+        let read = async {
+            while publisher.reach(2) != Reach::Read {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the second is read", read).await;
+        drop(dialer);
+        peers.left().await;
+        assert_eq!(publisher.reach(2), Reach::Nobody);
     });
 }

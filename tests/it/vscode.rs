@@ -74,6 +74,15 @@ fn a_comm_is_closed_by_those_whose_it_is() {
 }
 
 #[test]
+fn a_widget_in_the_first_cell_of_a_first_start_is_drawn_and_the_next_cell_runs() {
+    let world = World::served();
+    let mut open = world.nb();
+    open.args(["open", "t.ipynb", "--python"]);
+    succeed(open.arg(python::with_libraries()));
+    scenario(&world, "vscode_widgets.js");
+}
+
+#[test]
 fn every_notebook_gets_its_own_kernel() {
     let world = World::new();
     world.open("a.ipynb");

@@ -284,6 +284,7 @@ class Kernel {
       changed();
     });
     this.connection.statusChanged.connect(changed);
+    this.widgets = new Widgets(this);
     channels.onopen({});
   }
 
@@ -315,6 +316,7 @@ class Kernel {
     this.silent = {};
     if (this.python) {
       this.silent.probe = await this.silently(PROBE);
+      this.widgets.load(this.silent.probe.text);
       this.silent.setup = await this.silently(setup(this.notebook));
     }
     for (const code of this.startup) await this.silently(code);
@@ -408,6 +410,34 @@ class Kernel {
     const strange = states.filter(state => !['busy', 'idle', 'starting'].includes(state));
     assert.deepEqual(strange, []);
     this.messages = [];
+  }
+}
+
+// A window's widgets. Their manager is loaded once the probe has told a version of ipywidgets, and on a
+// first start VS Code does not ask again. Until then the window takes no further message of the
+// kernel's: a `comm_open` is awaited, and with it all that follows.
+class Widgets {
+  constructor({ connection }) {
+    this.models = new Map();
+    const loaded = new Promise(resolve => {
+      this.load = said => {
+        const [, version] = said.match(/:IPyWidgets:([78])\./) ?? [];
+        if (version) resolve(this.version = Number(version));
+      };
+    });
+    connection.registerCommTarget('jupyter.widget', async (comm, message) => {
+      await loaded;
+      const model = { comm, state: { ...message.content.data.state } };
+      comm.onMsg = ({ content: { data } }) => { Object.assign(model.state, data.state); changed(); };
+      this.models.set(comm.commId, model);
+      changed();
+    });
+  }
+
+  // As the manager sends it when a person moves something.
+  update(id, state) {
+    const { comm } = this.models.get(id);
+    return comm.send({ method: 'update', state, buffer_paths: [] }).done;
   }
 }
 

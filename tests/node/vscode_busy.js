@@ -5,8 +5,8 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const { Kernel, PROBE, agent, fingerprint, main, nb, say, setup, within } = require('./vscode');
 
-// Without a version VS Code asks again when there is a widget; a wrong one would be for good.
-const VERSION = /^(.*:IPyWidgets:8\.1\.7\n)?$/;
+// What the kernel tells, or VS Code's own default: without a version a first start draws no widget.
+const VERSION = /^.*:IPyWidgets:8\.(1\.7)?\n$/;
 
 main(async () => {
   // Found by the kernel, whose folder this is.

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+from unittest import mock
 
 import psutil
 from launch import SECONDS, arguments, nb, say, state
@@ -36,7 +37,12 @@ def run(program, *words):
 @contextlib.contextmanager
 def front_end(kernel):
     path = connection_file()
-    with process(kernel, path) as child, Client(path) as client:
+    # A person is behind a Jupyter server: a kernel that died is started anew for it.
+    server = {"JPY_SESSION_NAME": os.path.realpath("t.ipynb"), "JPY_PARENT_PID": str(os.getpid())}
+    with contextlib.ExitStack() as stack:
+        with mock.patch.dict(os.environ, server):
+            child = stack.enter_context(process(kernel, path))
+        client = stack.enter_context(Client(path))
         client.get_ready()
         yield client
         child.terminate()

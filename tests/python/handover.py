@@ -2,7 +2,10 @@
 
 `--how` says how it goes: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
 close, the process stays), `stays` (likewise; the cell asks then, and is answered by `nb reply`), `queue`
-(SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
+(SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input), `dies` (the
+client is another process, killed with -9; the cell ends `--after` so many seconds), `stands` (likewise, but
+it is stopped first and killed once the cell has ended), `reads` (SIGTERM
+once the client has read the cell's end). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
 to find in it.
 """
 
@@ -11,12 +14,13 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 import time
 
-from launch import SECONDS, arguments, say
+from launch import SECONDS, arguments, say, until
 from raw import Client, connection_file, process
 
-options = arguments(how="ends", seed=0, code="", lines=50)
+options = arguments(how="ends", seed=0, code="", lines=50, connection="", after=0)
 chance = random.Random(options.seed)
 
 
@@ -43,14 +47,55 @@ def answer():
     subprocess.run([nb, "wait", job.name, "--timeout", "60"], check=True)
 
 
+def editor():
+    """A client in a process of its own: runs the cells and reads what comes until it is killed."""
+    client = Client(pathlib.Path(options.connection))
+    client.get_ready()
+    [code] = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
+    request = runs(client, "c0", code)
+    client.wait("a line", lambda *_: printed(client, request) >= 1)
+    print("runs", flush=True)
+    while True:
+        client.pump(1)
+
+
+def gone(path, stands):
+    """Has an editor run the cell, and go; the cell ends once there is a file `go`, and says so in `ended`."""
+    command = [sys.executable, *sys.argv, "--how", "editor", "--connection", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "runs\n"
+        child.send_signal(signal.SIGSTOP if stands else signal.SIGKILL)
+        if not stands:
+            child.wait(SECONDS)
+        time.sleep(options.after)
+        pathlib.Path("go").touch()
+        until("the cell's end", pathlib.Path("ended").exists)
+        nb = os.environ["NB_TEST_BINARY"]
+        log = [nb, "log", "-n", "t.ipynb", "--json"]
+        until(
+            "the proxy has the end",
+            lambda: '"status":"ok"' in subprocess.run(log, capture_output=True, text=True).stdout,
+        )
+        if stands:
+            # The proxy looks more than once whether it has read the end.
+            time.sleep(options.after)
+            child.kill()
+    until("a recorder has the cell", lambda: list(pathlib.Path(".nb/jobs").glob("*/over")))
+
+
 def main():
     path = connection_file()
+    if options.how in ("dies", "stands"):
+        with process(options.kernel, path):
+            return gone(path, options.how == "stands")
     cells = [code.encode().decode("unicode_escape") for code in options.code.split("|||")]
     with process(options.kernel, path) as child:
         client = Client(path)
         client.get_ready()
         requests = [runs(client, f"c{at}", code) for at, code in enumerate(cells)]
-        if options.how == "asks":
+        if options.how == "reads":
+            client.finish(requests[0])
+        elif options.how == "asks":
             client.wait("a question", lambda channel, _: channel == "stdin")
         else:
             many = chance.randint(1, options.lines)
@@ -79,4 +124,4 @@ def main():
         say(f"gone after {(time.monotonic() - began) * 1000:.0f} ms, {child.returncode}")
 
 
-main()
+editor() if options.how == "editor" else main()

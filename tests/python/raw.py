@@ -61,6 +61,7 @@ def connection_file(**fields):
         **fields,
     }
     path.write_text(json.dumps(info))
+    path.chmod(0o600)
     return path
 
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{Environment, Manager};
+use crate::kernel::bounded;
 use crate::kernel::paths::Variables;
 use crate::project::written::AllWritten;
 
@@ -73,97 +74,190 @@ pub fn around(program: &Path) -> Option<PathBuf> {
 /// are left alone, with the variables that lie beside them.
 /// Runs a shell where the environment has scripts, ten seconds at most.
 pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
-    let environment = Environment::of(prefix, "");
-    let mut after = all.clone();
-    let get = |name: &str| all.get(OsStr::new(name)).filter(|value| !value.is_empty());
-    // What was active until now is left, with all that an outer one of it left behind.
-    let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
-    let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
-    let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
-    for name in ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"] {
-        after.remove(OsStr::new(name));
-    }
-    let is_conda = matches!(environment.manager, Manager::Conda | Manager::Pixi);
-    let bin = prefix.join("bin");
-    let path = get("PATH").cloned().unwrap_or_default();
-    let others = std::env::split_paths(&path).filter(|folder| {
-        let of_left = left.iter().any(|it| *folder == it.join("bin"));
-        // A venv in conda's Python may still need conda's libraries and programs.
-        let keeps = !is_conda
-            && conda_before
-                .as_ref()
-                .is_some_and(|it| *folder == it.join("bin"));
-        *folder != bin && (!of_left || keeps)
-    });
-    let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
-    // A folder with a colon in its name cannot stand in PATH; then all else stays as it was.
-    if let Ok(path) = std::env::join_paths(folders) {
-        after.insert("PATH".into(), path);
-    }
-    let mut problem = None;
     let known = AllWritten::known();
-    let is_trusted = |prefix: &Path| known.decides_environment(prefix).is_none();
-    if is_conda {
-        after.retain(|name, _| !is_of_conda(name));
-        let mut set = |name: &str, value: &OsStr| {
-            after.insert(name.into(), value.to_owned());
-        };
-        let name = conda_name(&environment);
-        set("CONDA_PREFIX", prefix.as_os_str());
-        set("CONDA_SHLVL", "1".as_ref());
-        set("CONDA_DEFAULT_ENV", name.as_ref());
-        set("CONDA_PROMPT_MODIFIER", format!("({name}) ").as_ref());
-        let mut scripts = Vec::new();
-        if let (Manager::Pixi, Some(project)) = (environment.manager, &environment.project) {
-            let pixi = Pixi::read(project, &environment.prefix);
-            set("PIXI_PROJECT_ROOT", project.as_os_str());
-            set("PIXI_PROJECT_NAME", pixi.name.as_ref());
-            set("PIXI_PROJECT_MANIFEST", pixi.manifest.as_os_str());
-            set(
-                "PIXI_ENVIRONMENT_NAME",
-                prefix.file_name().unwrap_or_default(),
-            );
-            if known.decides(&pixi.manifest).is_none() {
-                pixi.variables
-                    .iter()
-                    .for_each(|(name, value)| set(name, value.as_ref()));
-                scripts = pixi.scripts;
-                scripts.retain(|script| known.decides(script).is_none());
-            }
+    let is_trusted = |path: &Path| known.decides_environment(path).is_none();
+    let Entering {
+        mut after,
+        is_conda,
+        scripts,
+        left_out,
+    } = Entering::of(prefix, all, &is_trusted);
+    let mut problem = left_out.then(|| {
+        format!(
+            "the activation scripts of {} were not run: a sandboxed kernel may have written them",
+            prefix.display()
+        )
+    });
+    // An environment of venv leaves the one of conda active.
+    let before = all.get(OsStr::new("CONDA_PREFIX")).map(Path::new);
+    let before = before.filter(|it| is_conda && !it.as_os_str().is_empty() && is_trusted(it));
+    match run_scripts(before, &scripts, &after, None) {
+        Ok(Some(left)) => after = left,
+        Ok(None) => {}
+        Err(error) => {
+            problem = Some(format!("{} was not activated: {error}", prefix.display()));
         }
-        let entered = is_trusted(prefix).then_some(prefix);
-        for (name, value) in entered.map(own_variables).unwrap_or_default() {
-            after.insert(name.into(), value.into());
-        }
-        if entered.is_none() && !sorted(&prefix.join(ENTER), "sh").is_empty() {
-            problem = Some(format!(
-                "the activation scripts of {} were not run: a sandboxed kernel may have written them",
-                prefix.display()
-            ));
-        }
-        let left = conda_before.as_deref().filter(|it| is_trusted(it));
-        match run_scripts(left, entered, &scripts, &after) {
-            Ok(Some(left)) => after = left,
-            Ok(None) => {}
-            Err(error) => {
-                problem = Some(format!("{} was not activated: {error}", prefix.display()));
-            }
-        }
-    } else {
-        after.insert("VIRTUAL_ENV".into(), prefix.as_os_str().to_owned());
     }
-    let set = after
-        .iter()
-        .filter(|(name, value)| all.get(*name) != Some(value))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let gone = all.keys().filter(|name| !after.contains_key(*name));
-    Change {
-        set,
+    Change::between(all, &after, problem)
+}
+
+/// Returns what changes for what is started in an environment in a sandbox, but for what its scripts
+/// set, and the scripts: [`run_inside`] runs them there.
+///
+/// Nothing is run, and of the environment's files the variables that they name are read.
+pub fn prepare(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> (Change, Vec<PathBuf>) {
+    // All that it sets is told, and nothing else: of the other variables few pass into a sandbox.
+    let before = ["PATH", "CONDA_PREFIX", "VIRTUAL_ENV"].map(OsStr::new);
+    let before = before.iter().filter_map(|name| all.get_key_value(*name));
+    let before = before.map(|(name, value)| (name.clone(), value.clone()));
+    let entering = Entering::of(prefix, &before.collect(), &|_| true);
+    let of_others = |name: &&OsString| is_of_conda(name) || LEFT.iter().any(|left| name == left);
+    let gone = all.keys().filter(of_others);
+    let gone = gone.filter(|name| !entering.after.contains_key(*name));
+    let change = Change {
         remove: gone.cloned().collect(),
-        problem,
+        set: entering.after,
+        problem: None,
+    };
+    (change, entering.scripts)
+}
+
+/// Runs an environment's scripts; returns the variables that they leave. This process is in the
+/// sandbox already. What the scripts write goes through files in `temporary`.
+pub fn run_inside(
+    scripts: &[PathBuf],
+    variables: BTreeMap<OsString, OsString>,
+    temporary: &Path,
+) -> (BTreeMap<OsString, OsString>, Option<String>) {
+    match run_scripts(None, scripts, &variables, Some(temporary)) {
+        Ok(Some(left)) => (left, None),
+        Ok(None) => (variables, None),
+        Err(error) => {
+            let problem = format!("the environment was not activated: {error}");
+            (variables, Some(problem))
+        }
     }
 }
+
+/// An environment that is being entered, before its scripts have run.
+struct Entering {
+    /// The variables.
+    after: BTreeMap<OsString, OsString>,
+    /// Whether it is one of conda's kind, which has scripts.
+    is_conda: bool,
+    /// The scripts, in the order in which they run.
+    scripts: Vec<PathBuf>,
+    /// Whether scripts of the environment are not among them, since they are not trusted.
+    left_out: bool,
+}
+
+impl Entering {
+    fn of(
+        prefix: &Path,
+        all: &BTreeMap<OsString, OsString>,
+        is_trusted: &dyn Fn(&Path) -> bool,
+    ) -> Self {
+        let environment = Environment::of(prefix, "");
+        let mut after = all.clone();
+        let get = |name: &str| all.get(OsStr::new(name)).filter(|value| !value.is_empty());
+        // What was active until now is left, with all that an outer one of it left behind.
+        let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
+        let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
+        let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
+        for name in LEFT {
+            after.remove(OsStr::new(name));
+        }
+        let is_conda = matches!(environment.manager, Manager::Conda | Manager::Pixi);
+        let bin = prefix.join("bin");
+        let path = get("PATH").cloned().unwrap_or_default();
+        let others = std::env::split_paths(&path).filter(|folder| {
+            let of_left = left.iter().any(|it| *folder == it.join("bin"));
+            // A venv in conda's Python may still need conda's libraries and programs.
+            let keeps = !is_conda
+                && conda_before
+                    .as_ref()
+                    .is_some_and(|it| *folder == it.join("bin"));
+            *folder != bin && (!of_left || keeps)
+        });
+        let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
+        // A folder with a colon in its name cannot stand in PATH; then all else stays as it was.
+        if let Ok(path) = std::env::join_paths(folders) {
+            after.insert("PATH".into(), path);
+        }
+        let mut scripts = Vec::new();
+        let mut left_out = false;
+        if is_conda {
+            after.retain(|name, _| !is_of_conda(name));
+            let mut set = |name: &str, value: &OsStr| {
+                after.insert(name.into(), value.to_owned());
+            };
+            let name = conda_name(&environment);
+            set("CONDA_PREFIX", prefix.as_os_str());
+            set("CONDA_SHLVL", "1".as_ref());
+            set("CONDA_DEFAULT_ENV", name.as_ref());
+            set("CONDA_PROMPT_MODIFIER", format!("({name}) ").as_ref());
+            let mut of_project = Vec::new();
+            if let (Manager::Pixi, Some(project)) = (environment.manager, &environment.project) {
+                let pixi = Pixi::read(project, &environment.prefix);
+                set("PIXI_PROJECT_ROOT", project.as_os_str());
+                set("PIXI_PROJECT_NAME", pixi.name.as_ref());
+                set("PIXI_PROJECT_MANIFEST", pixi.manifest.as_os_str());
+                set(
+                    "PIXI_ENVIRONMENT_NAME",
+                    prefix.file_name().unwrap_or_default(),
+                );
+                if is_trusted(&pixi.manifest) {
+                    pixi.variables
+                        .iter()
+                        .for_each(|(name, value)| set(name, value.as_ref()));
+                    of_project = pixi.scripts;
+                    of_project.retain(|script| is_trusted(script));
+                }
+            }
+            let own = sorted(&prefix.join(ENTER), "sh");
+            if is_trusted(prefix) {
+                for (name, value) in own_variables(prefix) {
+                    after.insert(name.into(), value.into());
+                }
+                scripts = own;
+            } else {
+                left_out = !own.is_empty();
+            }
+            scripts.extend(of_project);
+        } else {
+            after.insert("VIRTUAL_ENV".into(), prefix.as_os_str().to_owned());
+        }
+        Self {
+            after,
+            is_conda,
+            scripts,
+            left_out,
+        }
+    }
+}
+
+impl Change {
+    fn between(
+        all: &BTreeMap<OsString, OsString>,
+        after: &BTreeMap<OsString, OsString>,
+        problem: Option<String>,
+    ) -> Self {
+        let set = after
+            .iter()
+            .filter(|(name, value)| all.get(*name) != Some(value))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let gone = all.keys().filter(|name| !after.contains_key(*name));
+        Self {
+            set,
+            remove: gone.cloned().collect(),
+            problem,
+        }
+    }
+}
+
+/// Variables of the environment of venv that is active until now, and one that names another Python.
+const LEFT: [&str; 3] = ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"];
 
 /// Says whether a variable tells of the conda environment that is active, or was before it.
 fn is_of_conda(name: &OsStr) -> bool {
@@ -199,7 +293,7 @@ fn conda_name(environment: &Environment) -> String {
 fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut read = |file: &Path, below: Option<&str>| {
-        let text = std::fs::read(file).unwrap_or_default();
+        let text = bounded::bytes(file).unwrap_or_default();
         let value: Value = serde_json::from_slice(&text).unwrap_or_default();
         let table = match below {
             Some(field) => value.get(field),
@@ -243,7 +337,7 @@ impl Pixi {
         let files = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
         let manifest = files.iter().find(|file| file.is_file());
         let manifest = manifest.unwrap_or(&files[0]).clone();
-        let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+        let text = bounded::text(&manifest).unwrap_or_default();
         let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
         let inner = whole.get("tool").and_then(|tool| tool.get("pixi"));
         let table = inner.and_then(toml::Value::as_table).unwrap_or(&whole);
@@ -325,21 +419,18 @@ const ENTER: &str = "etc/conda/activate.d";
 /// How long an environment's scripts may take.
 const SCRIPTS: Duration = Duration::from_secs(10);
 
-/// Runs what leaves the old environment and enters the new one; returns the variables that are
-/// left, nothing where there is nothing to run.
+/// Runs what leaves the old environment, and then the scripts that enter the new one; returns the
+/// variables that are left, nothing where there is nothing to run. `temporary` is where files without
+/// a name are made, where that is not the usual folder.
 fn run_scripts(
     before: Option<&Path>,
-    prefix: Option<&Path>,
-    more: &[PathBuf],
+    enter: &[PathBuf],
     variables: &BTreeMap<OsString, OsString>,
+    temporary: Option<&Path>,
 ) -> io::Result<Option<BTreeMap<OsString, OsString>>> {
-    let scripts = |prefix: Option<&Path>, folder: &str| {
-        let folder = prefix.map(|prefix| prefix.join(folder));
-        folder.map(|it| sorted(&it, "sh")).unwrap_or_default()
-    };
-    let leave = scripts(before, "etc/conda/deactivate.d");
-    let enter = scripts(prefix, ENTER);
-    if leave.is_empty() && enter.is_empty() && more.is_empty() {
+    let leave = before.map(|prefix| sorted(&prefix.join("etc/conda/deactivate.d"), "sh"));
+    let leave = leave.unwrap_or_default();
+    if leave.is_empty() && enter.is_empty() {
         return Ok(None);
     }
     let mut text = String::new();
@@ -358,7 +449,7 @@ fn run_scripts(
         source(&mut text, &arguments);
     }
     text.push_str("export CONDA_PREFIX=\"$nb_prefix\"\nunset nb_prefix\n");
-    for script in enter.iter().chain(more) {
+    for script in enter {
         arguments.push(script.as_os_str());
         source(&mut text, &arguments);
     }
@@ -370,8 +461,11 @@ fn run_scripts(
     } else {
         "/bin/sh"
     };
-    let mut out = tempfile::tempfile()?;
-    let mut said = tempfile::tempfile()?;
+    let unnamed = || match temporary {
+        Some(folder) => tempfile::tempfile_in(folder),
+        None => tempfile::tempfile(),
+    };
+    let (mut out, mut said) = (unnamed()?, unnamed()?);
     let mut child = Command::new(shell)
         .arg("-c")
         .arg(&text)
@@ -518,6 +612,48 @@ mod tests {
         assert_eq!(after.get("HOME"), Some("/h".into()));
         assert_eq!(after.get("VIRTUAL_ENV"), None);
         assert_eq!(after.get("P"), Some("1".into()));
+    }
+
+    #[test]
+    fn what_is_started_in_a_sandbox_is_prepared_without_running_a_script() {
+        let temp = tempfile::tempdir().unwrap();
+        let (prefix, canary) = (temp.path().join("env"), temp.path().join("ran"));
+        write(prefix.join("conda-meta/history"), "");
+        let script = prefix.join("etc/conda/activate.d/x.sh");
+        let text = format!(
+            "touch {}\nexport DATA=\"$CONDA_PREFIX/share\"\n",
+            canary.display()
+        );
+        write(script.clone(), &text);
+        write(prefix.join("etc/conda/env_vars.d/p.json"), r#"{"P":"1"}"#);
+        // It is active already.
+        let before = variables(&[
+            ("PATH", "/usr/bin:/bin"),
+            ("CONDA_PREFIX", prefix.to_str().unwrap()),
+            ("VIRTUAL_ENV", "/v"),
+            ("P", "1"),
+            ("API_KEY", "secret"),
+        ]);
+        let (change, scripts) = prepare(&prefix, &before);
+        assert!(!canary.exists(), "a script was run");
+        assert_eq!(scripts, [script]);
+        let names: Vec<_> = change
+            .set
+            .keys()
+            .map(|name| name.to_str().unwrap())
+            .collect();
+        let conda = [
+            "CONDA_DEFAULT_ENV",
+            "CONDA_PREFIX",
+            "CONDA_PROMPT_MODIFIER",
+            "CONDA_SHLVL",
+        ];
+        assert_eq!(names, [&conda[..], &["P", "PATH"]].concat());
+        assert_eq!(change.remove, ["VIRTUAL_ENV"]);
+        let (left, problem) = run_inside(&scripts, change.set, temp.path());
+        assert!(canary.exists() && problem.is_none());
+        let data = prefix.join("share").into_os_string();
+        assert_eq!(left.get(OsStr::new("DATA")), Some(&data));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{Environment, Manager};
+use crate::kernel::bounded;
 use crate::kernel::paths::Variables;
 use crate::kernel::python::{Python, quote};
 use crate::kernel::trust::on_path;
@@ -122,11 +123,39 @@ impl Install {
     }
 }
 
+/// Returns the commands that make a broken environment of a project anew, with ipykernel, as one
+/// types them into a shell.
+pub fn anew(environment: &Environment, variables: &dyn Variables) -> String {
+    let prefix = quote(&environment.prefix);
+    let project = environment.project.as_deref().map(quote);
+    let has_uv = on_path("uv", variables).is_some();
+    let python = quote(&environment.prefix.join("bin/python"));
+    match (environment.manager, project) {
+        (Manager::Uv, Some(project)) if has_uv => {
+            format!("uv venv --clear {prefix} && uv sync --project {project}")
+        }
+        (Manager::Uv, None) if has_uv => {
+            format!("uv venv --clear {prefix} && uv pip install --python {python} ipykernel")
+        }
+        (Manager::Pixi, Some(project)) => {
+            format!("rm -r {prefix} && pixi install --all --manifest-path {project}")
+        }
+        (Manager::Poetry, Some(project)) => format!(
+            "poetry --directory {project} env remove --all && poetry --directory {project} install"
+        ),
+        (Manager::Conda, _) => {
+            let conda = conda_program(&environment.prefix, variables);
+            format!("{conda} install --yes --prefix {prefix} --force-reinstall python ipykernel")
+        }
+        _ => format!("python3 -m venv --clear {prefix} && {python} -m pip install ipykernel"),
+    }
+}
+
 /// Returns the first feature of a pixi environment other than `default`, which alone gets what is
 /// added to it.
 fn pixi_feature(manifest: &Path, prefix: &Path) -> Option<String> {
     let name = prefix.file_name()?.to_str()?;
-    let text = std::fs::read_to_string(manifest).ok()?;
+    let text = bounded::text(manifest).ok()?;
     let table: toml::Table = toml::from_str(&text).ok()?;
     let pixi = match table.get("tool").and_then(|tool| tool.get("pixi")) {
         Some(pixi) => pixi.as_table()?,
@@ -163,7 +192,7 @@ const PROGRAMS: [&str; 3] = ["mamba", "conda", "micromamba"];
 
 /// Returns the program that was last at work in an environment of conda, as its history tells.
 fn maker(prefix: &Path) -> Option<PathBuf> {
-    let history = std::fs::read_to_string(prefix.join("conda-meta/history")).ok()?;
+    let history = bounded::text(&prefix.join("conda-meta/history")).ok()?;
     let commands = history
         .lines()
         .filter_map(|line| line.strip_prefix("# cmd: "));
@@ -184,7 +213,7 @@ fn channel_of_python(prefix: &Path) -> Option<String> {
         let version = name.and_then(|name| name.strip_prefix("python-"));
         version.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()))
     })?;
-    let record: Value = serde_json::from_slice(&std::fs::read(record).ok()?).ok()?;
+    let record: Value = serde_json::from_slice(&bounded::bytes(&record).ok()?).ok()?;
     let url = record.get("url")?.as_str()?;
     // <channel>/<platform>/<file>
     let (folder, _file) = url.rsplit_once('/')?;

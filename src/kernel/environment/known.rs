@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Environment, is_base, is_trusted};
+use crate::kernel::bounded;
 use crate::kernel::paths::{Variables, home, xdg_data_home};
 
 /// Where the installers put conda, below the home folder and elsewhere.
@@ -46,7 +47,7 @@ pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Enviro
     let files = ["environment.yml", "environment.yaml"];
     let text = files
         .iter()
-        .find_map(|name| std::fs::read_to_string(folder.join(name)).ok())?;
+        .find_map(|name| bounded::text(&folder.join(name)).ok())?;
     let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
     let name = name.split(" #").next()?.trim().trim_matches(['"', '\'']);
     // A path would lead anywhere.
@@ -74,13 +75,13 @@ fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
     let Ok(home) = home(variables) else {
         return Vec::new();
     };
-    let all = std::fs::read_to_string(home.join(".conda/environments.txt"));
+    let all = bounded::text(&home.join(".conda/environments.txt"));
     let all = all.unwrap_or_default();
     all.lines().map(|line| line.trim().into()).collect()
 }
 
 /// Returns the folders that hold environments by name.
-fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
+pub(in crate::kernel) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
     let mut shelves = Vec::new();
     for name in ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"] {
         let list = variables.get(name).unwrap_or_default();
@@ -88,7 +89,7 @@ fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
     }
     if let Ok(home) = home(variables) {
         let settings = [".condarc", ".mambarc", ".conda/.condarc"];
-        let texts = settings.map(|name| std::fs::read_to_string(home.join(name)));
+        let texts = settings.map(|name| bounded::text(&home.join(name)));
         let listed = texts
             .iter()
             .flatten()
@@ -101,7 +102,7 @@ fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
 }
 
 /// Returns the prefixes of conda itself, and of its kin.
-fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
+pub(in crate::kernel) fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
     let of_program = |name: &str| {
         let program = variables.path(name)?;
         Some(program.parent()?.parent()?.to_owned())

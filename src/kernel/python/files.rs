@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Python;
+use crate::kernel::bounded;
 
 /// An environment as its files tell of it.
 struct Layout {
@@ -48,7 +49,7 @@ pub(super) fn version(executable: &Path, package: &str) -> Option<String> {
 
 /// Returns the folder of the Python from which a `venv` was made, as its `pyvenv.cfg` says.
 pub fn base(prefix: &Path) -> Option<PathBuf> {
-    let settings = std::fs::read_to_string(prefix.join("pyvenv.cfg")).ok()?;
+    let settings = bounded::text(&prefix.join("pyvenv.cfg")).ok()?;
     setting(&settings, "home").map(PathBuf::from)
 }
 
@@ -63,7 +64,7 @@ impl Layout {
     fn of(executable: &Path) -> Option<Self> {
         let bin = executable.parent().filter(|bin| bin.ends_with("bin"))?;
         let prefix = bin.parent()?.to_owned();
-        let settings = std::fs::read_to_string(prefix.join("pyvenv.cfg")).ok();
+        let settings = bounded::text(&prefix.join("pyvenv.cfg")).ok();
         if settings.is_none() && !prefix.join("conda-meta").is_dir() {
             return None;
         }
@@ -121,9 +122,7 @@ fn named_in(site: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(site).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());
     let files = files.filter(|path| path.extension().is_some_and(|it| it == "pth"));
-    let texts: Vec<_> = files
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .collect();
+    let texts: Vec<_> = files.filter_map(|path| bounded::text(&path).ok()).collect();
     let lines = texts.iter().flat_map(|text| text.lines().map(str::trim));
     let named = lines.filter(|line| {
         let is_code = line.starts_with("import ") || line.starts_with("import\t");
@@ -137,7 +136,9 @@ fn named_in(site: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Asking;
     use super::*;
+    use crate::kernel::paths::ProcessVariables;
 
     /// An environment whose Python, once run, leaves a mark.
     fn environment(prefix: &Path, settings: Option<&str>) -> PathBuf {
@@ -180,7 +181,8 @@ mod tests {
             assert_eq!(seen.environment, settings.is_some());
             assert_eq!(version(&python, "ipykernel").as_deref(), Some("7.4.0"));
             // So is what the rest of the program asks for.
-            assert!(super::super::probe(&python).unwrap().ipykernel);
+            let told = super::super::probe(&python, Asking::Any, &ProcessVariables);
+            assert!(told.unwrap().ipykernel);
             assert!(!prefix.join("bin/python.ran").exists(), "it was run");
         }
     }

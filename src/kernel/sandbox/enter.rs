@@ -20,15 +20,16 @@ use super::promise::Promise;
 use super::room::{self, Room};
 use super::{Chosen, Outcome, bubblewrap, landlock, limits, seccomp};
 use crate::kernel::detach::Recorded;
+use crate::kernel::environment::activate;
 use crate::kernel::process::{Process, Signal};
 use crate::project::{Mechanism, Missing, Reached, pid_namespace, save};
 
-const ENTER: &str = "nb:sandbox";
+pub(super) const ENTER: &str = "nb:sandbox";
 const INSIDE: &str = "nb:inside";
 const BYSTANDER: &str = "nb:bystander";
 const GO: &str = "go\n";
 
-/// What the first process is to do.
+/// What the first process is to do. It reads that from its stdin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) chosen: Chosen,
@@ -37,8 +38,12 @@ pub(super) struct Orders {
     pub(super) room: Room,
     /// The kernel's command.
     pub(super) argv: Vec<OsString>,
-    /// The kernel's own variables.
+    /// The variables that the kernel's environment sets.
     pub(super) set: Vec<(OsString, OsString)>,
+    /// The kernel's own variables, which win over those.
+    pub(super) own: Vec<(OsString, OsString)>,
+    /// The scripts of the kernel's environment, which are run inside before it begins.
+    pub(super) scripts: Vec<PathBuf>,
     /// Where the kernel's process is recorded.
     pub(super) pid_file: PathBuf,
     /// Where it is told what came of it.
@@ -47,19 +52,14 @@ pub(super) struct Orders {
     pub(super) outside: PathBuf,
 }
 
-impl Orders {
-    /// Returns the arguments with which this program does it.
-    pub(super) fn arguments(&self) -> io::Result<[OsString; 2]> {
-        Ok([ENTER.into(), serde_json::to_string(self)?.into()])
-    }
-}
-
 /// What the second process needs to know.
 #[derive(Serialize, Deserialize)]
 struct Inside {
     orders: Orders,
     marks: Marks,
     variables: Vec<(OsString, OsString)>,
+    /// Whether its system calls are filtered already.
+    filtered: bool,
 }
 
 /// What it found.
@@ -74,8 +74,7 @@ pub(in crate::kernel) fn entry() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     if word == OsStr::new(ENTER) {
-        let orders = arguments.next().unwrap_or_default();
-        Some(match serde_json::from_slice(orders.as_encoded_bytes()) {
+        Some(match serde_json::from_reader(io::stdin().lock()) {
             Ok(orders) => enter(&orders),
             Err(error) => told(&error),
         })
@@ -159,7 +158,8 @@ fn decide(
 fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let room = &orders.room;
     let temporary = room.temporary();
-    let variables = room::variables(std::env::vars_os(), &orders.set, room, &temporary);
+    let own = (&*orders.set, &*orders.own);
+    let variables = room::variables(std::env::vars_os(), own, room, &temporary);
     let mut outside = Outside::make(&orders.outside)?;
     let mut bystander = Command::new(super::own_program()?)
         .arg(BYSTANDER)
@@ -174,7 +174,8 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     outside.is_process(bystander.id());
     let confined = landlock::apply(room)
         .map_err(io::Error::other)
-        .and_then(|_| confine(room, true));
+        .and_then(|_| confine(room))
+        .and_then(|()| filter(room, true));
     if let Err(error) = confined {
         ended(&mut bystander);
         return Err(error);
@@ -187,26 +188,48 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     if matches!(decided, Outcome::Refused { .. }) {
         return Ok(ExitCode::FAILURE);
     }
-    let command = kernel(orders, variables)?;
+    let command = kernel(orders, variables, &temporary)?;
     Err({ command }.exec())
 }
 
-/// Confines this process and all that it starts, beyond what files it sees.
-fn confine(room: &Room, no_namespaces: bool) -> io::Result<()> {
+/// Gives away processors and privileges, of this process and all that it starts.
+fn confine(room: &Room) -> io::Result<()> {
     if let Some(count) = room.cpus {
         limits::limit_cpus(count)?;
     }
-    limits::drop_privileges()?;
-    let wanted = seccomp::Wanted {
+    limits::drop_privileges()
+}
+
+fn filter(room: &Room, no_namespaces: bool) -> io::Result<()> {
+    seccomp::apply(wanted(room, no_namespaces)).map_err(io::Error::other)
+}
+
+fn wanted(room: &Room, no_namespaces: bool) -> seccomp::Wanted {
+    seccomp::Wanted {
         no_namespaces,
         net: room.allow_net,
         cpus: room.cpus.is_some(),
-    };
-    seccomp::apply(wanted).map_err(io::Error::other)
+    }
 }
 
-/// Returns the kernel's command; its output goes where this process's does.
-fn kernel(orders: &Orders, variables: Vec<(OsString, OsString)>) -> io::Result<Command> {
+/// Returns the kernel's command; its output goes where this process's does. Runs the scripts of its
+/// environment: this process is in the sandbox, and the kernel may begin.
+fn kernel(
+    orders: &Orders,
+    variables: Vec<(OsString, OsString)>,
+    temporary: &Path,
+) -> io::Result<Command> {
+    let (left, problem) =
+        activate::run_inside(&orders.scripts, variables.into_iter().collect(), temporary);
+    if let Some(problem) = problem {
+        eprintln!("nb: {problem}");
+    }
+    let variables = room::with_own(
+        left.into_iter().collect(),
+        &orders.own,
+        &orders.room,
+        temporary,
+    );
     let (program, arguments) = orders
         .argv
         .split_first()
@@ -232,20 +255,37 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let room = &orders.room;
     // Inside, the folder of temporary files is the usual one: paths of sockets must be short.
-    let variables = room::variables(std::env::vars_os(), &orders.set, room, Path::new("/tmp"));
+    let own = (&*orders.set, &*orders.own);
+    let variables = room::variables(std::env::vars_os(), own, room, Path::new("/tmp"));
     let outside = Outside::make(&orders.outside)?;
-    let mut arguments = bubblewrap::arguments(room, &super::program_file(room)?);
-    arguments.extend([bubblewrap::INNER_PROGRAM.into(), INSIDE.into()]);
     let program = bubblewrap::program();
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
+    let abilities = bubblewrap::abilities(&program)?;
+    if let Some(count) = room.cpus {
+        // All processes of the box have them from here; its filters refuse to choose others.
+        limits::limit_cpus(count)?;
+    }
+    // On its first process too, which waits for the others and is of the same user as they.
+    let filters = match abilities.filters {
+        true => seccomp::files(wanted(room, false)).map_err(io::Error::other)?,
+        false => Vec::new(),
+    };
+    let own = super::program_file(room)?.canonicalize()?;
+    let opener = |path: &Path| {
+        let opened = bubblewrap::open(path)?;
+        Ok(abilities.descriptors.then_some(opened))
+    };
+    let arguments = bubblewrap::arguments(room, &own, filters, &opener)?;
     let mut wrap = Command::new(program)
-        .args(arguments)
+        .args(&arguments.list)
+        .args([bubblewrap::INNER_PROGRAM, INSIDE])
         // Its environment can be read from inside.
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
+    drop(arguments);
     let (Some(mut words), Some(answers)) = (wrap.stdin.take(), wrap.stdout.take()) else {
         return Err(io::Error::other("bwrap has no stdin or stdout"));
     };
@@ -253,6 +293,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         orders: orders.clone(),
         marks: outside.marks.clone(),
         variables,
+        filtered: abilities.filters,
     };
     let mut line = serde_json::to_vec(&task)?;
     line.push(b'\n');
@@ -313,11 +354,15 @@ fn inside() -> ExitCode {
     let room = &task.orders.room;
     let confined = rustix::process::setsid()
         .map_err(io::Error::from)
-        .and_then(|_| match room.allow_net {
-            true => landlock::apply_scopes().map_err(io::Error::other),
-            false => Ok(()),
+        .and_then(|_| {
+            let program = Path::new(bubblewrap::INNER_PROGRAM);
+            landlock::apply_inside(room, program).map_err(io::Error::other)
         })
-        .and_then(|()| confine(room, false));
+        .and_then(|_| limits::drop_privileges())
+        .and_then(|()| match task.filtered {
+            true => Ok(()),
+            false => filter(room, false),
+        });
     let tried = confined
         .map(|()| {
             let (kept, missing) = probe::try_all(room, &task.marks);
@@ -338,7 +383,7 @@ fn inside() -> ExitCode {
     }
     let become_kernel = || -> io::Result<io::Error> {
         use std::os::fd::AsFd;
-        let mut command = kernel(&task.orders, task.variables)?;
+        let mut command = kernel(&task.orders, task.variables, Path::new("/tmp"))?;
         let log = io::stderr().as_fd().try_clone_to_owned()?;
         Ok(command.stdout(log).exec())
     };

@@ -15,6 +15,7 @@ mod landlock;
 mod limits;
 #[cfg(target_os = "linux")]
 mod probe;
+mod programs;
 mod promise;
 mod room;
 pub mod seatbelt;
@@ -32,13 +33,14 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
 pub(super) use enter::entry;
+pub use programs::{LeadsOut, Shown};
 pub use promise::Promise;
-pub use room::{Room, programs};
+pub use room::{Passing, Room};
 
 use super::connection::KernelFiles;
 use super::detach::own_program;
 use super::process::{Process, Signal};
-use crate::project::{Demand, Mechanism, Missing, Reached, Sandbox};
+use crate::project::{Demand, Mechanism, Missing, Reached, Sandbox, remove_tree};
 
 /// Why a kernel does not run in a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -213,53 +215,83 @@ pub struct Confined {
     pub room: Room,
 }
 
-/// Returns the command that starts a kernel in a sandbox; makes its folders, and forgets what an
-/// earlier start has left.
+/// What is started in a sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct Inner {
+    /// The kernel's command.
+    pub argv: Vec<OsString>,
+    /// The variables that its environment sets.
+    pub set: Vec<(OsString, OsString)>,
+    /// Its own variables, which win over those.
+    pub own: Vec<(OsString, OsString)>,
+    /// The scripts of its environment, which are run inside before it begins.
+    pub scripts: Vec<PathBuf>,
+}
+
+/// The start of a kernel in a sandbox. Its command line names no variable's value: every user of
+/// the machine can read it.
+#[derive(Clone, Debug, Default)]
+pub struct Wrapped {
+    /// The command.
+    pub argv: Vec<OsString>,
+    /// The variables to set for it.
+    pub set: Vec<(OsString, OsString)>,
+    /// Whether it gets no other variables.
+    pub clears: bool,
+    /// What it reads from its stdin.
+    pub input: Option<String>,
+}
+
+/// Returns the start of a kernel in a sandbox; makes its folders, and forgets what an earlier start
+/// has left.
 pub fn wrap(
-    argv: Vec<OsString>,
-    set: Vec<(OsString, OsString)>,
+    inner: Inner,
     confined: &Confined,
     files: &KernelFiles,
-) -> Result<Vec<OsString>, SandboxError> {
-    use std::os::unix::fs::DirBuilderExt;
+) -> Result<Wrapped, SandboxError> {
     let Confined {
         sandbox,
         chosen,
         room,
     } = confined;
-    for folder in [room.inner_home(), room.temporary(), room.sockets.clone()] {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-    }
     clear(files);
+    made_anew(&room.sockets)?;
     let _ = std::fs::remove_file(outcome_file(files));
     let best_effort = sandbox.demand == Demand::BestEffort;
-    entering(argv, set, (chosen, room, best_effort), files)
+    entering(inner, (chosen, room, best_effort), files)
+}
+
+/// Makes a folder in place of what the last kernel could leave there.
+fn made_anew(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    remove_tree(folder)?;
+    std::fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
 /// Returns the command that confines itself, has everything tried and becomes the kernel.
 #[cfg(target_os = "linux")]
 fn entering(
-    argv: Vec<OsString>,
-    set: Vec<(OsString, OsString)>,
+    inner: Inner,
     (chosen, room, best_effort): (&Chosen, &Room, bool),
     files: &KernelFiles,
-) -> Result<Vec<OsString>, SandboxError> {
+) -> Result<Wrapped, SandboxError> {
     let orders = enter::Orders {
         chosen: chosen.clone(),
         best_effort,
         outside: room.sockets.with_extension("out"),
         room: room.clone(),
-        argv,
-        set,
+        argv: inner.argv,
+        set: inner.set,
+        own: inner.own,
+        scripts: inner.scripts,
         pid_file: files.pid_file(),
         outcome_file: outcome_file(files),
     };
-    let mut argv = vec![own_program()?];
-    argv.extend(orders.arguments()?);
-    Ok(argv)
+    Ok(Wrapped {
+        argv: vec![own_program()?, enter::ENTER.into()],
+        input: Some(serde_json::to_string(&orders).map_err(io::Error::from)?),
+        ..Wrapped::default()
+    })
 }
 
 /// Returns the command that starts the kernel under `sandbox-exec`.
@@ -268,11 +300,10 @@ fn entering(
 /// takes that on himself.
 #[cfg(not(target_os = "linux"))]
 fn entering(
-    argv: Vec<OsString>,
-    set: Vec<(OsString, OsString)>,
+    inner: Inner,
     (chosen, room, best_effort): (&Chosen, &Room, bool),
     files: &KernelFiles,
-) -> Result<Vec<OsString>, SandboxError> {
+) -> Result<Wrapped, SandboxError> {
     let untried = |promise: Promise| Missing {
         promise: promise.words().to_owned(),
         why: "it is not tried from inside on this system".to_owned(),
@@ -292,17 +323,18 @@ fn entering(
         init: None,
     };
     entered.write(&mut std::fs::File::create(outcome_file(files))?)?;
-    let variables = room::variables(std::env::vars_os(), &set, room, &room.temporary());
-    let mut command: Vec<OsString> = vec!["/usr/bin/env".into(), "-i".into()];
-    command.extend(variables.into_iter().map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        name
-    }));
-    command.extend(["/usr/bin/sandbox-exec".into(), "-p".into()]);
+    // Its environment's scripts are not run there.
+    let own = (&*inner.set, &*inner.own);
+    let variables = room::variables(std::env::vars_os(), own, room, &room.temporary());
+    let mut command: Vec<OsString> = ["/usr/bin/sandbox-exec", "-p"].map(OsString::from).to_vec();
     command.push(seatbelt::profile(room).into());
-    command.extend(argv);
-    Ok(command)
+    command.extend(inner.argv);
+    Ok(Wrapped {
+        argv: command,
+        set: variables,
+        clears: true,
+        input: None,
+    })
 }
 
 /// Does this process's part, if that is what it was started for: there is none here.
@@ -372,4 +404,44 @@ fn program_file(room: &Room) -> io::Result<PathBuf> {
     let copy = room.sockets.with_extension("program");
     std::fs::copy(own_program()?, &copy)?;
     Ok(copy)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_line_of_a_start_holds_the_value_of_a_variable() {
+        let temp = tempfile::tempdir().unwrap();
+        let room = Room {
+            scratch: temp.path().join("scratch"),
+            sockets: temp.path().join("sockets"),
+            ..room::tests::room()
+        };
+        let chosen = Chosen {
+            mechanism: Mechanism::Landlock,
+            instead: None,
+        };
+        let confined = Confined {
+            sandbox: Sandbox::default(),
+            chosen,
+            room,
+        };
+        let files = KernelFiles::of(&temp.path().join("kernel-1.json"));
+        let inner = Inner {
+            argv: vec!["python".into()],
+            own: vec![("TOKEN".into(), "a-secret".into())],
+            ..Inner::default()
+        };
+        let wrapped = wrap(inner, &confined, &files).unwrap();
+        let line = wrapped.argv.join(std::ffi::OsStr::new(" "));
+        let line = line.to_string_lossy();
+        // As it is, and as serde writes a variable's bytes.
+        let bytes = serde_json::to_string("a-secret".as_bytes()).unwrap();
+        assert!(
+            !line.contains("a-secret") && !line.contains(&bytes),
+            "{line}"
+        );
+        assert!(wrapped.input.unwrap().contains(&bytes));
+    }
 }

@@ -234,6 +234,25 @@ fn files(room: &Room, marks: &Marks) -> Found {
     fails(&OpenOptions::new().append(true).open(&marks.file), || {
         format!("{} can be written", marks.file.display())
     })?;
+    // What is mounted at the next start lies in the first one.
+    let sockets = room.sockets.parent().into_iter();
+    for folder in room.scratch.ancestors().take(2).chain(sockets) {
+        let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+        let made = std::fs::DirBuilder::new().create(&probe);
+        let _ = std::fs::remove_dir(&probe);
+        fails(&made, || format!("{} can be written", folder.display()))?;
+    }
+    let (home, other) = (room.inner_home(), room.scratch.join("other"));
+    if std::fs::rename(&home, &other).is_ok() {
+        let _ = std::fs::rename(&other, &home);
+        return Err(format!("{} can be exchanged", home.display()));
+    }
+    for folder in room.hidden() {
+        let file = folder.join("state.json");
+        fails(&std::fs::File::open(&file), || {
+            format!("{} can be read", file.display())
+        })?;
+    }
     let folders = [Some(Path::new("/root")), room.home.as_deref()];
     for path in folders.into_iter().flatten() {
         if room.may_read(path) {
@@ -292,10 +311,24 @@ fn processes(marks: &Marks) -> Found {
     }
     let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let reached = named.is_some_and(|pid| test_kill_process(pid).is_ok());
-    match reached && Process::of(pid).is_none() {
-        true => Err(format!("process {pid} outside can be signalled")),
-        false => Ok(()),
+    if reached && Process::of(pid).is_none() {
+        return Err(format!("process {pid} outside can be signalled"));
     }
+    use rustix::process::{Resource, Rlimit, prlimit, setpriority_process};
+    let Some(named) = named.filter(|_| !reached) else {
+        // It is another one's number here, which is in the sandbox too.
+        return Ok(());
+    };
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    fails(&prlimit(Some(named), Resource::Core, none), || {
+        format!("process {pid} outside can be limited")
+    })?;
+    fails(&setpriority_process(Some(named), 19), || {
+        format!("process {pid} outside can be slowed down")
+    })
 }
 
 fn privileges(room: &Room) -> Found {
@@ -305,6 +338,30 @@ fn privileges(room: &Room) -> Found {
         let _ = unmount(&at, UnmountFlags::DETACH);
         return Err("file systems can be mounted".to_owned());
     }
+    for file in [
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sysrq-trigger",
+        "/proc/1/mem",
+    ] {
+        fails(&OpenOptions::new().write(true).open(file), || {
+            format!("{file} can be written")
+        })?;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !status.lines().any(|line| line == "Seccomp:\t2") {
+        return Err("system calls are not filtered".to_owned());
+    }
+    let special = at.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+    let mut options = OpenOptions::new();
+    let made = options
+        .write(true)
+        .create_new(true)
+        .mode(0o4700)
+        .open(&special);
+    let _ = std::fs::remove_file(&special);
+    fails(&made, || {
+        "files can be made that run as their owner".to_owned()
+    })?;
     if !rustix::thread::no_new_privs().unwrap_or(false) {
         return Err("programs may gain privileges".to_owned());
     }
@@ -328,8 +385,7 @@ fn cpus(given: Option<usize>) -> Found {
 }
 
 fn usable(room: &Room) -> Found {
-    let own = [room.inner_home(), room.temporary(), room.sockets.clone()];
-    for folder in own.iter().chain(&room.allow_write) {
+    for folder in room.own_folders().iter().chain(&room.allow_write) {
         let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
         let tried = OpenOptions::new()
             .write(true)

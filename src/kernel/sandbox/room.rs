@@ -1,9 +1,12 @@
 //! What a kernel in a sandbox sees, and what of it it may change. Pure but for looking at paths.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::kernel::environment::activate::Change;
+use crate::kernel::paths::Variables;
 
 /// The kernel's room. All folders are real paths, without symlinks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,7 +20,8 @@ pub struct Room {
     pub connection_file: PathBuf,
     /// The folder of its sockets alone: writable.
     pub sockets: PathBuf,
-    /// The folder of its home and its temporary files: writable.
+    /// The folder that holds its home and its temporary files. Those two are writable and it is
+    /// not: a link at the place of one of them would be mounted at the next start.
     pub scratch: PathBuf,
     /// Where the kernel's program and its libraries lie: readable. As they are named, which may
     /// be through symlinks.
@@ -26,6 +30,12 @@ pub struct Room {
     pub allow_read: Vec<PathBuf>,
     /// What else it may write.
     pub allow_write: Vec<PathBuf>,
+    /// What of that it may read alone: other programs run or believe it.
+    pub protected: Vec<PathBuf>,
+    /// Other programs' sockets in what it may read or write: covered where that is possible.
+    pub covered: Vec<PathBuf>,
+    /// The `.nb` folders of other projects in what it may read: hidden as its own.
+    pub others: Vec<PathBuf>,
     /// Whether it may use the network.
     pub allow_net: bool,
     /// How many processors it may use.
@@ -47,6 +57,17 @@ impl Room {
         self.scratch.join("tmp")
     }
 
+    /// Returns the folders in which `nb` keeps what no kernel is to see: keys and what was run.
+    pub fn hidden(&self) -> impl Iterator<Item = &Path> {
+        let others = self.others.iter().map(PathBuf::as_path);
+        std::iter::once(self.hidden.as_path()).chain(others)
+    }
+
+    /// Returns the folders that are the kernel's alone.
+    pub fn own_folders(&self) -> [PathBuf; 3] {
+        [self.inner_home(), self.temporary(), self.sockets.clone()]
+    }
+
     /// Says whether the whole workspace may be written.
     pub fn writes_workspace(&self) -> bool {
         let mut allowed = self.allow_write.iter();
@@ -55,9 +76,12 @@ impl Room {
 
     /// Says whether a path lies in what may be written.
     pub fn may_write(&self, path: &Path) -> bool {
-        let own = [&self.scratch, &self.sockets];
-        let mut all = own.into_iter().chain(&self.allow_write);
+        let mut all = self.own_folders().into_iter();
         all.any(|folder| path.starts_with(folder))
+            || self
+                .allow_write
+                .iter()
+                .any(|folder| path.starts_with(folder))
     }
 
     /// Says whether a path lies in what may be read.
@@ -125,91 +149,60 @@ pub(super) const NETWORK_SETTINGS: [&str; 8] = [
     "/etc/ca-certificates",
 ];
 
-/// Returns the folders that a program needs: its environment, that environment's own, and where
-/// its symlinks lead.
-///
-/// `bin/python` of an environment made by `venv` is a symlink to the base Python, and `pyvenv.cfg`
-/// names the folder that the base's libraries are found from.
-pub fn programs(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut at = program.to_owned();
-    // As long as the system follows symlinks.
-    for _ in 0..40 {
-        add_prefix(&mut found, &at, home);
-        let Ok(target) = std::fs::read_link(&at) else {
-            break;
-        };
-        at = at.parent().unwrap_or(Path::new("/")).join(target);
-    }
-    if let Ok(real) = program.canonicalize() {
-        add_prefix(&mut found, &real, home);
-    }
-    found
+/// Says whether a variable passes into a sandbox by itself.
+fn passes(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    PASSING.contains(&name.as_ref()) || name.starts_with("LC_")
 }
 
-fn add_prefix(found: &mut Vec<PathBuf>, program: &Path, home: Option<&Path>) {
-    let Some(bin) = program.parent() else { return };
-    let prefix = bin
-        .parent()
-        .filter(|_| bin.ends_with("bin") || bin.ends_with("Scripts"));
-    let wanted = match prefix.filter(|prefix| is_environment(prefix, home)) {
-        Some(prefix) => prefix.to_owned(),
-        None => bin.to_owned(),
-    };
-    // A program that lies in home itself, or at the root, takes nothing beside it along.
-    let whole = home.is_some_and(|home| home.starts_with(&wanted)) || wanted.parent().is_none();
-    let wanted = if whole { program.to_owned() } else { wanted };
-    if found.contains(&wanted) {
-        return;
-    }
-    let settings = std::fs::read_to_string(wanted.join("pyvenv.cfg")).unwrap_or_default();
-    found.push(wanted);
-    let base = settings
-        .lines()
-        .filter_map(|line| line.split_once('='))
-        .find(|(name, _)| name.trim() == "home")
-        .map(|(_, value)| PathBuf::from(value.trim()));
-    if let Some(base) = base.filter(|base| base.is_absolute()) {
-        for name in ["python", "python3"] {
-            if base.join(name).exists() {
-                add_prefix(found, &base.join(name), home);
-                if let Ok(real) = base.join(name).canonicalize() {
-                    add_prefix(found, &real, home);
-                }
-            }
-        }
+/// The variables of this process that pass into a sandbox, with those that the kernel's environment
+/// sets.
+pub struct Passing<'a> {
+    all: &'a dyn Variables,
+    change: &'a Change,
+}
+
+impl<'a> Passing<'a> {
+    /// Returns those of `all`, which are the variables after the change.
+    pub fn new(all: &'a dyn Variables, change: &'a Change) -> Self {
+        Self { all, change }
     }
 }
 
-/// Says whether a folder is an environment and not only a folder that has a `bin`, as `~/.local`.
-fn is_environment(prefix: &Path, home: Option<&Path>) -> bool {
-    let in_home = home.is_some_and(|home| prefix.starts_with(home));
-    if !in_home {
-        return true;
+impl Variables for Passing<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        let known = OsStr::new(name);
+        // Where home is tells nothing of what lies there, and specs of the user's name it.
+        let is_there = name == "HOME" || passes(known) || self.change.set.contains_key(known);
+        is_there.then(|| self.all.get(name)).flatten()
     }
-    let has = |name: &str| prefix.join(name).exists();
-    let local = home.is_some_and(|home| prefix == home.join(".local"));
-    let python = || {
-        let lib = std::fs::read_dir(prefix.join("lib"));
-        let mut names = lib.into_iter().flatten().flatten();
-        names.any(|entry| entry.file_name().to_string_lossy().starts_with("python"))
-    };
-    !local && (has("pyvenv.cfg") || has("conda-meta") || has("lib/R") || python())
 }
+
+/// Variables and their values.
+type Pairs = [(OsString, OsString)];
 
 /// Returns the variables that a kernel in a sandbox gets: those that say how to speak and where
-/// programs are, not those that hold tokens or name sockets; then the kernel's own.
+/// programs are, not those that hold tokens or name sockets; then those that its environment sets,
+/// and its own.
 pub(super) fn variables(
     inherited: impl Iterator<Item = (OsString, OsString)>,
-    own: &[(OsString, OsString)],
+    (set, own): (&Pairs, &Pairs),
     room: &Room,
     temporary: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let passes = |name: &OsString| {
-        let name = name.to_string_lossy();
-        PASSING.contains(&name.as_ref()) || name.starts_with("LC_")
-    };
-    let mut set: Vec<_> = inherited.filter(|(name, _)| passes(name)).collect();
+    let mut all: Vec<_> = inherited.filter(|(name, _)| passes(name)).collect();
+    all.extend(set.iter().cloned());
+    with_own(all, own, room, temporary)
+}
+
+/// Returns variables with those that a kernel in a sandbox has in any case: its own, and those that
+/// name its folders.
+pub(super) fn with_own(
+    mut set: Vec<(OsString, OsString)>,
+    own: &Pairs,
+    room: &Room,
+    temporary: &Path,
+) -> Vec<(OsString, OsString)> {
     set.extend(own.iter().cloned());
     let home = room.inner_home();
     let folders = [
@@ -258,10 +251,13 @@ pub(super) mod tests {
             hidden: "/w/.nb".into(),
             connection_file: "/w/.nb/connections/kernel-1.json".into(),
             sockets: "/tmp/nb-1/1".into(),
-            scratch: "/w/.nb/scratch/a".into(),
+            scratch: "/s/a".into(),
             programs: vec!["/opt/env".into()],
             allow_read: vec!["/data".into()],
             allow_write: vec!["/w/out".into()],
+            protected: Vec::new(),
+            covered: Vec::new(),
+            others: Vec::new(),
             allow_net: false,
             cpus: None,
             home: Some("/home/u".into()),
@@ -272,7 +268,7 @@ pub(super) mod tests {
     #[test]
     fn what_may_be_written_and_read_is_what_was_said() {
         let room = room();
-        for path in ["/w/out/a", "/w/.nb/scratch/a/home/x", "/tmp/nb-1/1/k-1"] {
+        for path in ["/w/out/a", "/s/a/home/x", "/tmp/nb-1/1/k-1"] {
             assert!(room.may_write(Path::new(path)), "{path}");
         }
         for path in ["/w/a.ipynb", "/w/.nb/state.json", "/data/x", "/w/outer"] {
@@ -288,45 +284,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_environment_comes_with_the_python_that_it_was_made_from() {
-        let temp = tempfile::tempdir().unwrap();
-        let home = temp.path().canonicalize().unwrap();
-        let base = home.join("pythons/3.14");
-        let env = home.join("p/.venv");
-        for folder in [
-            base.join("bin"),
-            base.join("lib/python3.14"),
-            env.join("bin"),
-        ] {
-            std::fs::create_dir_all(folder).unwrap();
-        }
-        std::fs::write(base.join("bin/python3.14"), "").unwrap();
-        std::os::unix::fs::symlink("python3.14", base.join("bin/python3")).unwrap();
-        std::os::unix::fs::symlink(base.join("bin/python3"), env.join("bin/python")).unwrap();
-        let settings = format!("home = {}\n", base.join("bin").display());
-        std::fs::write(env.join("pyvenv.cfg"), settings).unwrap();
-        let found = programs(&env.join("bin/python"), Some(&home));
-        assert_eq!(found, [env, base]);
-    }
-
-    #[test]
-    fn a_program_in_home_takes_nothing_of_home_along() {
-        let temp = tempfile::tempdir().unwrap();
-        let home = temp.path().canonicalize().unwrap();
-        for folder in ["bin", ".local/bin", ".local/lib/python3.11", "lib/python3"] {
-            std::fs::create_dir_all(home.join(folder)).unwrap();
-        }
-        for program in ["bin/deno", ".local/bin/deno", "deno"] {
-            std::fs::write(home.join(program), "").unwrap();
-        }
-        let of = |name: &str| programs(&home.join(name), Some(&home));
-        // Home looks like an environment here; it is none.
-        assert_eq!(of("bin/deno"), [home.join("bin/deno")]);
-        assert_eq!(of(".local/bin/deno"), [home.join(".local/bin")]);
-        assert_eq!(of("deno"), [home.join("deno")]);
-    }
-
-    #[test]
     fn no_token_passes_and_the_homes_are_the_scratch_folders() {
         let given = [
             ("PATH", "/usr/bin"),
@@ -339,7 +296,7 @@ pub(super) mod tests {
         let given = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let own = [("NB_KERNEL".into(), "1".into())];
         let room = room();
-        let set = variables(given.into_iter(), &own, &room, Path::new("/tmp"));
+        let set = variables(given.into_iter(), (&[], &own), &room, Path::new("/tmp"));
         let names: Vec<_> = set.iter().map(|(name, _)| name.to_string_lossy()).collect();
         for name in ["PATH", "LC_ALL", "NB_KERNEL", "MPLCONFIGDIR", "TMPDIR"] {
             assert!(names.contains(&name.into()), "{name}");
@@ -348,6 +305,26 @@ pub(super) mod tests {
             assert!(!names.contains(&name.into()), "{name}");
         }
         let homes: Vec<_> = set.iter().filter(|(name, _)| name == "HOME").collect();
-        assert_eq!(homes, [&("HOME".into(), "/w/.nb/scratch/a/home".into())]);
+        assert_eq!(homes, [&("HOME".into(), "/s/a/home".into())]);
+    }
+
+    #[test]
+    fn a_spec_in_the_folder_names_no_variable_that_would_not_pass() {
+        use crate::kernel::spec::environment;
+        let given = std::collections::HashMap::from([("API_KEY", "secret"), ("LANG", "C")]);
+        let change = Change {
+            set: [("CONDA_PREFIX".into(), "/env".into())].into(),
+            ..Change::default()
+        };
+        let text = r#"{"name":"x","display_name":"x","argv":[],"language":"x",
+            "env":{"A":"${API_KEY}","B":"$LANG","C":"${CONDA_PREFIX}/x"}}"#;
+        let spec = serde_json::from_str(text).unwrap();
+        let after = change.of(&given);
+        let set = environment(&spec, &Passing::new(&after, &change));
+        let set: Vec<_> = set
+            .iter()
+            .map(|(_, value)| value.to_string_lossy())
+            .collect();
+        assert_eq!(set, ["${API_KEY}", "C", "/env/x"]);
     }
 }

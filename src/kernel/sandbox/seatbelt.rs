@@ -17,26 +17,22 @@ pub fn profile(room: &Room) -> String {
     for path in named.chain([&room.workspace]) {
         rule("allow", "file-read* process-exec*", path);
     }
-    let own = [&room.scratch, &room.sockets];
+    let own = room.own_folders();
     for path in room.allow_write.iter() {
         rule("allow", "file-read* file-write*", path);
     }
-    rule("deny", "file-read* file-write*", &room.hidden);
-    for path in own {
+    for path in room.hidden() {
+        rule("deny", "file-read* file-write*", path);
+    }
+    for path in &own {
         rule("allow", "file-read* file-write* process-exec*", path);
     }
     rule("allow", "file-read*", &room.connection_file);
     // Its own sockets alone: bound, and connected to by its own children.
-    rule(
-        "allow",
-        "network-bind network-inbound network-outbound",
-        &room.sockets,
-    );
-    rule(
-        "allow",
-        "network-bind network-inbound network-outbound",
-        &room.scratch,
-    );
+    for path in &own {
+        let deeds = "network-bind network-inbound network-outbound";
+        rule("allow", deeds, path);
+    }
     if room.allow_net {
         text.push_str("(allow network* (remote ip) (local ip))\n(allow system-socket)\n");
     }
@@ -83,8 +79,7 @@ mod tests {
         let workspace = at("(allow file-read* process-exec* (subpath \"/w\"))");
         let out = at("(allow file-read* file-write* (subpath \"/w/out\"))");
         let hidden = at("(deny file-read* file-write* (subpath \"/w/.nb\"))");
-        let scratch =
-            at("(allow file-read* file-write* process-exec* (subpath \"/w/.nb/scratch/a\"))");
+        let scratch = at("(allow file-read* file-write* process-exec* (subpath \"/s/a/home\"))");
         // Later rules count for more.
         assert!(workspace < hidden && out < hidden && hidden < scratch);
         assert!(!text.contains("network*") && !text.contains("/home/u"));

@@ -5,6 +5,8 @@
 //! takes EOPNOTSUPP, and the C library falls back where a call is unknown (ENOSYS).
 
 use std::collections::BTreeMap;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -31,6 +33,9 @@ pub(super) enum FilterError {
     /// The system refused, or a filter is wrong.
     #[error("system calls cannot be filtered: {0}")]
     Refused(#[from] seccompiler::Error),
+    /// A filter could not be written down.
+    #[error("system calls cannot be filtered: {0}")]
+    Written(#[from] io::Error),
     /// A filter is wrong.
     #[error("system calls cannot be filtered: {0}")]
     Wrong(#[from] seccompiler::BackendError),
@@ -44,12 +49,30 @@ pub(super) fn apply(wanted: Wanted) -> Result<(), FilterError> {
     Ok(())
 }
 
+/// Returns the filters as files, for a program that puts them on what it starts.
+pub(super) fn files(wanted: Wanted) -> Result<Vec<OwnedFd>, FilterError> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let file = |filter: BpfProgram| -> io::Result<OwnedFd> {
+        let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::CLOEXEC)?);
+        // As the system's `struct sock_filter` lies in memory.
+        for it in filter {
+            file.write_all(&it.code.to_ne_bytes())?;
+            file.write_all(&[it.jt, it.jf])?;
+            file.write_all(&it.k.to_ne_bytes())?;
+        }
+        file.rewind()?;
+        Ok(file.into())
+    };
+    let files = filters(wanted)?.into_iter().map(file);
+    Ok(files.collect::<io::Result<_>>()?)
+}
+
 fn filters(wanted: Wanted) -> Result<Vec<BpfProgram>, FilterError> {
     let arch = std::env::consts::ARCH
         .try_into()
         .map_err(|_| FilterError::Processor)?;
     let errors = [
-        (0, ignored(wanted)),
+        (0, ignored(wanted)?),
         (libc::EOPNOTSUPP, sockets(wanted)?),
         (libc::EPERM, denied(wanted)?),
         (libc::ENOSYS, unknown()),
@@ -139,6 +162,7 @@ fn denied(wanted: Wanted) -> Result<Rules, FilterError> {
     }
     if wanted.no_namespaces {
         calls.extend(METADATA);
+        calls.extend(SHARED);
         #[cfg(target_arch = "x86_64")]
         calls.extend([libc::SYS_chown, libc::SYS_lchown]);
         if !wanted.net {
@@ -147,53 +171,142 @@ fn denied(wanted: Wanted) -> Result<Rules, FilterError> {
         }
     }
     let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
-    let namespaces = NAMESPACES
-        .iter()
-        .map(|flag| Ok(SeccompRule::new(vec![flagged(0, *flag)?])?));
-    rules.insert(
+    let mut add = |call: i64, when: Vec<Vec<SeccompCondition>>| -> Result<(), FilterError> {
+        // A call that is refused whatever its arguments has no rules.
+        if rules.get(&call).is_none_or(|known| !known.is_empty()) {
+            let new = when.into_iter().map(SeccompRule::new);
+            let new: Vec<_> = new.collect::<Result<_, _>>()?;
+            rules.entry(call).or_default().extend(new);
+        }
+        Ok(())
+    };
+    let namespaces = NAMESPACES.iter().map(|flag| Ok(vec![flagged(0, *flag)?]));
+    add(
         libc::SYS_clone,
         namespaces.collect::<Result<_, FilterError>>()?,
-    );
-    // Typing into a terminal, as if its user did.
-    let typing = [0x5412, 0x541c].map(|request| SeccompRule::new(vec![is(1, request)?]));
-    rules.insert(
+    )?;
+    for (call, argument) in MODES {
+        add(call, special_modes(argument, &[])?)?;
+    }
+    for (call, flags) in OPENS {
+        add(call, special_modes(flags + 1, &[(flags, libc::O_CREAT)])?)?;
+        add(call, special_modes(flags + 1, &[(flags, TEMPORARY)])?)?;
+    }
+    // A lease on a file that may only be read holds up for 45 s whoever opens it to write.
+    let leases = [libc::F_SETLEASE, libc::F_NOTIFY].map(|order| Ok(vec![is(1, order)?]));
+    let leases = leases.into_iter().collect::<Result<_, FilterError>>()?;
+    add(libc::SYS_fcntl, leases)?;
+    let terminal = TERMINAL.map(|request| Ok(vec![is(1, request)?]));
+    add(
         libc::SYS_ioctl,
-        typing.into_iter().collect::<Result<_, _>>()?,
-    );
+        terminal.into_iter().collect::<Result<_, FilterError>>()?,
+    )?;
+    if wanted.no_namespaces {
+        for call in OF_A_PROCESS {
+            add(call, vec![vec![not(0, 0)?]])?;
+        }
+        for (call, this_process) in [
+            (libc::SYS_setpriority, libc::PRIO_PROCESS.cast_signed()),
+            (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
+        ] {
+            add(call, vec![vec![not(0, this_process)?], vec![not(1, 0)?]])?;
+        }
+        // Who is signalled when something happens to a descriptor may be anybody.
+        let owners = [libc::F_SETOWN, F_SETOWN_EX].map(|order| Ok(vec![is(1, order)?]));
+        add(
+            libc::SYS_fcntl,
+            owners.into_iter().collect::<Result<_, FilterError>>()?,
+        )?;
+        add(libc::SYS_ioctl, ioctls_but(0x54, 0x89)?)?;
+        let owners = SOCKET_OWNER.map(|request| Ok(vec![is(1, request)?]));
+        add(
+            libc::SYS_ioctl,
+            owners.into_iter().collect::<Result<_, FilterError>>()?,
+        )?;
+    }
+    Ok(rules)
+}
+
+/// Returns what is true where a file is made or changed that runs as its owner or its group,
+/// whoever starts it: another user of the machine would become the kernel's. systemd's
+/// RestrictSUIDSGID= refuses the same.
+fn special_modes(mode: u8, and: &[(u8, i32)]) -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
+    let bits = [libc::S_ISUID, libc::S_ISGID];
+    let rules = bits.iter().map(|bit| {
+        let mut when = vec![flagged(mode, bit.cast_signed())?];
+        for (argument, flag) in and {
+            when.push(flagged(*argument, *flag)?);
+        }
+        Ok(when)
+    });
+    rules.collect()
+}
+
+/// Returns what is true of every `ioctl` but those of two types, which are eight bits of its number.
+///
+/// Those of terminals and sockets stay. Others change files of whose content nothing but the right
+/// to read was given: their flags, their versions, snapshots of their folders. Each file system has
+/// more of its own.
+fn ioctls_but(one: u64, other: u64) -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
+    let mut rules = Vec::new();
+    // A number is neither where some bit differs from the one's, and some bit from the other's.
+    for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
+        let (first, second) = (1_u64 << first, 1_u64 << second);
+        let (differs, differs_too) = (!one & first, !other & second);
+        if first == second && differs != differs_too {
+            continue;
+        }
+        let value = i32::try_from((differs | differs_too) << 8).unwrap_or_default();
+        rules.push(vec![masked(1, (first | second) << 8, value)?]);
+    }
     Ok(rules)
 }
 
 /// What is answered as done and not done.
 ///
-/// Landlock does not rule over a file's mode, and a filter cannot see which file is meant. An error
+/// Landlock does not rule over a file's mode and its times, and a filter cannot see which file is meant. An error
 /// would end every program that copies a file with its mode, as IPython does when it starts.
-fn ignored(wanted: Wanted) -> Rules {
-    let mut calls = Vec::new();
-    if wanted.no_namespaces {
-        calls.extend([libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2]);
-        #[cfg(target_arch = "x86_64")]
-        calls.push(libc::SYS_chmod);
+///
+/// libzmq aborts where a thread of its own cannot be told how it is scheduled, and a filter cannot
+/// tell a thread from a process outside.
+fn ignored(wanted: Wanted) -> Result<Rules, FilterError> {
+    if !wanted.no_namespaces {
+        return Ok(Rules::new());
     }
-    calls.into_iter().map(|call| (call, Vec::new())).collect()
+    let mut calls = vec![libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2];
+    calls.push(libc::SYS_utimensat);
+    #[cfg(target_arch = "x86_64")]
+    calls.extend([
+        libc::SYS_chmod,
+        libc::SYS_utime,
+        libc::SYS_utimes,
+        libc::SYS_futimesat,
+    ]);
+    let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+    for call in [libc::SYS_sched_setscheduler, libc::SYS_sched_setparam] {
+        rules.insert(call, vec![SeccompRule::new(vec![not(0, 0)?])?]);
+    }
+    Ok(rules)
 }
 
 /// What is refused as if the system did not know it.
 ///
 /// `io_uring` makes and connects sockets past every filter. The flags of `clone3` lie in memory,
-/// where a filter cannot look; the C library then takes `clone`.
+/// where a filter cannot look; the C library then takes `clone`. So do those of `openat2`.
 fn unknown() -> Rules {
     let calls = [
         libc::SYS_io_uring_setup,
         libc::SYS_io_uring_enter,
         libc::SYS_io_uring_register,
         libc::SYS_clone3,
+        libc::SYS_openat2,
     ];
     calls.into_iter().map(|call| (call, Vec::new())).collect()
 }
 
 /// Never needed by a kernel: to look into other processes, to mount, to make namespaces, to load
 /// code into the system.
-const ALWAYS: [i64; 28] = [
+const ALWAYS: [i64; 38] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -221,11 +334,21 @@ const ALWAYS: [i64; 28] = [
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
     libc::SYS_kexec_load,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_quotactl,
+    libc::SYS_fanotify_init,
+    SYS_OPEN_TREE_ATTR,
 ];
 
 /// Nor does Landlock rule over a file's owner and attributes.
-const METADATA: [i64; 9] = [
+const METADATA: [i64; 11] = [
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_setxattr,
@@ -235,11 +358,81 @@ const METADATA: [i64; 9] = [
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
     SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
 ];
+
+/// What all processes of a machine share where there are no namespaces.
+const SHARED: [i64; 13] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// What is done to the process that the first argument names; 0 is the one that calls.
+const OF_A_PROCESS: [i64; 3] = [
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+];
+
+/// Calls that give a file a mode, with the argument that is the mode.
+#[cfg(target_arch = "x86_64")]
+const MODES: [(i64, u8); 7] = [
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    (libc::SYS_chmod, 1),
+    (libc::SYS_creat, 1),
+    (libc::SYS_mknod, 1),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES: [(i64, u8); 4] = [
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that may make a file, with the argument that holds the flags; the mode comes next.
+#[cfg(target_arch = "x86_64")]
+const OPENS: [(i64, u8); 2] = [(libc::SYS_openat, 2), (libc::SYS_open, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENS: [(i64, u8); 1] = [(libc::SYS_openat, 2)];
+
+/// `__O_TMPFILE`: `O_TMPFILE` without `O_DIRECTORY`.
+const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+/// Typing into a terminal as if its user did, through a selection too, and taking its lines or the
+/// console's over: TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS.
+const TERMINAL: [i32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
+
+/// FIOSETOWN and SIOCSPGRP, which do to a socket what F_SETOWN does.
+const SOCKET_OWNER: [i32; 2] = [0x8901, 0x8902];
+
+/// From the kernel's `linux/ioprio.h`.
+const IOPRIO_WHO_PROCESS: i32 = 1;
+
+/// From the kernel's `asm-generic/fcntl.h`.
+const F_SETOWN_EX: i32 = 15;
 
 /// Numbers of new calls are the same on every processor.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_SETATTR: i64 = 469;
 
 const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWUSER,
@@ -306,6 +499,28 @@ mod tests {
         assert!(!with(true, true).contains_key(&libc::SYS_connect));
         assert!(!with(false, false).contains_key(&libc::SYS_fchown));
         assert!(with(false, false).contains_key(&libc::SYS_ptrace));
+    }
+
+    #[test]
+    fn only_ioctls_of_terminals_and_sockets_pass() {
+        let rules = ioctls_but(0x54, 0x89).unwrap();
+        // As the filter looks at them.
+        let refused = |number: u64| {
+            let bits = (0..8).flat_map(|first| (0..8).map(move |second| (first, second)));
+            let bits = bits.map(|(first, second)| (1_u64 << first, 1_u64 << second));
+            let mut bits = bits.filter(|(first, second)| {
+                first != second || (!0x54_u64 & first) == (!0x89_u64 & second)
+            });
+            bits.any(|(first, second)| {
+                let value = (!0x54_u64 & first) | (!0x89_u64 & second);
+                (number >> 8) & (first | second) == value
+            })
+        };
+        assert!(rules.len() < 64);
+        for kind in 0..256_u64 {
+            let passes = matches!(kind, 0x54 | 0x89);
+            assert_eq!(!refused(kind << 8 | 0x12), passes, "{kind:#x}");
+        }
     }
 
     #[cfg(target_arch = "x86_64")]

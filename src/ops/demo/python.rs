@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 
-use crate::kernel::paths::Variables;
-use crate::kernel::python::{self, NotPython};
+use crate::kernel::paths::{ProcessVariables, Variables};
+use crate::kernel::python::{self, Asking, NotPython};
 
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
@@ -83,7 +83,8 @@ pub(super) fn find(
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, NoPython> {
     if let Some(path) = asked {
-        let python = python::probe(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))?;
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let python = python::probe(&whole, Asking::Any, variables)?;
         return if python.ipykernel {
             Ok(python.executable)
         } else {
@@ -97,7 +98,7 @@ pub(super) fn find(
     let on_path = python::on_path(variables);
     let mut any = None;
     for candidate in active.chain(on_path) {
-        if let Ok(python) = python::probe(&candidate) {
+        if let Ok(python) = python::probe(&candidate, Asking::Any, variables) {
             if python.ipykernel {
                 return Ok(python.executable);
             }
@@ -135,7 +136,11 @@ fn private(base: &Path, cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<
     let python = home.join("bin/python");
     let whole = home.join("complete");
     // An upgrade of the system's Python breaks the environment; then it is made anew.
-    if whole.exists() && python::probe(&python).is_ok_and(|python| python.ipykernel) {
+    let works = || {
+        let probed = python::probe(&python, Asking::Any, &ProcessVariables);
+        probed.is_ok_and(|python| python.ipykernel)
+    };
+    if whole.exists() && works() {
         return Ok(python);
     }
     if home.exists() {

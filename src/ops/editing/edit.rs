@@ -3,6 +3,7 @@
 use super::history::{self, Deed, Recording};
 use super::manners;
 use super::page::{Page, PageError};
+use super::rename;
 use super::seen::Seen;
 use super::transaction::{self, WriteError, Written};
 use super::unsaved::{self, Unsaved};
@@ -124,6 +125,10 @@ pub fn change(
         recording.touch(document);
         let (after, changed) =
             make(document).inspect_err(|error| see_stale(error, document, &mut seen))?;
+        // As it will be written: what is recorded of it is what undoes it.
+        let mut movers = changed.iter().filter(|change| change.what == Change::Moved);
+        let mover = movers.next().map(|change| &*change.cell);
+        let after = after.with_other_size(document, mover);
         if !editor.force {
             check_unsaved(page, document, &after, &unsaved, &mut seen)?;
         }
@@ -140,15 +145,18 @@ pub fn change(
         WriteError::Page(error) => error.into(),
         error => EditError::Write(Box::new(error)),
     })?;
-    let notes = match written.wrote {
-        true => unsaved.note(page, &written.before, &editor.by),
-        false => None,
-    };
+    let mut notes = written.notes.clone();
+    if written.wrote {
+        notes.extend(unsaved.note(page, &written.before, &editor.by));
+    }
     // It was made, or there would be an error.
     let meant = meant.unwrap_or_else(|| written.after.clone());
     let op = recording.done(&written, &meant, &changes, deed);
     see_own(&mut seen, &changes, &meant, &written);
-    let notes = written.notes.iter().cloned().chain(notes).collect();
+    if written.wrote {
+        // After the recording: this is no edit of a cell.
+        notes.extend(rename::put_back_late(page, &written.after));
+    }
     Ok(Done {
         changes,
         conflicts: written.conflicts,

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use sha2::{Digest, Sha256};
 
 use super::page::Page;
-use crate::project::save;
+use crate::project::beneath;
 
 /// How much all the files of a project may have: half of what `.nb/` may.
 const MOST_BYTES: u64 = 500_000_000;
@@ -52,11 +52,11 @@ impl<'a> Export<'a> {
         let path = folder.join(format!("{}-{output}.{ending}", file_name(cell)));
         if is_there(&path, content) {
             // It is in use: others go before it.
-            let file = std::fs::File::options().append(true).open(&path)?;
+            let file = beneath::append(&path)?;
             file.set_modified(SystemTime::now())?;
             return Ok(path);
         }
-        save::replace_unsynced(&path, content)?;
+        beneath::replace_unsynced(&path, content)?;
         self.has_written = true;
         Ok(path)
     }
@@ -73,8 +73,8 @@ impl Drop for Export<'_> {
 
 /// Whether the file holds just this.
 fn is_there(path: &Path, content: &[u8]) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.len() == content.len() as u64)
-        && std::fs::read(path).is_ok_and(|found| found == content)
+    beneath::metadata(path).is_ok_and(|found| found.len() == content.len() as u64)
+        && beneath::read(path, MOST_BYTES).is_ok_and(|found| found == content)
 }
 
 /// An id may be any string in a file, and a path must not be.
@@ -90,8 +90,8 @@ fn file_name(id: &str) -> String {
 /// Removes files, the oldest first, until all have at most `most` bytes.
 fn remove_oldest(outputs: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
-    for notebook in std::fs::read_dir(outputs)?.flatten() {
-        for file in std::fs::read_dir(notebook.path())
+    for notebook in beneath::list(outputs)?.flatten() {
+        for file in beneath::list(&notebook.path())
             .into_iter()
             .flatten()
             .flatten()
@@ -109,7 +109,7 @@ fn remove_oldest(outputs: &Path, most: u64) -> io::Result<()> {
         if bytes <= most {
             break;
         }
-        std::fs::remove_file(path)?;
+        beneath::remove_file(&path)?;
         bytes -= of_file;
     }
     Ok(())

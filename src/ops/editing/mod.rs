@@ -12,6 +12,7 @@ pub mod format;
 pub mod gather;
 pub mod git;
 pub mod history;
+pub mod language;
 pub mod manners;
 pub mod page;
 pub mod rename;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::content;
 use super::stamp::Stamp;
+use super::{content, history};
 use crate::notebook::{Document, NotANotebook};
 use crate::project::objects::Objects;
-use crate::project::{Project, ProjectError, real_path};
+use crate::project::{Project, ProjectError, notebook_path};
 
 /// How long a file that ends too early is read again: a program writes it in place.
 pub(super) const HALF_WRITTEN: Duration = Duration::from_secs(2);
@@ -87,27 +87,34 @@ pub enum PageError {
     Project(#[from] ProjectError),
 }
 
+fn real(path: &Path) -> Result<PathBuf, PageError> {
+    let named = path.to_owned();
+    notebook_path(path).map_err(|source| match source.kind() {
+        io::ErrorKind::Other => PageError::Read {
+            path: named,
+            source,
+        },
+        _ => PageError::Missing { path: named },
+    })
+}
+
 impl Page {
-    /// Returns the page of a notebook; its project's folder is made where there is none.
+    /// Returns the page of a notebook; its project's folder is made where there is none, if that is
+    /// possible: reading needs none.
     ///
     /// # Errors
-    /// There is no such file, or no place for a project's folder.
+    /// There is no such file.
     pub fn of(path: &Path) -> Result<Self, PageError> {
         check(path)?;
-        let missing = |_| PageError::Missing {
-            path: path.to_owned(),
-        };
-        let real = real_path(path).map_err(missing)?;
-        let project = Project::for_notebook(&real)?;
+        let real = real(path)?;
+        let project = Project::for_reading(&real)?;
         Ok(Self::within(project, path, real))
     }
 
     /// Returns the page of a notebook that belongs to a project.
     pub(super) fn in_project(project: &Project, path: &Path) -> Result<Self, PageError> {
         check(path)?;
-        let real = real_path(path).map_err(|_| PageError::Missing {
-            path: path.to_owned(),
-        })?;
+        let real = real(path)?;
         Ok(Self::within(project.clone(), path, real))
     }
 
@@ -139,18 +146,23 @@ impl Page {
         let begun = Instant::now();
         loop {
             let error = match read(&self.real) {
-                Ok(Some((text, stamp))) if !text.is_empty() => match Document::parse(text) {
-                    Ok(document) => return Ok((document, stamp)),
-                    Err(source) => {
-                        let waits = source.cut_off;
-                        let path = self.path.clone();
-                        let error = PageError::NotANotebook { path, source };
-                        if !waits {
-                            return Err(error);
+                Ok(Some((text, stamp))) if !text.trim_ascii_start().is_empty() => {
+                    match Document::parse(text) {
+                        Ok(mut document) => {
+                            history::recall_ids(self, &mut document);
+                            return Ok((document, stamp));
                         }
-                        error
+                        Err(source) => {
+                            let waits = source.cut_off;
+                            let path = self.path.clone();
+                            let error = PageError::NotANotebook { path, source };
+                            if !waits {
+                                return Err(error);
+                            }
+                            error
+                        }
                     }
-                },
+                }
                 // Written while it was read.
                 Ok(None) => PageError::Read {
                     path: self.path.clone(),
@@ -184,6 +196,30 @@ pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, Stamp)>> {
     let text = content::read(&mut file, size)?;
     let after = Stamp::of(&file.metadata()?);
     Ok(before.agrees(&after).then_some((text, before)))
+}
+
+/// Refuses what is no file, and a file with nothing in it, as Jupyter does. One that a program writes
+/// just then is waited for.
+pub(in crate::ops) fn refuse_no_notebook(path: &Path) -> Result<(), PageError> {
+    check(path)?;
+    let begun = Instant::now();
+    while is_empty(path) {
+        if begun.elapsed() >= HALF_WRITTEN {
+            let path = path.to_owned();
+            return Err(PageError::Empty { path });
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Whether nothing but white space is in a file.
+fn is_empty(path: &Path) -> bool {
+    /// Nobody fills more with white space.
+    const SMALL: u64 = 4096;
+    let found = path.metadata();
+    found.is_ok_and(|found| found.is_file() && found.len() <= SMALL)
+        && std::fs::read(path).is_ok_and(|text| text.trim_ascii().is_empty())
 }
 
 /// Refuses what is no file, in words of its own.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::page::Page;
 use crate::notebook::{Document, Revision};
 use crate::ops::company;
-use crate::project::{Lock, Project, save};
+use crate::project::{Lock, Project, beneath};
 
 /// So many revisions of a cell are remembered: somebody else's undo brings an earlier one back.
 const REVISIONS: usize = 4;
@@ -115,7 +115,7 @@ impl Seen {
             self.memory.cells.retain(|id, _| there.contains(&**id));
         }
         self.new.clear();
-        save::replace_unsynced(&self.path, &serde_json::to_vec(&self.memory)?)
+        beneath::replace_unsynced(&self.path, &serde_json::to_vec(&self.memory)?)
     }
 }
 
@@ -130,7 +130,7 @@ impl Memory {
 }
 
 fn read(path: &Path) -> Option<Memory> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    serde_json::from_slice(&beneath::read(path, beneath::SMALL).ok()?).ok()
 }
 
 /// Removes what names saw that have not looked for long.
@@ -138,11 +138,11 @@ fn forget(folder: &Path) {
     let Some(oldest) = SystemTime::now().checked_sub(FORGOTTEN) else {
         return;
     };
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in beneath::list(folder).into_iter().flatten().flatten() {
         let time = entry.metadata().and_then(|data| data.modified());
         let path = entry.path();
         if time.is_ok_and(|time| time < oldest) && path.extension().is_some_and(|it| it == "json") {
-            let _ = std::fs::remove_file(path);
+            let _ = beneath::remove_file(&path);
         }
     }
 }

@@ -69,6 +69,12 @@ impl Stamp {
             && self.content() == later.content()
     }
 
+    /// Whether a file found at the same path is this one, and nothing was written into it since, as
+    /// far as the stamps tell.
+    pub(super) fn is_same_file(&self, later: &Self) -> bool {
+        self.agrees(later) && self.ino == later.ino
+    }
+
     /// Whether nothing was written between two stamps of one open file, as far as they tell.
     pub(super) fn agrees(&self, later: &Self) -> bool {
         self.content() == later.content()

@@ -10,6 +10,7 @@ use crate::notebook::{
     Bundle, Cell, CellType, Document, EditError, Execution, Widgets, stale_note,
 };
 use crate::ops::causes::with_causes;
+use crate::ops::editing::language;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::transaction;
 use crate::ops::editing::unsaved::{self, Unsaved};
@@ -74,10 +75,11 @@ pub(super) fn put(
     {
         return Err("VS Code has unsaved changes of this notebook".to_owned());
     }
+    let spoken = language::known(&page);
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
     let mut put = Put::default();
     // What somebody saves in the middle may be another text of the very cell.
-    loop {
+    until_quiet(|| {
         let mut round = Put::default();
         let written =
             transaction::write_running(&page, false, &|id| ids.contains(id), |document| {
@@ -93,6 +95,11 @@ pub(super) fn put(
                 if !widgets.is_empty() {
                     after.put_widgets(widgets)?;
                 }
+                // Where no execution of it went in, the notebook stays as it was.
+                let any_went_in = round.missed.len() < all.len();
+                if let Some(language) = spoken.as_ref().filter(|_| any_went_in) {
+                    language::add(&mut after, language)?;
+                }
                 Ok::<_, EditError>(after)
             });
         let written = written.map_err(|error| with_causes(&error))?;
@@ -100,10 +107,27 @@ pub(super) fn put(
             put.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
         (put.missed, put.stale) = (round.missed, round.stale);
-        if written.theirs.is_none() {
-            return Ok(put);
+        Ok(written.theirs.is_none())
+    })?;
+    Ok(put)
+}
+
+/// How often a notebook is written that others save at the same moment.
+const ROUNDS: u32 = 20;
+
+/// Writes again while others save in the middle; `write` returns whether nobody has.
+///
+/// # Errors
+/// Why nothing could be written, or that somebody saves each time.
+fn until_quiet(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
+    for _ in 0..ROUNDS {
+        if write()? {
+            return Ok(());
         }
     }
+    Err(format!(
+        "another program saved the notebook each of the {ROUNDS} times that it was written"
+    ))
 }
 
 /// What an output of an earlier execution is to show.
@@ -131,7 +155,7 @@ pub(super) struct Update {
 pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
     let page = Page::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
-    loop {
+    until_quiet(|| {
         let written = transaction::write(&page, false, |document| {
             let mut after = document.clone();
             for update in all {
@@ -143,10 +167,9 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
         if written.wrote {
             bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
-        if written.theirs.is_none() {
-            return Ok(bytes);
-        }
-    }
+        Ok(written.theirs.is_none())
+    })?;
+    Ok(bytes)
 }
 
 impl Update {
@@ -286,6 +309,24 @@ mod tests {
         assert_eq!(document.cells()[0].execution_count(), None);
         assert!(document.cells()[0].is_marked_stale());
         assert!(!document.cells()[1].is_marked_stale());
+    }
+
+    #[test]
+    fn a_notebook_that_others_save_each_time_is_not_written_for_ever() {
+        let mut writes = 0;
+        let error = until_quiet(|| {
+            writes += 1;
+            Ok(false)
+        });
+        assert!(error.unwrap_err().contains("another program saved"));
+        assert_eq!(writes, ROUNDS);
+        let mut left = 3;
+        let quiet = until_quiet(|| {
+            left -= 1;
+            Ok(left == 0)
+        });
+        assert_eq!((quiet, left), (Ok(()), 0));
+        assert!(until_quiet(|| Err("no".to_owned())).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Recorders and proxies that were killed: the next command of anybody notices, has a new recorder go
 //! on with what the kernel still runs, and says what may be missing; to each name once.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::ops::background::{self, Task};
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::zone;
 use crate::project::jobs::{Job, JobFolder, JobState};
-use crate::project::{Project, save};
+use crate::project::{Project, beneath};
 
 /// A recorder or a proxy that was killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,24 +149,24 @@ fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {
     let file = project
         .make_folder(KILLED)?
         .join(format!("{}.json", lost.job));
-    save::replace_unsynced(&file, &serde_json::to_vec(lost)?)
+    beneath::replace_unsynced(&file, &serde_json::to_vec(lost)?)
 }
 
 /// Returns what a name was not told of, and notes that it is told now.
 fn untold(project: &Project, name: &str) -> Vec<Lost> {
-    let entries = std::fs::read_dir(project.dir().join(KILLED));
+    let entries = beneath::list(&project.dir().join(KILLED));
     let files = entries.into_iter().flatten().flatten();
     let mut news: Vec<Lost> = files.filter_map(|it| take(&it.path(), name)).collect();
     news.sort_by_key(|lost| lost.at);
     news
 }
 
-fn take(file: &PathBuf, name: &str) -> Option<Lost> {
-    let text = std::fs::read(file).ok()?;
+fn take(file: &Path, name: &str) -> Option<Lost> {
+    let text = beneath::read(file, beneath::SMALL).ok()?;
     let mut lost: Lost = serde_json::from_slice(&text).ok()?;
     let age = Timestamp::now().duration_since(lost.at);
     if age.as_hours() > TOLD_HOURS {
-        let _ = std::fs::remove_file(file);
+        let _ = beneath::remove_file(file);
         return None;
     }
     if lost.told.iter().any(|told| told == name) {
@@ -174,7 +174,7 @@ fn take(file: &PathBuf, name: &str) -> Option<Lost> {
     }
     lost.told.push(name.to_owned());
     // Where it cannot be written down it is told again.
-    let _ = serde_json::to_vec(&lost).map(|text| save::replace_unsynced(file, &text));
+    let _ = serde_json::to_vec(&lost).map(|text| beneath::replace_unsynced(file, &text));
     Some(lost)
 }
 

@@ -1,6 +1,7 @@
 //! What runs on a kernel: jobs with a recorder of their own, that outlive whoever asked; and looks
 //! into the kernel beside them.
 
+mod ending;
 pub mod exec;
 pub mod flush;
 pub mod fold;

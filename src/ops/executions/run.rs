@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
 pub use crate::client::{Bundle, EOF, Event, Output, Prompt, Raised, StreamText};
@@ -30,7 +31,7 @@ use crate::ops::kernels::open_error::OpenError;
 use crate::project::jobs::Job;
 use crate::project::journal::Entry;
 use crate::project::past::Cell;
-use crate::project::{Ended, InterruptMode, Project, Session, StateError, Status as SessionStatus};
+use crate::project::{InterruptMode, Project, Session, StateError, Status as SessionStatus};
 use crate::wire::ConnectionInfo;
 
 /// How often code is sent that another client's failing cell threw out of the queue.
@@ -473,7 +474,10 @@ impl Running<'_> {
     ) -> Result<Status, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
         request.allow_stdin = true;
-        let mut execution = client.start(&request).await?;
+        let mut execution = tokio::select! {
+            started = client.start(&request) => started?,
+            () = audience.interrupts() => return Ok(Status::Interrupted),
+        };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
         audience.sent(&msg_id);
@@ -542,16 +546,13 @@ impl Running<'_> {
             Some(End::Ok) => Status::Ok,
             Some(End::Raised(_)) if interrupted => Status::Interrupted,
             Some(End::Raised(_)) if self.is_being_ended() => {
-                self.notes
-                    .push(self.how_it_went("it was interrupted").await);
-                Status::KernelDied
+                self.kernel_ended(audience, "it was interrupted").await
             }
             Some(End::Raised(_)) => Status::Error,
             Some(End::Aborted) => Status::Aborted,
             Some(End::KernelGone(why)) => {
                 let why = why.clone();
-                self.notes.push(self.how_it_went(&why).await);
-                Status::KernelDied
+                self.kernel_ended(audience, &why).await
             }
             Some(End::NoReply) | None => Status::NoReply,
         };
@@ -594,42 +595,12 @@ impl Running<'_> {
         })
     }
 
-    /// Says how the kernel ended: somebody's doing, or its own; the latter is recorded.
-    async fn how_it_went(&self, seen: &str) -> String {
-        if let Some(process) = self.process {
-            // Its sockets close a little before it is gone.
-            process.ended_within(Duration::from_secs(1)).await;
-        }
-        let now = match self.process {
-            Some(process) if !process.is_alive() => {
-                note_death(self.project, self.key, self.session.clone()).ok()
-            }
-            // Slow to end: who means to end it has said so before.
-            _ => (self.project.state().ok()).and_then(|state| state.session(self.key)),
-        };
-        let by = |ended: &Option<Ended>| {
-            ended
-                .as_ref()
-                .and_then(|ended| ended.by.as_ref())
-                .map(|by| format!(" by {by}"))
-                .unwrap_or_default()
-        };
-        match now {
-            Some(now) if now.status == SessionStatus::Stopped => {
-                format!("the kernel was shut down{}", by(&now.ended))
-            }
-            Some(now)
-                if now.status == SessionStatus::Restarting
-                    || now.generation != self.session.generation =>
-            {
-                format!("the kernel was restarted{}", by(&now.ended))
-            }
-            Some(now) if now.status == SessionStatus::Died => match &now.ended {
-                Some(ended) => death::words(self.key, ended),
-                None => format!("the kernel died: {seen}"),
-            },
-            _ => format!("the kernel died: {seen}"),
-        }
+    /// Says how the kernel ended, among the outputs too: it sent no error itself.
+    async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Status {
+        let ending = how_it_went(self.project, self.key, self.session, self.process, seen).await;
+        audience.sees(&Event::Told(ending.told()));
+        self.notes.push(ending.text().to_owned());
+        Status::KernelDied
     }
 
     /// Interrupts in the kernel's own way.

@@ -10,6 +10,7 @@ use crate::kernel::allowed::Allowed;
 use crate::kernel::choose::{self, Choice, ChooseError, Wish};
 use crate::kernel::offer::{self, Offer};
 use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
+use crate::kernel::python::Asking;
 use crate::kernel::spec;
 use crate::project::Project;
 
@@ -37,7 +38,8 @@ impl Available {
     }
 }
 
-/// Looks at everything, for a notebook that may not be there yet. Runs interpreters.
+/// Looks at everything, for a notebook that may not be there yet. Runs the interpreters of the
+/// system and of the user's own tools, nothing of the notebook's folder.
 pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available, OpenError> {
     let whole = std::path::absolute(notebook).unwrap_or_else(|_| notebook.to_owned());
     let folder = whole.parent().unwrap_or(Path::new("/"));
@@ -56,6 +58,7 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         named: named.kernelspec.as_deref(),
         language: named.language.as_deref(),
         neighbour: near.as_ref(),
+        asking: Asking::Own,
         ..Wish::default()
     };
     let chosen = choose::choose(wish, &folder, variables);

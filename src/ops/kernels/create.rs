@@ -13,19 +13,21 @@ use super::target::recorded;
 use crate::kernel::choose::{self, Wish};
 use crate::kernel::container;
 use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::Asking;
 use crate::notebook;
-use crate::ops::editing::transaction;
+use crate::ops::editing::{page, transaction};
 use crate::project::{Project, Session};
 
 /// Makes a new notebook that names the kernel it will get; an existing one is left alone.
 ///
-/// Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
+/// An empty file is neither: it is refused. Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
 pub fn create_notebook(
     notebook: &Path,
     options: &OpenOptions,
     starts: bool,
 ) -> Result<bool, OpenError> {
     if notebook.exists() {
+        page::refuse_no_notebook(notebook)?;
         return Ok(false);
     }
     let cannot = |source| OpenError::Notebook {
@@ -60,6 +62,11 @@ pub fn create_notebook(
             .as_ref()
             .and_then(|session| session.kernelspec.as_ref()),
         neighbour: neighbour.as_ref(),
+        asking: match starts {
+            true => options.confinement.asking(session.as_ref()),
+            // Nothing of the folder is run for a notebook that is only made.
+            false => Asking::Own,
+        },
         ..Wish::default()
     };
     if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {

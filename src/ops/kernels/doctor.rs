@@ -87,5 +87,6 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.push(machine::sandbox());
     checks.extend(machine::written(variables));
     checks.extend(notebooks::tracked(notebook));
+    checks.extend(machine::editors(variables));
     checks
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::project::{Project, save};
+use crate::project::{Project, beneath};
 
 /// What was found or done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn add(project: &Project) -> io::Result<Done> {
     };
     // Remembered first: what is undone without having been done changes nothing.
     project.make_folder("jupyter")?;
-    save::replace(&record_file(project), &serde_json::to_vec(&record)?)?;
+    beneath::replace(&record_file(project), &serde_json::to_vec(&record)?)?;
     let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
     file.write_all(record.text.as_bytes())?;
     Ok(Done::Appended(line))
@@ -80,7 +80,7 @@ pub fn add(project: &Project) -> io::Result<Done> {
 /// Takes out of `.env` what [`add`] has put there; says whether that was still so.
 pub fn remove(project: &Project) -> io::Result<bool> {
     let record_file = record_file(project);
-    let Some(record) = std::fs::read(&record_file)
+    let Some(record) = beneath::read(&record_file, beneath::SMALL)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok())
     else {
@@ -102,7 +102,7 @@ pub fn remove(project: &Project) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
-    std::fs::remove_file(record_file)?;
+    beneath::remove_file(&record_file)?;
     Ok(undone)
 }
 

@@ -23,7 +23,7 @@ use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
 use crate::ops::background;
 use crate::ops::causes::with_causes;
-use crate::project::{Project, Relation, Session, Status, registry};
+use crate::project::{Project, Relation, Session, Status, registry, remove_tree};
 
 /// What is cleared up.
 #[derive(Clone, Debug)]
@@ -112,6 +112,12 @@ pub async fn clear(options: &Options) -> Cleared {
         // Of projects that were deleted with their kernels, those that have just been ended too.
         everywhere::everywhere().await;
     }
+    cleared.remove(
+        options.dry_run,
+        &scratch::orphaned(),
+        "of sandboxes whose projects are gone",
+        "scratch folder",
+    );
     let sockets = connection::stale_sockets(&ProcessVariables);
     cleared.remove(
         options.dry_run,
@@ -274,7 +280,7 @@ fn why_ended(status: &Status) -> Option<&'static str> {
 impl Cleared {
     /// Takes the files of a kernel that has ended.
     fn take_files(&mut self, files: &KernelFiles, dry_run: bool, of: &str) {
-        let there = files.existing();
+        let there = files.existing(&ProcessVariables);
         if there.is_empty() {
             return;
         }
@@ -296,8 +302,7 @@ impl Cleared {
         for path in paths {
             let done = match dry_run {
                 true => Ok(()),
-                false if path.is_dir() && !path.is_symlink() => std::fs::remove_dir_all(path),
-                false => std::fs::remove_file(path),
+                false => remove_tree(path),
             };
             match done {
                 Ok(()) => removed += 1,
@@ -336,7 +341,9 @@ fn dead_proxies(project: &Project) -> Vec<PathBuf> {
 
 /// Returns what somebody began to write and was killed over.
 fn half_written(project: &Project) -> Vec<PathBuf> {
-    let walk = walkdir::WalkDir::new(project.dir()).max_depth(3);
+    let walk = walkdir::WalkDir::new(project.dir())
+        .follow_root_links(false)
+        .max_depth(3);
     let files = walk.into_iter().flatten();
     let files = files.filter(|entry| {
         let named = entry.file_name().to_string_lossy().starts_with(".nb-");
@@ -353,7 +360,10 @@ fn is_older(path: &Path, age: Duration) -> bool {
 
 /// Returns how much room a file or folder takes.
 fn size(path: &Path) -> u64 {
-    let files = walkdir::WalkDir::new(path).into_iter().flatten();
+    let files = walkdir::WalkDir::new(path)
+        .follow_root_links(false)
+        .into_iter()
+        .flatten();
     files
         .filter_map(|entry| entry.metadata().ok())
         .filter(std::fs::Metadata::is_file)

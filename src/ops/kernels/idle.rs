@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::everywhere::{Kernels, Left, side_by_side};
 use super::life::Life;
 use super::open_error::OpenError;
-use super::shutdown::{shutdown, shutdown_because};
+use super::shutdown::shutdown_unless;
 use super::status::{SessionStatus, status};
 use crate::kernel::keeper::Look;
 use crate::kernel::process::{Process, Signal};
@@ -112,12 +112,33 @@ pub(in crate::ops) async fn look(project: &Project, key: &str) -> Look {
 
 /// Ends a session's kernel that nobody uses; says whether it did.
 pub(in crate::ops) async fn end_unused(project: &Project, key: &str, look: Look) -> bool {
-    let (Some(limit), Some(_)) = (look.limit, look.unused) else {
+    let (Some(age), Some(_)) = (look.limit, look.unused) else {
         return false;
     };
-    let why = format!("nobody used it for {}", span(limit));
-    let ended = shutdown_because(project, key, "nb", Some(&why), PATIENCE).await;
-    ended.is_ok()
+    let options = Options {
+        age,
+        force: false,
+        dry_run: false,
+        by: "nb".to_owned(),
+    };
+    let why = format!("nobody used it for {}", span(age));
+    matches!(end(project, key, &options, Some(&why)).await, Ok(None))
+}
+
+/// Ends a session's kernel, unless the rule keeps it once the session's lock is held; returns why it
+/// goes on then.
+async fn end(
+    project: &Project,
+    key: &str,
+    options: &Options,
+    why: Option<&str>,
+) -> Result<Option<String>, OpenError> {
+    let keeps = async |session| {
+        let status = status(project, key, session).await?;
+        Ok(reason_to_keep(&status, options, Timestamp::now()))
+    };
+    let ended = shutdown_unless(project, key, &options.by, why, PATIENCE, keeps).await?;
+    Ok(ended.err())
 }
 
 /// Shows a time that somebody chose: `2 h`, `90 min`.
@@ -164,8 +185,9 @@ async fn end_one(project: Project, status: SessionStatus, options: Options) -> O
     let done = match reason_to_keep(&status, &options, Timestamp::now()) {
         Some(why) => Done::Kept(why),
         None if options.dry_run => Done::Ended,
-        None => match shutdown(&project, &status.key, &options.by, PATIENCE).await {
-            Ok(_) => Done::Ended,
+        None => match end(&project, &status.key, &options, None).await {
+            Ok(None) => Done::Ended,
+            Ok(Some(why)) => Done::Kept(why),
             Err(error) => Done::Failed(error),
         },
     };
@@ -223,6 +245,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ops::kernels::start::empty_session;
+    use crate::project::Place;
     use crate::project::joined::Joined;
 
     fn idle(seconds: i64) -> SessionStatus {
@@ -239,6 +263,40 @@ mod tests {
             shared_by: Vec::new(),
             abandoned: false,
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_used_since_it_was_looked_at_is_not_ended() {
+        use std::os::unix::process::CommandExt as _;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.ipynb");
+        let project = Project::for_notebook(&path).unwrap();
+        // A kernel that does not answer just now.
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let mut session = empty_session(&path);
+        session.status = Status::Live;
+        session.pid = Some(process.pid);
+        session.start_time = Some(process.start_time);
+        session.place = Place::here();
+        session.connection_file = home.path().join("none.json");
+        project
+            .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
+            .unwrap();
+        let look = Look {
+            limit: Some(Duration::from_secs(1)),
+            unused: Some(Duration::from_secs(2)),
+        };
+        assert!(!end_unused(&project, "a.ipynb", look).await);
+        let state = project.state().unwrap();
+        assert_eq!(state.sessions["a.ipynb"].status, Status::Live);
+        assert!(process.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     fn kept(status: &SessionStatus, age: u64, force: bool) -> Option<String> {

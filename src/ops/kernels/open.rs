@@ -27,7 +27,7 @@ use crate::kernel::{container, quirks, spec};
 use crate::notebook::Named;
 use crate::ops::background;
 use crate::project::{
-    Container, Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport,
+    Container, Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport, beneath,
 };
 
 /// How a notebook is to be opened.
@@ -132,8 +132,18 @@ pub struct Opened {
     pub before: Option<Ended>,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// Those of the notes that tell how the kernel was chosen: what was passed over for it.
+    pub choice: Vec<String>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// What the user should know of an opening, while it goes on.
+#[derive(Debug, Default)]
+struct Notes {
+    all: Vec<String>,
+    /// How the kernel was chosen.
+    choice: Vec<String>,
 }
 
 /// Makes a notebook's kernel run: attaches when it does, starts it otherwise.
@@ -147,7 +157,10 @@ pub async fn ensure_kernel(
 ) -> Result<Opened, OpenError> {
     let began = Instant::now();
     let key = project.key(notebook);
-    let mut notes: Vec<String> = project.notice().into_iter().collect();
+    let mut notes = Notes {
+        all: project.notice().into_iter().collect(),
+        choice: Vec::new(),
+    };
     let owner = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.0,
         None if options.own || options.attach.is_some() => key.clone(),
@@ -176,13 +189,21 @@ pub async fn ensure_kernel(
             share::join(project, &key, &owner, options.patience).await?;
         }
         if options.kernel_of.is_none() {
-            notes.push(format!(
+            notes.all.push(format!(
                 "it shares the kernel of {owner}; for one of its own: nb open {} --own",
                 quote(notebook)
             ));
         }
         opened
     };
+    if how == How::Started && owner == key {
+        notes.all.extend(share::orphans(project).into_iter().map(|orphan| {
+            let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
+            format!(
+                "{orphan} is gone, and its kernel runs on; if it is this notebook now: nb shutdown {new} && nb open {new} --kernel-of {old}; else: nb shutdown {old}"
+            )
+        }));
+    }
     let (session, shared_with) = project.update(|state| {
         let session = state.session(&key).unwrap_or(session);
         // The last opened one is what readers without a notebook get.
@@ -200,7 +221,8 @@ pub async fn ensure_kernel(
         session,
         shared_with,
         how,
-        notes,
+        notes: notes.all,
+        choice: notes.choice,
         took: began.elapsed(),
     })
 }
@@ -210,14 +232,14 @@ async fn own(
     project: &Project,
     key: &str,
     options: &OpenOptions,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> Result<(Session, How, Option<Ended>), OpenError> {
     // Three programs one after the other: they are there by the time it is known what they start.
     let ahead = starts(project, key).then(Ahead::begin);
     let held = Held::wait(project, key, options.patience).await?;
     held.start_by(ahead.and_then(Result::ok));
     let notebook = project.notebook(key);
-    notes.extend(sweep(project)?);
+    notes.all.extend(sweep(project)?);
     background::sweep(project);
     held.record(|session| {
         if session.kernel_of.take().is_some() {
@@ -264,7 +286,7 @@ fn set_idle(
     held: &Held<'_>,
     session: &Session,
     idle: Idle,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> Result<(), OpenError> {
     held.record(|session| session.idle_timeout = idle.seconds())?;
     let keeper = Process::recorded(session).and_then(|process| {
@@ -272,7 +294,9 @@ fn set_idle(
         files.keeper_of(&process)
     });
     if keeper.is_none_or(|keeper| keeper.signal(Signal::USR1).is_err()) {
-        notes.push("--idle-timeout begins with its next kernel: nb restart".to_owned());
+        notes
+            .all
+            .push("--idle-timeout begins with its next kernel: nb restart".to_owned());
     }
     Ok(())
 }
@@ -295,7 +319,7 @@ async fn reopen(
     notebook: &Path,
     session: Session,
     options: &OpenOptions,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> Result<(Session, How), OpenError> {
     let started = |session| (session, How::Started);
     match life(&session).await {
@@ -306,7 +330,9 @@ async fn reopen(
             Err(unseen(&session))
         }
         Life::Foreign | Life::Gone if !session.owned && options.own => {
-            notes.push("the kernel until now was started by another program".to_owned());
+            notes
+                .all
+                .push("the kernel until now was started by another program".to_owned());
             start(held, notebook, Some(session), options, notes)
                 .await
                 .map(started)
@@ -314,7 +340,7 @@ async fn reopen(
         Life::Foreign | Life::Gone if !session.owned && held.has_record()? => {
             options.confinement.check_running(&session)?;
             let session = attach::reopen(held, session).await?;
-            notes.push(format!(
+            notes.all.push(format!(
                 "its kernel was started by another program; for one of its own: nb open {} --own",
                 quote(notebook)
             ));
@@ -336,7 +362,7 @@ async fn reopen(
         Life::Own(process) => {
             options.confinement.check_running(&session)?;
             if let Some(note) = differs(&session, options) {
-                notes.push(note);
+                notes.all.push(note);
             }
             let recorded = Process::recorded(&session);
             if session.status == Status::Live && recorded.as_ref() == Some(&process) {
@@ -380,7 +406,7 @@ async fn start(
     notebook: &Path,
     before: Option<Session>,
     options: &OpenOptions,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> Result<Session, OpenError> {
     // Said first: whatever else is missing there may be at hand outside.
     refuse_in_a_sandbox()?;
@@ -392,6 +418,7 @@ async fn start(
         .filter(|before| before.owned && before.container.is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let neighbour = neighbour(held.project, held.key)?;
+    let asking = options.confinement.asking(before.as_ref());
     let (wanted, folder) = (
         options.clone(),
         notebook.parent().unwrap_or(notebook).to_owned(),
@@ -406,6 +433,7 @@ async fn start(
             language: named.language.as_deref(),
             neighbour: neighbour.as_ref(),
             front_end: wanted.front_end_python.as_deref(),
+            asking,
         };
         choose::choose(wish, &folder, &ProcessVariables)
     };
@@ -415,11 +443,12 @@ async fn start(
             .await
             .map_err(|error| OpenError::Internal(error.to_string()))??,
     };
-    notes.extend(choice.notes);
+    notes.choice.clone_from(&choice.notes);
+    notes.all.extend(choice.notes);
     let known = before.as_ref();
     let only = quirks::transport(&choice.spec);
     let confinement = &options.confinement;
-    let sandbox = confinement.of_new(held.project, held.key, known);
+    let sandbox = confinement.of_new(known);
     let transport = options
         .transport
         .or(only)
@@ -430,7 +459,7 @@ async fn start(
             return Err(SandboxError::Tcp.into());
         }
         if *confinement == Confinement::AsBefore {
-            notes.push(format!(
+            notes.all.push(format!(
                 "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
                 quote(notebook)
             ));
@@ -458,7 +487,7 @@ async fn start(
         },
     };
     let started = held.start(notebook, before, wanted, options.patience).await;
-    notes.extend(held.problem());
+    notes.all.extend(held.problem());
     started
 }
 
@@ -569,7 +598,7 @@ fn sweep(project: &Project) -> Result<Vec<String>, OpenError> {
 /// session knows and that live.
 pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Process>), OpenError> {
     let mut found = (Vec::new(), Vec::new());
-    let Ok(entries) = std::fs::read_dir(project.connections_dir()) else {
+    let Ok(entries) = beneath::list(&project.connections_dir()) else {
         return Ok(found);
     };
     let names = entries.flatten().map(|entry| entry.path());
@@ -590,8 +619,9 @@ pub(super) fn unknown(project: &Project) -> Result<(Vec<KernelFiles>, Vec<Proces
             .sessions
             .values()
             .any(|session| session.connection_file == files.connection_file());
-        // Nor is what another container sees as its own for this one to judge.
-        if known || files.is_of_elsewhere() {
+        // Nor is what another container sees as its own for this one to judge; nor what nb did not
+        // make.
+        if known || !files.is_ours() || files.is_of_elsewhere() {
             continue;
         }
         match files.process().filter(Process::is_alive) {

@@ -14,6 +14,7 @@ use crate::kernel::launch::LaunchError;
 use crate::kernel::sandbox::SandboxError;
 use crate::kernel::trust::Untrusted;
 use crate::notebook::NotANotebook;
+use crate::ops::editing::page::PageError;
 use crate::project::{ConfigError, ProjectError, StateError};
 
 /// Why a notebook's kernel does not run.
@@ -58,6 +59,9 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// It cannot be read as a notebook.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// The file is no notebook.
     #[error("cannot open {}", path.display())]
     NotANotebook {

@@ -13,7 +13,7 @@ use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;
 use crate::client::Client;
-use crate::kernel::connection::{self, KernelFiles, remove_sockets};
+use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::detach::Ahead;
 use crate::kernel::launch;
 use crate::kernel::paths::ProcessVariables;
@@ -120,7 +120,7 @@ pub(in crate::ops) async fn perform(
     let files = KernelFiles::of(&session.connection_file);
     match connection::read(files.connection_file()) {
         // Not every kernel takes the place of a socket that a killed one left.
-        Ok(info) if session.transport == Transport::Ipc => remove_sockets(&info),
+        Ok(_) if session.transport == Transport::Ipc => files.remove_sockets(&held.variables),
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);

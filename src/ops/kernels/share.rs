@@ -7,6 +7,7 @@ use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::start::{Held, empty_session};
 use crate::kernel::connection::KernelFiles;
+use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::project::{Place, Project, Session, Status};
 
@@ -103,6 +104,23 @@ pub(super) fn owner(notebook: &Path, other: &Path) -> Result<(String, Option<Ses
         key if key == owner => Err(ShareError::Circle { notebook, other }.into()),
         _ => Ok((owner, session)),
     }
+}
+
+/// Returns the sessions whose kernel runs while their notebook's file is gone: it was moved or deleted.
+pub(super) fn orphans(project: &Project) -> Vec<String> {
+    let sessions = project.state().map(|state| state.sessions);
+    let sessions = sessions.unwrap_or_default().into_iter();
+    let orphans = sessions.filter(|(key, session)| {
+        let is_own = session.kernel_of.is_none() && session.status == Status::Live;
+        let runs = || Process::recorded(session).is_some_and(|process| process.is_alive());
+        is_own && is_gone(project, key) && runs()
+    });
+    orphans.map(|(key, _)| key).collect()
+}
+
+/// Says whether a notebook's file is certainly not there.
+fn is_gone(project: &Project, key: &str) -> bool {
+    matches!(project.notebook(key).try_exists(), Ok(false))
 }
 
 /// Records that a notebook shares the kernel of `owner`, which is open.

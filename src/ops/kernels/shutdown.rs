@@ -15,8 +15,9 @@ use super::start::Held;
 use crate::client::Client;
 use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
+use crate::ops::causes::with_causes;
 use crate::ops::editing::rename;
-use crate::project::{Ended, Project, Session, Status};
+use crate::project::{Ended, Project, Session, StateError, Status};
 
 /// How long a kernel may take to answer that it will end.
 const REPLY: Duration = Duration::from_secs(1);
@@ -52,19 +53,40 @@ pub async fn shutdown(
     by: &str,
     patience: Duration,
 ) -> Result<Stopped, OpenError> {
-    shutdown_because(project, key, by, None, patience).await
+    let began = Instant::now();
+    let held = Held::wait(project, key, patience).await?;
+    end(&held, by, None, began).await
 }
 
-/// Ends the kernel as [`shutdown`] does, for a reason that the record keeps.
-pub(super) async fn shutdown_because(
+/// Ends the kernel as [`shutdown`] does, for a reason that the record keeps, unless `keeps` has one
+/// against it: it is asked once the session's lock is held, since the kernel may have been used while
+/// that was waited for.
+pub(super) async fn shutdown_unless(
     project: &Project,
     key: &str,
     by: &str,
     why: Option<&str>,
     patience: Duration,
-) -> Result<Stopped, OpenError> {
+    keeps: impl AsyncFnOnce(Session) -> Result<Option<String>, StateError>,
+) -> Result<Result<Stopped, String>, OpenError> {
     let began = Instant::now();
     let held = Held::wait(project, key, patience).await?;
+    if let Some(session) = held.session()?
+        && let Some(kept) = keeps(session).await?
+    {
+        return Ok(Err(kept));
+    }
+    end(&held, by, why, began).await.map(Ok)
+}
+
+/// Ends the kernel of a session whose lock is held.
+async fn end(
+    held: &Held<'_>,
+    by: &str,
+    why: Option<&str>,
+    began: Instant,
+) -> Result<Stopped, OpenError> {
+    let (project, key) = (held.project, held.key);
     let notebook = project.notebook(key);
     let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: notebook.clone(),
@@ -98,14 +120,20 @@ pub(super) async fn shutdown_because(
     }
     let was_running = matches!(life, Life::Own(_));
     let shared_with = state.sharers(key);
-    if session.status != Status::Stopped {
+    let record = || {
         held.record(|session| {
             session.status = Status::Stopped;
             let mut ended = ended(session, "shut down", Some(by));
             let why = why.map(|why| (BECAUSE.to_owned(), why.into()));
             ended.other.extend(why);
             session.ended = Some(ended);
-        })?;
+        })
+    };
+    // Where nothing can be written, as on a full disk, the kernel is ended all the same: it may be
+    // what fills the disk.
+    let mut unrecorded = None;
+    if session.status != Status::Stopped {
+        unrecorded = record().err();
         journal(project, key, &session, "stopped", by);
     }
     if let Life::Own(process) = &life {
@@ -119,6 +147,14 @@ pub(super) async fn shutdown_because(
     if session.owned {
         KernelFiles::of(&session.connection_file).remove(&held.variables);
     }
+    if unrecorded.is_some() {
+        // Its end may have made room.
+        unrecorded = record().err();
+    }
+    let unrecorded = unrecorded.map(|error| {
+        let why = with_causes(&error);
+        format!("its kernel has ended, but that is not written down, and commands will say that it died: {why}")
+    });
     let session = held.session()?.unwrap_or(session);
     let scratch = sandbox::end(&session);
     Ok(Stopped {
@@ -129,6 +165,7 @@ pub(super) async fn shutdown_because(
             .chain(shared_with.iter().map(String::as_str))
             .filter_map(|key| rename::put_back(project, &state, key))
             .chain(scratch)
+            .chain(unrecorded)
             .collect(),
         shared_with,
         took: began.elapsed(),

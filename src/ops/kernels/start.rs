@@ -10,7 +10,7 @@ use super::death;
 use super::life::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, chosen, ready};
-use super::sandbox::{confine, contain, create_files};
+use super::sandbox::{self as sandbox_of, confine, contain, create_files};
 use super::shutdown::ended;
 use super::target::recorded;
 use crate::kernel::connection::{self, KernelFiles};
@@ -24,7 +24,7 @@ use crate::ops::background::{self, Task};
 use crate::ops::causes::with_causes;
 use crate::project::{
     Container, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status,
-    Transport,
+    Transport, beneath,
 };
 
 /// How often a kernel on TCP is started with other ports when one was taken meanwhile.
@@ -319,6 +319,18 @@ impl<'a> Held<'a> {
             start.contained = Some(contained);
         }
         let sandbox = session.and_then(|session| session.sandbox);
+        let sandbox = sandbox.map(|sandbox| {
+            sandbox_of::renew(self.project, self.key, files, sandbox, |fresh| {
+                let fresh = fresh.to_owned();
+                self.record(|session| {
+                    if let Some(sandbox) = &mut session.sandbox {
+                        sandbox.scratch = fresh;
+                    }
+                })
+                .map(drop)
+            })
+        });
+        let sandbox = sandbox.transpose()?;
         let (project, key) = (self.project.clone(), self.key.to_owned());
         let ahead = std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner));
         let task = tokio::task::spawn_blocking(move || {
@@ -395,7 +407,7 @@ impl<'a> Held<'a> {
                 });
             }
         };
-        let said = std::fs::metadata(self.log()).map(|log| log.len());
+        let said = beneath::metadata(&self.log()).map(|log| log.len());
         let live = self.update(|state| {
             let session = state.sessions.get_mut(self.key)?;
             if Process::recorded(session).as_ref() != Some(process) {

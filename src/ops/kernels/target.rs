@@ -108,7 +108,7 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
 
 /// Returns what is known of the kernel that a notebook uses, also where only the top-level fields
 /// tell of it.
-pub(in crate::ops) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
+pub(crate) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
     state.session(key).or_else(|| {
         let last = state.last_opened()?;
         let same = project.key(&last.notebook) == project.key(&project.notebook(key));

@@ -17,7 +17,7 @@ use self::gathered::{endings, gathered, lines};
 use crate::ops::zone;
 use crate::project::journal::Entry;
 use crate::project::past::{Past, Placed};
-use crate::project::{Lock, Project, save};
+use crate::project::{Lock, Project, beneath};
 
 pub(super) use self::gathered::clock;
 
@@ -74,7 +74,7 @@ pub fn look(project: &Project, key: &str, name: &str) -> Vec<Doings> {
 /// did, or that is forgotten.
 pub fn looked_last(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
     let owner = project.state().ok()?.owner_key(key);
-    let bytes = std::fs::read(project.dir().join("looked.json")).ok()?;
+    let bytes = beneath::read(&project.dir().join("looked.json"), beneath::SMALL).ok()?;
     let memory: Memory = serde_json::from_slice(&bytes).ok()?;
     let of_name = memory.get(name)?;
     let looked = of_name.get(&owner).or_else(|| of_name.get(&cells(key)));
@@ -90,7 +90,7 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
     let file = project.dir().join("looked.json");
     let lock = Lock::wait(&project.dir().join("looked.lock"))?;
     // A damaged one costs a line that is not told, no more.
-    let mut memory: Memory = std::fs::read(&file)
+    let mut memory: Memory = beneath::read(&file, beneath::SMALL)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
@@ -117,7 +117,7 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         kernels.retain(|_, looked| looked.at > oldest);
     }
     memory.retain(|_, kernels| !kernels.is_empty());
-    save::replace_unsynced(&file, &serde_json::to_vec(&memory)?)?;
+    beneath::replace_unsynced(&file, &serde_json::to_vec(&memory)?)?;
     drop(lock);
     // Who looks at one of them for the first time is told nothing of that.
     let Some(at) = kernel.iter().chain(&cells).map(|looked| looked.at).min() else {

@@ -31,6 +31,12 @@ fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
         &client,
         request("interrupt_request", "1"),
     );
+    // No shutdown follows.
+    let now = Now {
+        instant: now.instant + 100 * MS,
+        ..now
+    };
+    bridge.handle_timeout(now);
     bridge.interrupt(now);
     assert_eq!(
         actions(&mut bridge),
@@ -49,6 +55,12 @@ fn an_interrupt_is_a_message_or_a_signal_as_the_kernel_wants_it() {
         &client,
         request("interrupt_request", "1"),
     );
+    // No shutdown follows.
+    let now = Now {
+        instant: now.instant + 100 * MS,
+        ..now
+    };
+    bridge.handle_timeout(now);
     bridge.interrupt(now);
     assert_eq!(
         actions(&mut bridge),

@@ -244,7 +244,7 @@ fn the_probe_for_widgets_is_the_kernels_when_it_is_idle_and_remembered_when_it_i
         desk.told()
             .contains(&"kernel c shell execute_request".to_owned())
     );
-    let text = super::super::startup::widget_probe_stdout(Some("8.1.7"));
+    let text = super::super::startup::widget_probe_stdout("8.1.7");
     let stream = json!({ "name": "stdout", "text": text });
     desk.tells(("c", "1", "execute_request"), "stream", &stream);
     desk.reply("c", "1", "execute_request");
@@ -269,7 +269,8 @@ fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_t
     let probe = knows_probe(&mut desk);
     desk.ask("c", Channel::Shell, "execute_request", "1", &probe);
     let (told, actions) = printed(&mut desk);
-    assert_eq!(told, None, "nothing is known yet");
+    let default = super::super::startup::widget_probe_stdout("8.");
+    assert_eq!(told, Some(default), "nothing is known yet");
     assert!(
         actions.contains(&"client shell execute_reply".to_owned()),
         "{actions:?}"
@@ -280,7 +281,7 @@ fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_t
         desk.told()
             .contains(&"kernel c shell execute_request".to_owned())
     );
-    let text = super::super::startup::widget_probe_stdout(Some("8.1.7"));
+    let text = super::super::startup::widget_probe_stdout("8.1.7");
     let stream = json!({ "name": "stdout", "text": text });
     desk.tells(("c", "1", "execute_request"), "stream", &stream);
     desk.reply("c", "1", "execute_request");
@@ -296,6 +297,50 @@ fn a_probe_that_was_answered_before_the_kernel_was_known_is_asked_for_the_next_t
     desk.told();
     desk.ask("c", Channel::Shell, "execute_request", "2", &probe);
     assert_eq!(printed(&mut desk).0, Some(text));
+}
+
+#[test]
+fn the_probe_for_widgets_is_never_answered_without_a_version() {
+    let probe = |desk: &mut Desk, id: &str| {
+        let probe = knows_probe(desk);
+        desk.ask("c", Channel::Shell, "execute_request", id, &probe);
+    };
+    let answered = |desk: &mut Desk, version: &str, when: &str| {
+        let (told, actions) = printed(desk);
+        let text = super::super::startup::widget_probe_stdout(version);
+        assert_eq!(told, Some(text), "{when}");
+        let replies = actions.iter().filter(|told| told.contains("execute_reply"));
+        assert_eq!(replies.count(), 1, "{when}: {actions:?}");
+        assert_eq!(desk.bridge.outstanding(), 0, "{when}");
+    };
+    let mut desk = unnamed();
+    probe(&mut desk, "1");
+    answered(&mut desk, "8.", "no notebook is named");
+
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    desk.state("agent", "a1", "busy");
+    desk.told();
+    probe(&mut desk, "1");
+    answered(&mut desk, "8.", "the kernel is busy");
+
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    probe(&mut desk, "1");
+    desk.bridge
+        .kernel_is(desk.now, Kernel::Died(ending()), &ending(), []);
+    answered(&mut desk, "8.", "the kernel dies while it has it");
+    probe(&mut desk, "2");
+    answered(&mut desk, "8.", "the kernel has died");
+
+    // What one kernel has told is likelier of the next one than the default.
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    desk.bridge.set_widgets(Some("7.8.5".into()));
+    desk.lives(2);
+    desk.bridge.set_widgets(None);
+    desk.joins("c");
+    desk.state("agent", "a1", "busy");
+    desk.told();
+    probe(&mut desk, "1");
+    answered(&mut desk, "7.8.5", "another kernel is there");
 }
 
 #[test]

@@ -81,6 +81,35 @@ impl Desk {
             .kernel_message(self.now, &own, Channel::Shell, reply);
     }
 
+    /// The kernel answers a question of the proxy's own.
+    pub(super) fn own_reply(&mut self, key: &super::super::request::Key) {
+        let parent = message(
+            "kernel_info_request",
+            key.msg_id(),
+            "own",
+            "{}".into(),
+            &json!({}),
+        );
+        let parent = parent.header_bytes().clone();
+        let reply = message("kernel_info_reply", "r", "k", parent, &json!({}));
+        let own = ClientId::new("own".into());
+        self.bridge
+            .kernel_message(self.now, &own, Channel::Shell, reply);
+    }
+
+    /// The kernel's state changes over such a question.
+    pub(super) fn own_state(&mut self, key: &super::super::request::Key, state: &str) {
+        let content = json!({ "execution_state": state });
+        let parent = ("own", key.msg_id(), "kernel_info_request");
+        self.tells(parent, "status", &content);
+    }
+
+    /// A client sends a cell that may ask nobody, as nbclient does.
+    pub(super) fn batch_cell(&mut self, client: &str, id: &str) {
+        let content = json!({ "code": "1+1", "store_history": true, "allow_stdin": false });
+        self.ask(client, Channel::Shell, "execute_request", id, &content);
+    }
+
     pub(super) fn joins(&mut self, client: &str) {
         let id = ClientId::new(client.to_owned().into());
         for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {

@@ -5,7 +5,10 @@ use super::*;
 
 /// What a new subscriber reads first: the request that each message is of, and what it says.
 fn told(desk: &mut Desk) -> Vec<(String, String)> {
-    let told = desk.bridge.subscribed(desk.now);
+    let mut told = desk.bridge.subscribed(desk.now, b"");
+    let welcome = told.remove(0);
+    let welcome = welcome.header().expect("readable").msg_type.into_owned();
+    assert_eq!(welcome, "iopub_welcome");
     let said = told.iter().map(|message| {
         let content: Value = serde_json::from_slice(message.content()).expect("JSON");
         let said = match content["text"].as_str() {
@@ -59,6 +62,61 @@ fn desk() -> (Desk, u64) {
     assert_eq!(runs(&mut desk, "0"), 3, "busy, the output, idle");
     let before = desk.bridge.missed.published();
     (desk, before)
+}
+
+/// The welcome that a subscription to a topic is answered with: its frames' text, and its session.
+fn welcomed(desk: &mut Desk, topic: &str) -> Vec<(Vec<String>, String, String)> {
+    let told = desk.bridge.subscribed(desk.now, topic.as_bytes());
+    let welcomes = told.iter().map(|message| {
+        let header = message.header().expect("readable");
+        assert_eq!(header.msg_type, "iopub_welcome");
+        assert_eq!(&**message.parent_bytes(), b"{}");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let topics = message.identities().iter().map(|frame| text(frame));
+        (
+            topics.collect(),
+            text(message.content()),
+            header.session.clone().into_owned(),
+        )
+    });
+    welcomes.collect()
+}
+
+#[test]
+fn every_subscription_is_welcomed_as_the_kernel_welcomes_its_first() {
+    let (mut desk, _) = desk();
+    let welcome = |topics: &[&str], content: &str| {
+        let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
+        [(topics, content.to_owned(), "k".to_owned())]
+    };
+    let all = welcome(&[], r#"{"subscription":""}"#);
+    assert_eq!(welcomed(&mut desk, ""), all);
+    assert_eq!(welcomed(&mut desk, ""), all, "a second one, too");
+    let topic = welcome(&["kernel.x"], r#"{"subscription":"kernel.x"}"#);
+    assert_eq!(welcomed(&mut desk, "kernel.x"), topic);
+}
+
+#[test]
+fn a_welcome_waits_until_the_kernel_has_said_which_session_it_has() {
+    let mut desk = Desk::new(FrontEnd::Other);
+    assert_eq!(welcomed(&mut desk, ""), []);
+    assert_eq!(welcomed(&mut desk, ""), []);
+    desk.is_there(1);
+    // The kernel's own is the proxy's.
+    let told = desk.told();
+    let published: Vec<_> = told
+        .iter()
+        .filter(|told| told.starts_with("iopub"))
+        .collect();
+    assert_eq!(published, ["iopub iopub_welcome"], "{told:?}");
+    desk.joins("c");
+    desk.state("agent", "a", "busy");
+    let told = desk.told();
+    let published: Vec<_> = told
+        .iter()
+        .filter(|told| told.starts_with("iopub"))
+        .collect();
+    assert_eq!(published, ["iopub busy"], "{told:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod chaos;
 mod connecting;
 mod desk;
 mod faults;
+mod idles;
 mod missed;
 mod room;
 mod stopping;
@@ -119,6 +120,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::Revive { client } => Some(format!("revive {client}")),
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
             Action::Widgets { version } => Some(format!("widgets {version}")),
+            Action::Die(ending) => Some(format!("die {}", ending.name)),
             Action::Heard { .. } => None,
             Action::HandOver { sessions } => Some(format!("hand over {}", sessions.join(" "))),
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),

@@ -48,6 +48,175 @@ fn vs_codes_interrupt_is_not_held() {
 }
 
 #[test]
+fn a_batch_clients_end_leaves_anothers_cell_alone() {
+    for shutdown_on in [Channel::Control, Channel::Shell] {
+        let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+        for runs in [false, true] {
+            if runs {
+                desk.state("agent", "a", "busy");
+                desk.told();
+            }
+            desk.stop("c", "i");
+            assert!(desk.told().is_empty(), "something runs: {runs}");
+            desk.ask("c", shutdown_on, "shutdown_request", "s", &json!({}));
+            let told = desk.told();
+            assert!(
+                told.contains(&"client control interrupt_reply".to_owned()),
+                "{told:?}"
+            );
+            assert!(
+                !told.iter().any(|told| told.starts_with("kernel c")),
+                "{told:?}"
+            );
+            desk.wait(Duration::from_secs(1));
+            assert!(desk.told().is_empty(), "something runs: {runs}");
+        }
+    }
+}
+
+#[test]
+fn ones_own_cell_is_interrupted_at_once() {
+    for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
+        let mut desk = Desk::live(front_end, &["c"]);
+        desk.cell("c", "1");
+        desk.state("c", "1", "busy");
+        desk.told();
+        desk.stop("c", "i");
+        let expected = ["stop 0", "kernel c control interrupt_request"];
+        assert_eq!(desk.told(), expected, "{front_end:?}");
+        desk.ask("c", Channel::Control, "shutdown_request", "s", &json!({}));
+        assert_eq!(desk.told().last().map(String::as_str), Some("leave"));
+    }
+}
+
+#[test]
+fn a_manager_interrupts_its_clients_cell_at_once() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c", "manager"]);
+    desk.cell("c", "1");
+    desk.state("c", "1", "busy");
+    desk.told();
+    let manager = ClientId::new("manager".into());
+    for (session, passes) in [("c", true), ("m", false)] {
+        let interrupt = message(
+            "interrupt_request",
+            session,
+            session,
+            "{}".into(),
+            &json!({}),
+        );
+        desk.bridge
+            .client_message(desk.now, Channel::Control, &manager, interrupt);
+        let told = desk.told();
+        let passed = told.contains(&"kernel manager control interrupt_request".to_owned());
+        assert_eq!(passed, passes, "{session}: {told:?}");
+    }
+}
+
+#[test]
+fn whoever_interrupts_anothers_cell_does_so_after_a_moment() {
+    for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
+        let mut desk = Desk::live(front_end, &["c"]);
+        desk.state("agent", "a", "busy");
+        desk.told();
+        desk.stop("c", "i");
+        assert!(desk.told().is_empty(), "{front_end:?}");
+        desk.wait(100 * MS);
+        let expected = ["stop 0", "kernel c control interrupt_request"];
+        assert_eq!(desk.told(), expected, "{front_end:?}");
+    }
+}
+
+#[test]
+fn ones_own_cell_that_waits_is_taken_back_at_once() {
+    for front_end in [FrontEnd::Other, FrontEnd::VsCode] {
+        let mut desk = Desk::live(front_end, &["c"]);
+        desk.state("agent", "a", "busy");
+        desk.cell("c", "1");
+        desk.told();
+        desk.stop("c", "i");
+        let told = desk.told();
+        assert!(
+            told.contains(&"stop 1".to_owned()),
+            "{front_end:?}: {told:?}"
+        );
+        assert!(
+            told.contains(&"iopub error".to_owned()),
+            "{front_end:?}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_batch_client_ends_with_its_kernel() {
+    let ends = [
+        Kernel::Died(ending()),
+        Kernel::Ended(ending()),
+        Kernel::Awaited,
+    ];
+    for after in ends {
+        let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+        desk.batch_cell("c", "1");
+        desk.state("c", "1", "busy");
+        desk.batch_cell("c", "2");
+        desk.told();
+        desk.bridge
+            .kernel_is(desk.now, after.clone(), &ending(), []);
+        let told = desk.told();
+        // The notebook reads why; no reply lets it go on with the next cell.
+        assert_eq!(
+            told.iter().filter(|it| *it == "iopub error").count(),
+            2,
+            "{told:?}"
+        );
+        assert!(
+            !told
+                .iter()
+                .any(|it| it.contains("reply") || it.contains("idle")),
+            "{told:?}"
+        );
+        assert_eq!(told.last().map(String::as_str), Some("die KernelDied"));
+        // Another kernel has none of its variables.
+        desk.batch_cell("c", "3");
+        desk.bridge.kernel_is(
+            desk.now,
+            Kernel::Live {
+                generation: 2,
+                interrupt: Interrupt::Message,
+                info: None,
+            },
+            &ending(),
+            [],
+        );
+        desk.wait(Duration::from_secs(60));
+        assert!(desk.told().is_empty(), "{after:?}");
+    }
+}
+
+#[test]
+fn whoever_could_answer_a_cell_is_told_of_the_kernels_end_in_words() {
+    for front_end in [FrontEnd::Other, FrontEnd::VsCode, FrontEnd::Jupyter] {
+        let mut desk = Desk::live(front_end, &["c"]);
+        desk.batch_cell("c", "1");
+        if front_end == FrontEnd::Other {
+            desk.cell("c", "2");
+        }
+        desk.bridge
+            .kernel_is(desk.now, Kernel::Ended(ending()), &ending(), []);
+        let told = desk.told();
+        assert!(
+            told.contains(&"client shell execute_reply".to_owned()),
+            "{told:?}"
+        );
+        assert!(!told.iter().any(|told| told.starts_with("die")), "{told:?}");
+        desk.cell("c", "3");
+        assert!(
+            desk.told()
+                .contains(&"client shell execute_reply".to_owned())
+        );
+    }
+}
+
+#[test]
 fn a_restart_is_not_carried_out_where_the_user_does_not_want_it() {
     let mut desk = Desk::live(FrontEnd::Jupyter, &["c"]);
     desk.bridge.set_policies(Policies {

@@ -567,6 +567,7 @@ impl World {
                 | Action::Widgets { .. }
                 | Action::Bind { .. }
                 | Action::Revive { .. }
+                | Action::Die(_)
                 | Action::JournalInterrupt { .. }
                 | Action::Log(_) => {}
             }

@@ -1,5 +1,6 @@
 //! The proxy as the home of a front end's notebooks: the right kernel, restarts, deaths, goodbyes.
 
+mod batch;
 mod naming;
 mod restarts;
 mod revival;

@@ -1,5 +1,6 @@
 //! Kernels that go by themselves: of what, in whose cell and for whom, until the next one.
 
+use super::exec::{cell, notebook};
 use super::{Said, kill, nb, open, pid, until};
 use crate::world::World;
 
@@ -64,6 +65,45 @@ fn an_end_is_noticed_at_once_and_told_by_every_command_until_the_next_start() {
     with_its_end(nb(&world, ["open"]).ended(0)).with("Its variables are gone.");
     let said = nb(&world, ["cells"]).ended(0);
     assert!(!said.err.contains("killed"), "{said:?}");
+}
+
+/// Ends its kernel the first time.
+const ONCE: &str = "\
+import os, signal
+print('before', flush=True)
+if not os.path.exists('died'):
+    open('died', 'w').close()
+    os.kill(os.getpid(), signal.SIGKILL)
+'ran'";
+
+#[test]
+fn a_cell_whose_kernel_died_ends_with_an_error_in_the_notebook() {
+    let world = notebook(&[ONCE]);
+    let said = nb(&world, ["exec", "a.ipynb", "0"]).ended(6);
+    let cause = said.err.find("the kernel of a.ipynb was killed at");
+    let gone = said.err.find("Its variables are gone.");
+    let next = said.err.find("next: nb open");
+    assert!(cause.is_some() && cause < gone && gone < next, "{said:#?}");
+    assert_eq!(said.err.matches("was killed at").count(), 1, "{said:#?}");
+
+    let died = cell(&world, 0);
+    let outputs = died["outputs"].as_array().expect("outputs");
+    let error = outputs.last().expect("an output");
+    assert_eq!(error["output_type"], "error", "{died}");
+    assert_eq!(error["ename"], "KernelDied", "{died}");
+    let text = error["evalue"].as_str().expect("a text");
+    assert!(text.contains("(SIGKILL) in cell"), "{died}");
+    assert!(text.ends_with("Its variables are gone."), "{died}");
+    nb(&world, ["cells", "a.ipynb"]).ended(0).with("error");
+    nb(&world, ["jobs"]).ended(0).with("kernel_died");
+
+    open(&world, "a.ipynb");
+    nb(&world, ["exec", "a.ipynb", "--failed"])
+        .ended(0)
+        .with("'ran'");
+    let ran = cell(&world, 0);
+    let outputs = ran["outputs"].to_string();
+    assert!(!outputs.contains("KernelDied"), "{ran}");
 }
 
 #[test]

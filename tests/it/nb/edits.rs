@@ -366,8 +366,8 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     hint: nb cells t.ipynb lists the cells
     $ nb edit 0
     nb: there is nothing to change
-    hint: nb edit CELL SOURCE, nb edit CELL - reads stdin, nb edit CELL --file PATH
-    hint: nb edit CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE
+    hint: nb edit t.ipynb CELL SOURCE, nb edit t.ipynb CELL - reads stdin, nb edit t.ipynb CELL --file PATH
+    hint: nb edit t.ipynb CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE
     $ nb edit 0 x y
     nb: one text is wanted; put it in quotes
     $ nb edit 0 x --replace a b
@@ -382,8 +382,8 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     nb: "tags" is no value of metadata: say KEY=VALUE
     $ nb insert
     nb: there is no text for the cell
-    hint: nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH
-    hint: an empty cell: nb insert -s ''
+    hint: nb insert t.ipynb SOURCE, nb insert t.ipynb - reads stdin, nb insert t.ipynb --file PATH
+    hint: an empty cell: nb insert t.ipynb -s ''
     $ nb insert aaaa x
     nb: "aaaa" is no index: a number, or -1 from the end
     hint: after a cell: -a CELL; before it: -b CELL
@@ -406,10 +406,10 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     nb: --if-rev is for one cell
     $ nb move 0
     nb: one place is wanted
-    hint: nb move CELL --after CELL | --before CELL | --to INDEX
+    hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
     $ nb move 0 x
     nb: "x" is no index: a number, or -1 from the end
-    hint: nb move CELL --after CELL | --before CELL | --to INDEX
+    hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
     $ nb move 0 4
     nb: there is no cell 4: the notebook has 4, from 0
     hint: nb cells t.ipynb lists the cells
@@ -419,7 +419,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     nb: name cells or say --all, not both
     $ nb apply
     nb: one list of operations is wanted
-    hint: nb apply - reads it from stdin, nb apply FILE from a file
+    hint: nb apply t.ipynb - reads it from stdin, nb apply t.ipynb FILE from a file
     hint: nb apply --help tells what may be in it
     $ nb save x
     nb: "x" is no notebook: its name ends in .ipynb
@@ -618,10 +618,10 @@ fn the_examples_of_the_help_work() {
 fn a_command_that_names_no_notebook_says_which_there_are() {
     let world = World::new();
     for (words, hint) in [
-        (&["insert", "x"][..], "nb insert -n NOTEBOOK.ipynb"),
-        (&["edit", "0", "x"], "nb edit -n NOTEBOOK.ipynb"),
-        (&["rm", "0"], "nb rm -n NOTEBOOK.ipynb"),
-        (&["move", "0", "1"], "nb move -n NOTEBOOK.ipynb"),
+        (&["insert", "x"][..], "nb insert x -n NOTEBOOK.ipynb"),
+        (&["edit", "0", "x"], "nb edit 0 x -n NOTEBOOK.ipynb"),
+        (&["rm", "0"], "nb rm 0 -n NOTEBOOK.ipynb"),
+        (&["move", "0", "1"], "nb move 0 1 -n NOTEBOOK.ipynb"),
         (&["clear"], "nb clear -n NOTEBOOK.ipynb"),
         (&["apply", "-"], "nb apply - -n NOTEBOOK.ipynb"),
         (&["save"], "nb save -n NOTEBOOK.ipynb"),
@@ -770,4 +770,67 @@ fn the_help_lists_every_command() {
         .map(str::to_owned)
         .collect();
     assert!(first.len() < 50, "{first:#?}");
+}
+
+#[test]
+fn an_edit_of_an_older_notebook_changes_its_cell_alone() {
+    let world = World::new();
+    let old = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": null,\n   \"metadata\": {},\n   \"outputs\": [],\n   \"source\": [\n    \"lr = 0.1\"\n   ]\n  },\n  {\n   \"cell_type\": \"markdown\",\n   \"metadata\": {},\n   \"source\": [\n    \"# T\\u007f\"\n   ]\n  }\n ],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 2\n}\n";
+    write(&world, old);
+    let text = || std::fs::read_to_string(world.project().join("t.ipynb")).expect("read it");
+    let ids = || -> Vec<String> {
+        let said = on(&world, &["cells", "--json"]).ended(0).json();
+        let cells = said["cells"].as_array().expect("cells").clone();
+        let id = |cell: &Value| cell["id"].as_str().expect("an id").to_owned();
+        cells.iter().map(id).collect()
+    };
+    let first = ids();
+    // DEL is in the answer as it is in the cell.
+    let shown = on(&world, &["cell", "1", "--json"]).ended(0).json();
+    assert_eq!(shown["cells"][0]["source"], "# T\u{7f}");
+    on(&world, &["cell", "0.."]).ended(0);
+    on(&world, &["edit", "0", "--replace", "0.1", "0.5"]).ended(0);
+    let edited = text();
+    let lines = old.lines().zip(edited.lines());
+    let other: Vec<_> = lines.filter(|(a, b)| a != b).collect();
+    assert_eq!(other, [("    \"lr = 0.1\"", "    \"lr = 0.5\" ")]);
+    assert_ne!(edited.len(), old.len(), "VS Code would save over it");
+    on(&world, &["insert", "0", "new", "--id", "mine1234"]).ended(0);
+    assert_eq!(ids(), ["mine1234", &first[0], &first[1]]);
+    on(&world, &["edit", "mine1234", "newer"]).ended(0);
+    for _ in 0..3 {
+        on(&world, &["undo"]).ended(0);
+    }
+    assert_eq!(text(), old);
+    assert_eq!(ids(), first);
+    // Only this writes the ids, and the format that has them.
+    on(&world, &["fmt", "--write"]).ended(0);
+    assert!(text().contains("\"nbformat_minor\": 5"));
+    assert!(
+        first
+            .iter()
+            .all(|id| text().contains(&format!("\"id\": \"{id}\"")))
+    );
+}
+
+#[test]
+fn a_notebook_that_nb_made_or_ran_first_says_what_its_language_needs() {
+    let world = World::new();
+    super::open(&world, "t.ipynb");
+    let made = read(&world);
+    let language = made["metadata"]["language_info"].clone();
+    assert_eq!(language["file_extension"], ".py", "{language}");
+    assert_eq!(language["nbconvert_exporter"], "python");
+    let keys: Vec<_> = language.as_object().expect("an object").keys().collect();
+    assert!(keys.is_sorted() && keys.len() >= 7, "{keys:?}");
+    // Somebody else's notebook without it: no read and no edit adds it, the first run does.
+    let mut foreign = made;
+    let metadata = foreign["metadata"].as_object_mut().expect("an object");
+    metadata.remove("language_info");
+    write(&world, &foreign.to_string());
+    on(&world, &["cells"]).ended(0);
+    on(&world, &["insert", "1 + 1"]).ended(0);
+    assert!(read(&world)["metadata"]["language_info"].is_null());
+    on(&world, &["exec", "0"]).ended(0).with("2");
+    assert_eq!(read(&world)["metadata"]["language_info"], language);
 }

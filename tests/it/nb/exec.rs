@@ -105,6 +105,32 @@ fn outputs_are_printed_and_in_the_notebook() {
 }
 
 #[test]
+fn a_restart_before_cells_runs_what_is_in_the_file_after_it() {
+    let world = notebook(&["print('old text')"]);
+    let mut command = world.nb();
+    command.args(["exec", "a.ipynb", "0", "--restart", "--json"]);
+    let exec = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("run nb");
+    let state = world.project().join(".nb/state.json");
+    until("the kernel is being restarted", || {
+        let state: Value = serde_json::from_slice(&std::fs::read(&state).ok()?).ok()?;
+        (state["sessions"]["a.ipynb"]["status"] == "restarting").then_some(())
+    });
+    // An editor saves meanwhile.
+    let text = std::fs::read_to_string(file(&world)).expect("read the notebook");
+    let saved = text.replace("old text", "what was saved meanwhile");
+    std::fs::write(file(&world), saved).expect("save the notebook");
+    let ended = exec.wait_with_output().expect("it ends");
+    let out = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(out.contains("what was saved meanwhile"), "{out}");
+    assert!(!cell(&world, 0)["outputs"].to_string().contains("old text"));
+}
+
+#[test]
 fn a_command_that_is_killed_loses_nothing() {
     let world = notebook(&[GATE]);
     let mut command = world.nb();

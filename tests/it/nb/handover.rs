@@ -109,6 +109,36 @@ fn a_client_that_does_not_come_back_to_its_cell_leaves_it_to_a_recorder() {
     assert_eq!(text(&world, 0), format!("{}end\n", counted()));
 }
 
+/// A cell of an editor that is killed, or is stopped and killed later, and that ends only then.
+fn an_editor_goes_before_its_cell_ends(how: &str) {
+    let code = format!("{COUNTS}\n{GATE}\nprint('end')\nopen('ended', 'w').close()");
+    let world = desk(&[&code]);
+    goes(&world, how, 9, &[&code]);
+    let id = job(&world);
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), format!("{}end\n", counted()));
+    let told = nb(&world, ["jobs", &id, "--json"]).ended(0).json();
+    assert_eq!(told["cells"][0]["status"], "ok", "{told}");
+}
+
+#[test]
+fn a_cell_that_ends_just_after_its_editor_was_killed_is_in_the_notebook() {
+    an_editor_goes_before_its_cell_ends("dies");
+}
+
+#[test]
+fn a_cell_that_ends_while_its_editor_stands_still_is_in_the_notebook_once_that_is_killed() {
+    an_editor_goes_before_its_cell_ends("stands");
+}
+
+#[test]
+fn a_cell_whose_editor_has_read_its_end_leaves_no_job() {
+    let code = "import time\nprint('a line', flush=True)\ntime.sleep(0.1)\nprint('end')";
+    let world = desk(&[code]);
+    goes(&world, "reads", 10, &[code]);
+    assert!(!world.project().join(".nb/jobs").exists());
+}
+
 #[test]
 fn what_a_proxy_that_was_killed_has_kept_is_found_by_the_next_command() {
     let code = format!("{COUNTS}\n{GATE}\nprint('end')");

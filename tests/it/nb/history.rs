@@ -393,17 +393,26 @@ fn what_others_did_since_stays() {
 }
 
 #[test]
-fn what_is_not_there_any_more_is_passed_over() {
+fn what_is_not_there_any_more_is_named_before_anything_else_is_touched() {
     let world = world();
     let before = std::fs::read(world.project().join("t.ipynb")).expect("read it");
-    on(&world, &["edit", "dddd", "first"]).ended(0);
+    let earlier = op(&on(&world, &["edit", "dddd", "first", "--json"]).ended(0));
     let first = std::fs::read(world.project().join("t.ipynb")).expect("read it");
     let second = op(&on(&world, &["edit", "dddd", "second", "--json"]).ended(0));
     // A person has taken it back by hand.
-    std::fs::write(world.project().join("t.ipynb"), first).expect("write it");
-    on(&world, &["undo"]).ended(0).with(&format!(
-        "nothing is left to take back of {second} (edit of dddd4444 by agent"
-    ));
+    std::fs::write(world.project().join("t.ipynb"), &first).expect("write it");
+    on(&world, &["undo"])
+        .ended(5)
+        .with("is not in the notebook any more; nothing was taken back")
+        .with(&format!(
+            "nothing is left to take back of {second} (edit of dddd4444 by agent"
+        ))
+        .with(&format!("nb undo t.ipynb {earlier}"));
+    assert_eq!(
+        std::fs::read(world.project().join("t.ipynb")).expect("read it"),
+        first
+    );
+    on(&world, &["undo", &earlier]).ended(0);
     assert_eq!(
         std::fs::read(world.project().join("t.ipynb")).expect("read it"),
         before
@@ -609,6 +618,26 @@ fn deleted_cells_come_back_to_their_place_with_their_outputs() {
 }
 
 #[test]
+fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
+    let world = world();
+    save(&world, "cccc3333", "bbbb22223");
+    save(&world, "dddd4444", "bbbb22224");
+    on(&world, &["cell", "0.."]).ended(0);
+    on(&world, &["rm", "bbbb2222"]).ended(0);
+    for _ in 0..2 {
+        on(&world, &["log", "bbbb2222"])
+            .ended(0)
+            .with("cell bbbb2222 was deleted")
+            .with("removed");
+        // Now one that begins so is deleted too.
+        let left = "bbbb22223";
+        if cells(&world).matches("bbbb").count() == 2 {
+            on(&world, &["rm", left]).ended(0);
+        }
+    }
+}
+
+#[test]
 fn the_log_tells_who_did_what() {
     let world = world();
     on(&world, &["log"])
@@ -664,6 +693,8 @@ fn what_is_not_kept_is_said() {
     std::fs::write(world.project().join("t.ipynb"), NOTEBOOK).expect("write the notebook");
     let folder = world.project().join(".nb");
     std::fs::create_dir(&folder).expect("make .nb");
+    // Settings count in a folder that is nb's: the first command makes an empty one so.
+    let _ = nb(&world, ["log"]);
     std::fs::write(folder.join("config.toml"), "journal.code = false").expect("write the settings");
     on(&world, &["cell", "0.."]).ended(0);
     on(&world, &["edit", "dddd", "x"]).ended(0);

@@ -1,5 +1,6 @@
 //! Which kernels there are, in whose environment, and which one a notebook gets.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -185,6 +186,121 @@ fn the_environment_at_hand_is_chosen_listed_and_started() {
     assert_eq!(said, expected);
     let text = nb(&world, ["kernels", "t.ipynb"]).ended(0);
     text.with("* .venv  ").with(": the notebook ran it before");
+}
+
+#[test]
+fn commands_that_look_or_end_run_nothing_of_the_folder() {
+    let world = World::new();
+    let project = world.project();
+    let canary = project.parent().expect("a folder").join("canary");
+    std::fs::create_dir(&canary).expect("make a folder");
+    let trap = |file: &Path, start: &str| {
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("make its folder");
+        let name = file.display().to_string().replace('/', "_");
+        let text = format!("{start}touch {}/{name}\n", canary.display());
+        std::fs::write(file, text).expect("write a trap");
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).expect("let it run");
+    };
+    for program in [
+        "python",
+        "python3",
+        "git",
+        "bwrap",
+        "podman",
+        "docker",
+        "uv",
+        "systemd-run",
+    ] {
+        trap(&project.join(".venv/bin").join(program), "#!/bin/sh\n");
+    }
+    for prefix in ["env", ".conda", ".pixi/envs/default"].map(|name| project.join(name)) {
+        trap(&prefix.join("bin/python"), "#!/bin/sh\n");
+        std::fs::create_dir_all(prefix.join("conda-meta")).expect("make an environment");
+        trap(&prefix.join("etc/conda/activate.d/x.sh"), "");
+    }
+    trap(&project.join("set.sh"), "");
+    let manifest = "[workspace]\nname = \"p\"\n[activation]\nscripts = [\"set.sh\"]\n";
+    std::fs::write(project.join("pixi.toml"), manifest).expect("write a manifest");
+    let code = format!("open({:?}, 'w')\n", canary.join("module"));
+    std::fs::write(project.join("sitecustomize.py"), &code).expect("write a module");
+    made::run(
+        Command::new("git")
+            .args(["init", "--quiet"])
+            .current_dir(&project),
+    );
+    let text = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
+    std::fs::write(project.join("t.ipynb"), text).expect("write a notebook");
+    let commands: [&[&str]; 20] = [
+        &["kernels"],
+        &["kernels", "t.ipynb", "--json"],
+        &["doctor"],
+        &["doctor", "t.ipynb", "--json"],
+        &["status"],
+        &["status", "t.ipynb"],
+        &["cells", "t.ipynb"],
+        &["cell", "t.ipynb", "1"],
+        &["search", "x"],
+        &["log"],
+        &["log", "t.ipynb"],
+        &["diff", "t.ipynb"],
+        &["jobs"],
+        &["vars", "t.ipynb"],
+        &["fmt", "t.ipynb"],
+        &["restart", "t.ipynb"],
+        &["interrupt", "t.ipynb"],
+        &["shutdown", "t.ipynb"],
+        &["shutdown", "--all"],
+        &["gc"],
+    ];
+    for words in commands {
+        for active in [false, true] {
+            let mut command = world.nb();
+            command.args(words).env("PATH", PATH);
+            if active {
+                let bin = project.join(".venv/bin");
+                command
+                    .env("PATH", format!("{}:{PATH}", bin.display()))
+                    .env("VIRTUAL_ENV", project.join(".venv"))
+                    .env("PYTHONPATH", &project);
+            }
+            say(&mut command);
+            let ran: Vec<_> = std::fs::read_dir(&canary)
+                .expect("list it")
+                .flatten()
+                .collect();
+            assert!(ran.is_empty(), "{words:?}, active: {active}: {ran:?}");
+        }
+    }
+    // The traps work.
+    let mut open = world.nb();
+    say(open
+        .args(["open", "t.ipynb", "--no-serve"])
+        .env("PATH", PATH));
+    let ran = std::fs::read_dir(&canary).expect("list it").count();
+    assert!(ran > 0, "nb open asks the folder's Python");
+}
+
+#[test]
+fn an_environment_whose_python_is_gone_is_told_with_what_makes_it_anew() {
+    let world = World::new();
+    let project = world.project().canonicalize().expect("it is there");
+    let python = venv(&project.join(".venv"), true);
+    for name in ["python", "python3"] {
+        let link = python.with_file_name(name);
+        std::fs::remove_file(&link).expect("remove it");
+        std::os::unix::fs::symlink("/gone/bin/python3", link).expect("link it");
+    }
+    let refused = |words: &[&str]| {
+        let mut command = world.nb();
+        say(command.args(words).env("PATH", PATH))
+            .with(".venv/bin/python leads to /gone/bin/python3, which is not there")
+            .with("python3 -m venv --clear ")
+    };
+    refused(&["open", "t.ipynb", "--no-serve"]).ended(1);
+    refused(&["open", "t.ipynb", "--no-serve", "--install"]).ended(1);
+    refused(&["kernels", "t.ipynb"]).ended(0);
+    refused(&["doctor", "t.ipynb"]).ended(1);
+    assert!(!project.join("t.ipynb").exists());
 }
 
 #[test]

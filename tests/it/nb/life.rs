@@ -4,9 +4,24 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use super::{
-    descendants, home, kill, nb, open, opening, parent_of, path, pid, say, shell, sockets, until,
+    descendants, has_ended, home, kill, nb, open, opening, parent_of, path, pid, say, shell,
+    sockets, until,
 };
 use crate::world::World;
+
+#[test]
+fn a_kernel_is_ended_also_where_nothing_can_be_written() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    // As on a full disk: no file may grow. What is printed goes into a pipe.
+    let script =
+        "(trap '' XFSZ; ulimit -f 0; exec \"$NB_TEST_BINARY\" shutdown t.ipynb 2>&1) | cat";
+    say(&mut shell(&world, script))
+        .ended(0)
+        .with("its kernel was shut down")
+        .with("that is not written down");
+    until("its end", || has_ended(pid(&opened)).then_some(()));
+}
 
 #[test]
 fn a_kernel_is_opened_used_restarted_killed_and_shut_down() {

@@ -1,5 +1,6 @@
 //! The command line as its users meet it: through the binary, on real kernels, in an empty home.
 
+mod actor;
 mod attach;
 mod broken;
 mod company;
@@ -10,6 +11,7 @@ mod edits;
 mod exec;
 mod handover;
 mod history;
+mod hostile;
 mod kernels;
 mod killed;
 mod killed_exec;
@@ -30,6 +32,7 @@ mod spec;
 mod starts;
 mod target;
 mod unsaved;
+mod unwritable;
 mod vars;
 mod words;
 mod written;

@@ -65,7 +65,8 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     let folder = world.project().join("shelf");
     std::fs::create_dir(&folder).expect("make a folder");
     let notebook = folder.join("t.ipynb");
-    std::fs::write(&notebook, "").expect("make a notebook");
+    let text = r#"{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
+    std::fs::write(&notebook, text).expect("make a notebook");
     // Root may write everywhere; a file in the way stops root too.
     std::fs::write(folder.join(".nb"), "").expect("make a file");
     let mode = std::fs::Permissions::from_mode;
@@ -90,7 +91,8 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
     );
     works(&world, &notebook);
     std::fs::set_permissions(&folder, mode(0o755)).expect("make it writable");
-    assert_eq!(std::fs::read(&notebook).expect("it is there"), b"");
+    let now = std::fs::read_to_string(&notebook).expect("it is there");
+    assert_eq!(now, text);
 }
 
 #[test]

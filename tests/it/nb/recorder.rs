@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::exec::{GATE, begin, cell, file, is, notebook, said, text};
-use super::{has_ended, kill, nb, until};
+use super::{has_ended, kill, nb, pid, until};
 use crate::world::World;
 
 /// What is known of a job, once something holds of it.
@@ -109,6 +109,49 @@ fn a_recorder_that_is_killed_is_noticed_by_the_next_command_and_another_goes_on(
     nb(&world, ["exec", "a.ipynb", "1"])
         .ended(0)
         .with("after it");
+}
+
+#[test]
+fn a_running_cell_is_in_the_notebook_before_it_says_anything() {
+    // It says nothing the second time.
+    let code = format!("{GATE}\nos.remove('go')").replace("print('before', flush=True)", "");
+    let code = format!("import os\n{code}");
+    let world = notebook(&[&code]);
+    open_the_gate(&world);
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    assert_eq!(text(&world, 0), "after\n");
+    let id = begin(&world, &["0"]);
+    let running = until("the file tells that it runs", || {
+        let cell = cell(&world, 0);
+        (cell["outputs"] == json!([])).then_some(cell)
+    });
+    assert_eq!(running["execution_count"], Value::Null, "{running}");
+    is(&world, &id, "running");
+    open_the_gate(&world);
+    nb(&world, ["wait", &id]).ended(0);
+    let ended = cell(&world, 0);
+    assert_eq!(ended["execution_count"], 2, "{ended}");
+    assert_eq!(text(&world, 0), "after\n");
+}
+
+#[test]
+fn a_cell_whose_recorder_and_kernel_were_killed_ends_with_an_error() {
+    let world = notebook(&[GATE]);
+    let id = begin(&world, &["0"]);
+    kill_recorder(&world, &id);
+    let status = nb(&world, ["status", "--json"]).ended(0).json();
+    kill(pid(&status["sessions"][0]));
+    nb(&world, ["wait", &id]).ended(6).with("next: nb open");
+    let outputs = cell(&world, 0)["outputs"].clone();
+    let outputs = outputs.as_array().expect("outputs");
+    let error = outputs.last().expect("an output");
+    assert_eq!(error["ename"], "KernelDied", "{outputs:?}");
+    let text = error["evalue"].as_str().expect("a text");
+    assert!(
+        text.starts_with("the kernel of a.ipynb was killed"),
+        "{text}"
+    );
+    assert!(all_text(&world, 0).starts_with("before\n"), "{outputs:?}");
 }
 
 #[test]

@@ -80,7 +80,12 @@ impl Person {
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))
             .expect("open it to the user");
         let person = Self { root, uid };
-        std::fs::copy(env!("CARGO_BIN_EXE_nb"), person.program()).expect("copy nb");
+        // A link where that can be: a copy cannot be run while a child that another test forks
+        // meanwhile still has it open for writing.
+        let built = env!("CARGO_BIN_EXE_nb");
+        if std::fs::hard_link(built, person.program()).is_err() {
+            std::fs::copy(built, person.program()).expect("copy nb");
+        }
         for folder in [
             person.home(),
             person.project(),
@@ -89,6 +94,10 @@ impl Person {
             std::fs::create_dir(&folder).expect("make a folder");
             person.give(&folder);
         }
+        let fifo = person.project().join("fifo");
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o666), 0).expect("make a pipe");
+        person.give(&fifo);
         for (folder, name) in [(person.home(), "secret"), (person.project(), "victim")] {
             std::fs::write(folder.join(name), "text").expect("write a file");
             person.give(&folder.join(name));
@@ -200,6 +209,8 @@ struct Outside {
     datagrams: UnixDatagram,
     _listeners: [UnixListener; 2],
     bystander: Child,
+    /// What `ipcrm` removes.
+    shared: Vec<[String; 2]>,
     folder: tempfile::TempDir,
     marks: Value,
 }
@@ -239,6 +250,16 @@ impl Outside {
             .stdout(Stdio::null())
             .spawn()
             .expect("start a process");
+        let mut shared = Vec::new();
+        let mut share = |made: &[&str], removed: &str| {
+            let said = say(person.command(Path::new("/usr/bin/ipcmk")).args(made)).ended(0);
+            let id = said.out.rsplit(' ').next().expect("its number").trim();
+            shared.push([removed.to_owned(), id.to_owned()]);
+            id.parse::<i32>().expect("a number")
+        };
+        let shm = share(&["-M", "4096", "-p", "0666"], "-m");
+        let sem = share(&["-S", "1", "-p", "0666"], "-s");
+        let msg = share(&["-Q", "-p", "0666"], "-q");
         let session = &person.state()["sessions"]["t.ipynb"];
         let marks = json!({
             "tcp": tcp.local_addr().expect("its port").port(),
@@ -255,6 +276,10 @@ impl Outside {
             "file": at("file"),
             "others": at("others"),
             "file_in_tmp": at("made"),
+            "fifo": person.project().join("fifo"),
+            "shm": shm,
+            "sem": sem,
+            "msg": msg,
             "pid": bystander.id(),
             "cmdline": "sleep",
             "address": 0x40_0000,
@@ -266,6 +291,7 @@ impl Outside {
             datagrams,
             _listeners: listeners,
             bystander,
+            shared,
             folder,
             marks,
         }
@@ -292,6 +318,9 @@ impl Drop for Outside {
     fn drop(&mut self) {
         let _ = self.bystander.kill();
         let _ = self.bystander.wait();
+        for words in &self.shared {
+            say(Command::new("ipcrm").args(words));
+        }
     }
 }
 
@@ -316,7 +345,12 @@ print("of a child,", len(found), "tried; got out:", sorted(name for name in foun
 "#
     );
     let said = person.run(&code);
-    let tried = ESCAPES.matches("(m):\n").count();
+    let tried = said
+        .split(' ')
+        .next()
+        .and_then(|it| it.parse::<usize>().ok());
+    assert!(tried.is_some_and(|tried| tried >= 300), "{said}");
+    let tried = tried.unwrap_or_default();
     assert_eq!(
         said,
         format!("{tried} tried; got out: []\nof a child, {tried} tried; got out: []\n")
@@ -335,7 +369,7 @@ plt.plot(numpy.arange(9)); plt.savefig(os.path.join(os.environ["TMPDIR"], "plot.
 pandas.DataFrame({"a": [1, 2]}).to_csv("out/a.csv")
 with mp.get_context("fork").Pool(2) as pool: print(pool.map(abs, [-1, -2]))
 !echo from a shell
-print(open("victim").read(), os.environ["HOME"].startswith(os.getcwd()), os.path.expanduser("~") == os.environ["HOME"])
+print(open("victim").read(), "/nb/scratch/" in os.environ["HOME"], os.path.expanduser("~") == os.environ["HOME"])
 "#,
     );
     assert_eq!(said, "[1, 2]\nfrom a shell\ntext True True\n");
@@ -437,6 +471,105 @@ fn landlock_holds_root() {
     holds(&Person::own(), "landlock");
 }
 
+/// What a kernel does to its folders, so that the next start mounts or allows something else.
+const TRAPS: &str = r#"
+import os
+home, secret = os.environ["HOME"], SECRET
+scratch = os.path.dirname(home)
+sockets = os.path.dirname(SOCKETS)
+def tried(deed, *words):
+    try: deed(*words)
+    except OSError: pass
+for folder in [scratch, os.path.dirname(scratch), os.path.dirname(os.path.dirname(scratch))]:
+    for name in ["tmp", "home", "more"]:
+        tried(os.rename, f"{folder}/{name}", f"{folder}/{name}.old")
+        tried(os.rmdir, f"{folder}/{name}")
+        tried(os.symlink, os.path.dirname(secret), f"{folder}/{name}")
+        tried(open, f"{folder}/{name}", "w")
+for folder in [scratch, home, "/tmp", sockets]:
+    tried(os.rename, folder, folder + ".old")
+    tried(os.symlink, os.path.dirname(secret), folder)
+# What makes its removal hard: no rights, links to elsewhere, and a depth that no path can name.
+for folder in [home, os.environ["TMPDIR"], sockets]:
+    tried(os.symlink, os.path.dirname(secret), folder + "/link")
+    os.makedirs(folder + "/closed/inner")
+    tried(os.symlink, os.path.dirname(secret), folder + "/closed/link")
+before = os.getcwd()
+os.chdir(home)
+for depth in range(3000):
+    os.mkdir("deep"); os.chdir("deep")
+os.chdir(before)
+for folder in [home, os.environ["TMPDIR"], sockets]:
+    for closed in [folder + "/closed/inner", folder + "/closed"]:
+        tried(os.chmod, closed, 0)
+os.chmod(home, 0)
+"#;
+
+/// At the next start nothing that the last kernel left leads out, and nothing of it is left.
+fn traps_are_no_way_out(person: &Person, mechanism: &str) {
+    let sandbox = format!("--sandbox={mechanism}");
+    let secret = person.home().join("secret");
+    let shelf = person.home().join(".local/state/nb/scratch");
+    let look = format!(
+        "import os\nfor path in [{secret:?}, os.environ['TMPDIR'] + '/secret', os.environ['HOME'] + '/secret']:\n\
+         \x20   try: print(open(path).read())\n\
+         \x20   except OSError: pass\n\
+         for path in [{home:?}, os.environ['TMPDIR'], os.environ['HOME']]:\n\
+         \x20   try: open(path + '/.bashrc', 'x').close()\n\
+         \x20   except OSError: pass\n\
+         left = set(os.listdir(os.environ['TMPDIR'])) | set(os.listdir(os.environ['HOME']))\n\
+         print(sorted(left & {{'.bashrc', 'link', 'closed', 'deep', 'secret'}}))",
+        home = person.home(),
+    );
+    person.open(&[&sandbox]);
+    let mut before = Vec::new();
+    for again in ["restart", "shutdown", "kill"] {
+        let scratches = walkdir(&shelf);
+        assert_eq!(scratches.len(), 1, "one at a time: {scratches:?}");
+        assert_ne!(scratches, before, "made anew for each start");
+        before = scratches;
+        let file = path(&person.state()["sessions"]["t.ipynb"]["connection_file"]);
+        let info = std::fs::read(file).expect("the connection file");
+        let info: Value = serde_json::from_slice(&info).expect("JSON");
+        let traps = TRAPS.replace("SECRET", &format!("{secret:?}"));
+        let traps = traps.replace("SOCKETS", &info["ip"].to_string());
+        person.run(&traps);
+        match again {
+            "restart" => drop(person.nb(&["restart", "t.ipynb"]).ended(0)),
+            "shutdown" => {
+                person.nb(&["shutdown", "t.ipynb"]).ended(0);
+                assert_eq!(walkdir(&shelf), Vec::<PathBuf>::new(), "{mechanism}");
+                person.open(&[&sandbox]);
+            }
+            _ => {
+                kill(pid(&person.open(&[])));
+                until("it is dead", || {
+                    (person.nb(&["status", "t.ipynb"]).code == Some(6)).then_some(())
+                });
+                person.open(&[]);
+            }
+        }
+        assert_eq!(person.run(&look), "['.bashrc']\n", "{mechanism}, {again}");
+        assert!(!person.home().join(".bashrc").exists());
+        assert_eq!(std::fs::read(&secret).expect("it is there"), b"text");
+    }
+}
+
+#[test]
+fn what_a_kernel_left_is_no_way_out_by_bubblewrap() {
+    traps_are_no_way_out(&Person::ordinary(), "bubblewrap");
+}
+
+#[test]
+fn what_roots_kernel_left_is_no_way_out_by_bubblewrap() {
+    traps_are_no_way_out(&Person::own(), "bubblewrap");
+}
+
+#[test]
+fn what_a_kernel_left_is_no_way_out_by_landlock() {
+    traps_are_no_way_out(&Person::ordinary(), "landlock");
+}
+
 #[test]
 fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
     let person = Person::own();
@@ -460,6 +593,189 @@ fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
         let said = say(Command::new("pgrep").args(["-fx", "sleep 4322"]));
         said.out.is_empty().then_some(())
     });
+}
+
+#[test]
+fn a_cell_past_its_time_that_ignores_its_interrupt_is_ended_with_its_kernel() {
+    let person = Person::own();
+    for mechanism in ["bubblewrap", "landlock"] {
+        let sandbox = format!("--sandbox={mechanism}");
+        let opened = person.open(&[&sandbox, "--max-time", "1"]);
+        let code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n\
+                    print('begun', flush=True)\nwhile True: time.sleep(1)";
+        person
+            .nb(&["run", "t.ipynb", code])
+            .ended(6)
+            .with("begun")
+            .with("it ran longer than 1 s, and was interrupted")
+            .with("past the 1 s that its sandbox gives a cell: its kernel was ended");
+        assert!(super::has_ended(pid(&opened)), "{mechanism}");
+        person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    }
+}
+
+/// Writes a script that can be run.
+fn script(file: &Path, text: &str) {
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("make its folder");
+    std::fs::write(file, text).expect("write a script");
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("let it run");
+}
+
+#[test]
+fn nothing_of_a_folder_runs_outside_its_sandbox() {
+    let person = Person::own();
+    let project = person.project();
+    let canary = person.root.path().join("canary");
+    std::fs::create_dir(&canary).expect("make a folder");
+    // Each notes that it ran: outside by a file there, inside by one in the kernel's home.
+    let notes = |name: &str| {
+        format!(
+            "touch '{0}/{name}' \"$HOME/{name}\" 2>/dev/null\n",
+            canary.display()
+        )
+    };
+    let python = python();
+    let libraries = python
+        .parent()
+        .and_then(Path::parent)
+        .expect("an environment");
+    let libraries = libraries.to_str().expect("a path");
+    let interpreter = |name: &str| {
+        format!(
+            "#!/bin/sh\n{}exec {} \"$@\"\n",
+            notes(name),
+            python.display()
+        )
+    };
+    let activation = |name: &str| format!("{}export {name}=1\n", notes(name));
+    let (conda, pixi) = (project.join("env"), project.join(".pixi/envs/default"));
+    for prefix in [&conda, &pixi] {
+        std::fs::create_dir_all(prefix.join("conda-meta")).expect("make an environment");
+    }
+    script(&conda.join("bin/python"), &interpreter("conda_python"));
+    script(
+        &conda.join("etc/conda/activate.d/x.sh"),
+        &activation("conda_script"),
+    );
+    script(&pixi.join("bin/python"), &interpreter("pixi_python"));
+    script(&project.join("set.sh"), &activation("pixi_script"));
+    std::fs::write(
+        project.join("pixi.toml"),
+        "[workspace]\nname = \"p\"\n[activation]\nscripts = [\"set.sh\"]\n",
+    )
+    .expect("write a manifest");
+    for mechanism in ["bubblewrap", "landlock"] {
+        let sandbox = format!("--sandbox={mechanism}");
+        for (prefix, kind) in [(&conda, "conda"), (&pixi, "pixi")] {
+            let program = prefix.join("bin/python");
+            let mut words = vec!["open", "t.ipynb", "--no-serve", &sandbox];
+            words.extend(["--allow-read", libraries, "--python"]);
+            words.push(program.to_str().expect("a path"));
+            person.nb(&words).ended(0);
+            let code = format!(
+                "import os; print(os.environ['{kind}_script'], sorted(os.listdir(os.path.expanduser('~'))))"
+            );
+            let inside = || {
+                let said = person.run(&code);
+                assert!(said.contains(&format!("'{kind}_python'")), "{said}");
+                assert!(
+                    said.starts_with('1') && said.contains(&format!("'{kind}_script'")),
+                    "{said}"
+                );
+            };
+            inside();
+            person.nb(&["restart", "t.ipynb"]).ended(0);
+            inside();
+            // Opened again without a word, it is in the same sandbox.
+            person.nb(&["shutdown", "t.ipynb"]).ended(0);
+            person.nb(&["open", "t.ipynb", "--no-serve"]).ended(0);
+            inside();
+            person.nb(&["shutdown", "t.ipynb"]).ended(0);
+        }
+        // What is refused runs nothing either: one without ipykernel, as its files tell, and one that
+        // cannot be confined as it was asked for.
+        script(
+            &project.join(".venv/bin/python"),
+            &interpreter("venv_python"),
+        );
+        std::fs::write(
+            project.join(".venv/pyvenv.cfg"),
+            "home = /usr/bin\nversion = 3.11.2\n",
+        )
+        .expect("write its settings");
+        let open = |words: &[&str]| {
+            let all = ["open", "t.ipynb", "--no-serve", &sandbox];
+            person.nb(&[&all[..], words].concat())
+        };
+        let venv = project.join(".venv/bin/python");
+        open(&["--python", venv.to_str().expect("a path")])
+            .ended(1)
+            .with("has no ipykernel");
+        let program = conda.join("bin/python");
+        let program = program.to_str().expect("a path");
+        open(&["--python", program, "--allow-write", "nowhere"]).ended(5);
+        open(&["--python", program, "--allow-write", ".nb"]).ended(5);
+        std::fs::remove_dir_all(project.join(".venv")).expect("remove it");
+        assert_eq!(walkdir(&canary), Vec::<PathBuf>::new(), "{mechanism}");
+    }
+}
+
+#[test]
+fn a_linked_environment_is_refused_with_the_command_that_names_it() {
+    let person = Person::own();
+    let project = person.project();
+    let libraries = python()
+        .parent()
+        .and_then(Path::parent)
+        .expect("an environment");
+    std::os::unix::fs::symlink(libraries, project.join(".venv")).expect("link it");
+    let open = |words: &[&str]| {
+        let all = ["open", "t.ipynb", "--no-serve", "--sandbox"];
+        person.nb(&[&all[..], words].concat())
+    };
+    for more in [&[][..], &["--allow-write", "."]] {
+        let named = format!("--python {}", python().display());
+        open(more)
+            .ended(5)
+            .with("/.venv cannot be given to a sandbox: it is a link that leads to ")
+            .with(&named);
+        open(&[more, &["--python", python().to_str().expect("a path")]].concat()).ended(0);
+        person.nb(&["shutdown", "t.ipynb"]).ended(0);
+        std::fs::remove_file(project.join(".nb/state.json")).expect("forget the session");
+    }
+}
+
+/// Every command line of this machine, as any of its users reads them.
+fn command_lines() -> String {
+    let entries = std::fs::read_dir("/proc").expect("list the processes");
+    let all = entries.flatten().map(|entry| entry.path().join("cmdline"));
+    let all = all.filter_map(|file| std::fs::read(file).ok());
+    all.map(|line| String::from_utf8_lossy(&line).into_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn variables_of_a_kernel_stand_in_no_command_line() {
+    let person = Person::own();
+    let secret = format!("secret-{}", uuid::Uuid::new_v4().simple());
+    let variable = format!("TOKEN={secret}");
+    let python = python().to_str().expect("a path");
+    for mechanism in ["bubblewrap", "landlock"] {
+        let mut open = person.command(&person.program());
+        open.args(["open", "t.ipynb", "--no-serve", "--python", python])
+            .arg(format!("--sandbox={mechanism}"))
+            .env("NB_KERNEL_ENV", &variable);
+        say(&mut open).ended(0);
+        let told = command_lines();
+        // As it is, and as a list of its bytes.
+        let bytes = serde_json::to_string(secret.as_bytes()).expect("JSON");
+        for form in [&secret, &bytes] {
+            assert!(!told.contains(form), "{mechanism}");
+        }
+        let code = "import os; print(os.environ['TOKEN'])";
+        assert_eq!(person.run(code), format!("{secret}\n"), "{mechanism}");
+        person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    }
 }
 
 #[test]
@@ -537,6 +853,56 @@ fn what_cannot_be_promised_is_refused_or_taken_on_by_the_user() {
 }
 
 #[test]
+fn a_notebook_that_a_kernel_made_a_link_reaches_no_other_kernel() {
+    let person = Person::own();
+    let free = person.root.path().join("free");
+    std::fs::create_dir(&free).expect("make a folder");
+    let python = python().to_str().expect("a path");
+    let other = free.join("o.ipynb");
+    let other = other.to_str().expect("a path");
+    person
+        .nb(&["open", other, "--no-serve", "--python", python])
+        .ended(0);
+    for folder in [".git/hooks", ".vscode"] {
+        std::fs::create_dir_all(person.project().join(folder)).expect("make a folder");
+    }
+    person.open(&["--sandbox=bubblewrap", "--allow-write", "."]);
+    // Nor does it write what git and editors run.
+    let said = person.run(&format!(
+        "import os\n\
+         def tried(name, deed, *words):\n\
+         \x20   try: deed(*words); print('got out:', name)\n\
+         \x20   except OSError: pass\n\
+         tried('hook', open, '.git/hooks/pre-commit', 'w')\n\
+         tried('task', open, '.vscode/tasks.json', 'w')\n\
+         tried('git', os.rename, '.git', '.git2')\n\
+         os.rename('t.ipynb', 'was.ipynb'); os.symlink({other:?}, 't.ipynb')"
+    ));
+    assert_eq!(said, "");
+    for words in [
+        &["run", "t.ipynb", "print('ran')"][..],
+        &["insert", "t.ipynb", "-x", "print('ran')"],
+        &["exec", "t.ipynb", "--all"],
+        &["restart", "t.ipynb"],
+        &["shutdown", "t.ipynb"],
+        &["open", "t.ipynb", "--no-serve"],
+    ] {
+        let said = person.nb(words);
+        assert_ne!(said.code, Some(0), "{words:?}: {}", said.out);
+        assert!(!said.out.contains("ran\n"), "{words:?}: {}", said.out);
+    }
+    person
+        .nb(&["run", other, "print('as before')"])
+        .ended(0)
+        .with("as before");
+    let at = |name: &str| person.project().join(name);
+    std::fs::remove_file(at("t.ipynb")).expect("take the link away");
+    std::fs::rename(at("was.ipynb"), at("t.ipynb")).expect("put it back");
+    assert_eq!(person.run("print('still')"), "still\n");
+    person.nb(&["shutdown", other]).ended(0);
+}
+
+#[test]
 fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
     let person = Person::own();
     person.open(&[
@@ -565,6 +931,7 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
     // Nor does clearing up take it, whatever becomes of the session; what nobody keeps goes.
     let left = scratch.with_file_name("left-12345678");
     std::fs::create_dir_all(left.join("home")).expect("make a folder");
+    std::fs::copy(scratch.join("owner.json"), left.join("owner.json")).expect("whose it is");
     std::fs::rename(
         person.project().join(".nb/state.json"),
         person.project().join("state.json"),

@@ -133,7 +133,9 @@ fn what_an_editors_overwrite_wiped_out_is_told_once() {
         .find(|line| line.starts_with("your edit of 77de ("));
     let line = line.unwrap_or_else(|| panic!("{told:?}"));
     assert!(
-        line.contains(") is no longer in the file: a save overwrote it; nb restore 77de0002@"),
+        line.contains(
+            ") is no longer in the file: a save overwrote it; nb restore t.ipynb 77de0002@"
+        ),
         "{line}"
     );
 }

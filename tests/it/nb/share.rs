@@ -109,3 +109,26 @@ fn a_notebook_of_another_project_is_not_shared_with() {
     there(&with).ended(5).with("--attach ");
     assert!(!folder.join("b.ipynb").exists());
 }
+
+#[test]
+fn a_notebook_that_was_moved_is_told_of_with_its_kernel_and_finds_it_again() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    nb(&world, ["run", "x = 'kept'"]).ended(0);
+    let (old, new) = ("t.ipynb", "new.ipynb");
+    std::fs::rename(world.project().join(old), world.project().join(new)).expect("move it");
+    nb(&world, ["status"]).ended(0).with(
+        "its file is gone, and its kernel runs on; if it was moved: nb open NEW.ipynb --kernel-of",
+    );
+    let mut opening = world.nb();
+    opening.args(["open", new, "--python"]);
+    opening.arg(crate::python::interpreter());
+    say(&mut opening)
+        .ended(0)
+        .with("t.ipynb is gone, and its kernel runs on")
+        .with("nb shutdown new.ipynb && nb open new.ipynb --kernel-of");
+    nb(&world, ["shutdown", new]).ended(0);
+    nb(&world, ["open", new, "--kernel-of", old]).ended(0);
+    nb(&world, ["run", new, "x"]).ended(0).with("kept");
+    nb(&world, ["shutdown", old]).ended(0);
+}

@@ -70,7 +70,8 @@ fn one_that_prints_megabytes_is_not_waited_for() {
 fn one_that_never_listens_goes_on_starting_until_it_is_ended() {
     let world = World::new();
     let said = opened(&world, "exec sleep 1000", &["--timeout", "1"]).ended(4);
-    said.with("is still starting").with("nb shutdown ends it");
+    said.with("is still starting")
+        .with("nb shutdown t.ipynb ends it");
     assert!(!world.processes().is_empty());
     nb(&world, ["status", "t.ipynb"]).with("half started");
     nb(&world, ["shutdown"]).ended(0);

@@ -1,6 +1,6 @@
 //! Which notebook a command means.
 
-use super::{nb, open, pid, say};
+use super::{nb, open, pid, say, shell};
 use crate::world::World;
 
 #[test]
@@ -80,4 +80,40 @@ fn a_notebook_is_named_by_position_by_option_by_variable_or_is_the_only_one() {
     nb(&world, ["interrupt", "c.ipynb"])
         .ended(6)
         .with("hint: nb open c.ipynb");
+}
+
+#[test]
+fn hints_name_the_notebook_as_it_was_typed() {
+    let world = World::new();
+    // Its project is the folder below.
+    std::fs::create_dir_all(world.project().join("k")).expect("make a folder");
+    let mut opening = world.nb();
+    opening.args(["open", "k/my file.ipynb", "--python"]);
+    say(opening.arg(crate::python::interpreter())).ended(0);
+    nb(&world, ["insert", "k/my file.ipynb", "-s", "1"]).ended(0);
+    nb(&world, ["exec", "k/my file.ipynb"])
+        .ended(2)
+        .with("hint: nb exec 'k/my file.ipynb' --all");
+    nb(&world, ["cell", "k/my file.ipynb"])
+        .ended(2)
+        .with("hint: nb cells 'k/my file.ipynb' lists them");
+    // The job is in the notebook's project, which the working directory is not in.
+    let words = ["run", "k/my file.ipynb", "--timeout", "0.1", "input()"];
+    let asks = nb(&world, ["run", "k/my file.ipynb", "input()"]).ended(7);
+    let next = asks
+        .err
+        .lines()
+        .find_map(|line| line.strip_prefix("next: "));
+    let reply = next.and_then(|next| next.split(" | ").next());
+    let reply = reply.expect("what is to be done").replace("TEXT", "yes");
+    assert!(reply.contains("-n 'k/my file.ipynb'"), "{reply}");
+    let script = reply.replacen("nb ", "\"$NB_TEST_BINARY\" ", 1);
+    say(&mut shell(&world, &script)).ended(0);
+    nb(&world, ["shutdown", "k/my file.ipynb"]).ended(0);
+    let stopped = nb(&world, words).ended(6);
+    let open = "nb open 'k/my file.ipynb'";
+    stopped.with(open);
+    nb(&world, ["exec", "k/my file.ipynb", "--all"]).with(open);
+    nb(&world, ["vars", "k/my file.ipynb"]).ended(6).with(open);
+    assert!(!world.project().join("my file.ipynb").exists());
 }

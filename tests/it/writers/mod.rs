@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]
+mod replaced;
+#[cfg(target_os = "linux")]
 mod strace;
 mod torture;
 #[cfg(target_os = "linux")]

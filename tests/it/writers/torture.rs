@@ -51,17 +51,29 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Makes a state folder that knows the user's projects, and in which no lock can be had.
+fn without_locks(world: &World) -> std::path::PathBuf {
+    let root = world.project().join("..");
+    let folders = root.join("home/.local/state/nb/folders");
+    let state_home = root.join("read-only");
+    std::fs::create_dir_all(&folders).expect("make the user's state folder");
+    std::fs::create_dir_all(state_home.join("nb")).expect("make a state folder");
+    std::fs::write(state_home.join("nb/locks"), "").expect("make a file");
+    std::os::unix::fs::symlink(folders, state_home.join("nb/folders")).expect("make a link");
+    state_home
+}
+
 /// Makes edits under a name, one command each.
 fn edits(world: &World, name: &str, count: u64, mut chance: Chance) -> Sum {
     let mut sum = Sum::default();
+    let sandboxed = SANDBOXED.contains(&name).then(|| without_locks(world));
     for number in 0..count {
         // One word, which nothing else has and no other token begins with.
         let token = format!("tok_{name}_{number}_");
         let mut command = world.nb();
         command.env("NB_AS", name);
-        if SANDBOXED.contains(&name) {
-            // No folder can be made there, so there is no lock.
-            command.env("XDG_STATE_HOME", "/dev/null");
+        if let Some(state_home) = &sandboxed {
+            command.env("XDG_STATE_HOME", state_home);
         }
         match chance.below(10) {
             0..4 => command.args(["insert", "t.ipynb", &token, "--type", "raw"]),

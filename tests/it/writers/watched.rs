@@ -32,11 +32,40 @@ fn events(project: &Path, edit: impl FnOnce()) -> Vec<ReadFlags> {
     events
 }
 
+/// Has the notebook be saved long ago: a write just after a save is seen twice.
+fn age(project: &Path) {
+    let mut options = std::fs::File::options();
+    let file = options.append(true).open(project.join("t.ipynb"));
+    let file = file.expect("open it");
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    file.set_modified(then).expect("set its time");
+}
+
+#[test]
+fn a_write_just_after_a_save_is_seen_once_more() {
+    let world = World::new();
+    let project = world.project();
+    std::fs::write(project.join("t.ipynb"), notebook(&[("aaaa", "1")])).expect("write it");
+    let edit = |source: &str| {
+        let words = ["edit", "t.ipynb", "aaaa", source, "--force"];
+        succeed(world.nb().args(words));
+    };
+    let seen = events(&project, || edit("2"));
+    let moved = [ReadFlags::MOVED_FROM, ReadFlags::MOVED_TO];
+    assert_eq!(seen, [&moved[..], &[ReadFlags::MODIFY]].concat());
+    // Long after a save, and after `nb`'s own write, nobody needs that.
+    age(&project);
+    for source in ["3", "4"] {
+        assert_eq!(events(&project, || edit(source)), moved);
+    }
+}
+
 #[test]
 fn the_last_event_of_a_write_is_the_notebook_that_moves_in() {
     let world = World::new();
     let project = world.project();
     std::fs::write(project.join("t.ipynb"), notebook(&[("aaaa", "1")])).expect("write it");
+    age(&project);
     let edit = |source: &str| {
         let words = ["edit", "t.ipynb", "aaaa", source, "--force"];
         succeed(world.nb().args(words));

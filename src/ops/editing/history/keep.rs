@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::notebook::{Cell, Json, Revision};
+use crate::notebook::{Cell, Exact, Json, Revision};
 use crate::ops::editing::page::Page;
 use crate::project::Project;
 
@@ -37,6 +37,18 @@ impl Versions {
         Some(name)
     }
 
+    /// Adds the bytes that an operation changes and returns their name.
+    pub(super) fn exact(&mut self, exact: &Exact) -> Option<String> {
+        let text = serde_json::to_string(exact).ok()?;
+        if text.len() > LARGEST {
+            return None;
+        }
+        let hash = hex::encode(Sha256::digest(text.as_bytes()));
+        let name = format!("{}-bytes", hash.get(..32)?);
+        self.0.push((name.clone(), text));
+        Some(name)
+    }
+
     /// Keeps them, where versions are kept. That they cannot be is no reason to keep anybody from
     /// editing: then they cannot be brought back.
     pub(super) fn keep(self, project: &Project) {
@@ -52,6 +64,11 @@ impl Versions {
 /// Returns a kept version of a cell, without outputs; none where it is not kept (any more).
 pub fn version(page: &Page, revision: Revision) -> Option<Json> {
     kept(page, &revision.to_string())
+}
+
+/// Returns the bytes that an operation changed, by the name that the journal has for them.
+pub(super) fn exact(page: &Page, name: &str) -> Option<Exact> {
+    serde_json::from_slice(&page.kept()?.get(name)?).ok()
 }
 
 /// Returns the source of a kept version.

@@ -4,9 +4,10 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::Deed;
 use super::steps::{self, Manifest, Step};
-use crate::notebook::{Change, Revision};
+use super::{Deed, version_source};
+use crate::notebook::{Cell, Change, Document, Revision};
+use crate::ops::editing::page::Page;
 
 /// So many of `nb`'s last edits are watched for what becomes of them. Who saves over more of them
 /// has kept a notebook open for days.
@@ -77,9 +78,43 @@ pub(super) struct Intent {
     pub deed: Deed,
     /// What it does.
     pub steps: Vec<Step>,
+    /// The name of the kept bytes that it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
+}
+
+/// Gives the cells of a notebook that was just read the ids that its ledger has for them, where
+/// the file has none.
+pub(in crate::ops::editing) fn recall_ids(page: &Page, document: &mut Document) {
+    if document.cells().iter().all(Cell::has_own_id) {
+        return;
+    }
+    let known = page.project.last_ledger::<Known>(&page.key);
+    let cells = known.map_or_else(Vec::new, |known| known.cells_of(document));
+    document.recall_ids(&cells, &|revision| version_source(page, revision));
 }
 
 impl Known {
+    /// Returns the cells that a file was written with: before or after the change that is being
+    /// written just now.
+    fn cells_of(self, document: &Document) -> Manifest {
+        let Some(intent) = &self.intent else {
+            return self.cells;
+        };
+        let after = steps::forth(&self.cells, &intent.steps);
+        let there: Vec<_> = document.cells().iter().map(Cell::revision).collect();
+        let alike = |cells: &Manifest| {
+            let pairs = cells.iter().zip(&there);
+            let same = pairs.filter(|((_, known), revision)| known == *revision);
+            (cells.len() == there.len(), same.count())
+        };
+        if alike(&after) > alike(&self.cells) {
+            after
+        } else {
+            self.cells
+        }
+    }
+
     /// Returns what is known at first.
     pub(super) fn new(notebook: &str, cells: Manifest) -> Self {
         Self {

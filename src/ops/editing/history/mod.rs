@@ -6,6 +6,9 @@
 //! differs, somebody else has saved. All of it goes on under the ledger's lock, which a command
 //! that edits holds from its first look at the file until its own change is written down.
 //!
+//! A file of a format before 4.5 holds no ids of cells. The ledger's list is then the record of what
+//! its cells are called: whoever reads the file takes the ids from there (`recall_ids`).
+//!
 //! The **journal** has one line for each change, an [`Entry`](crate::project::journal::Entry) whose
 //! `session` is the notebook's own key (also where its kernel is another's):
 //! - `edited`: a command of `nb` did it. `by` is its name, `op` the edit's own name (eight
@@ -43,6 +46,7 @@ mod versions;
 mod tests;
 
 pub use keep::{kept, version, version_source};
+pub(in crate::ops::editing) use known::recall_ids;
 pub use past::manifest_at;
 pub use record::{Recording, is_known};
 pub use recorded::{Deed, Overwritten, Recorded};
@@ -50,7 +54,9 @@ pub use restore::{RestoreError, Restored, restore};
 pub use steps::{Manifest, Step};
 pub use undo::{Op, UndoError, Undone, undo};
 pub use untold::{overwritten, told, words};
-pub use versions::{CellVersion, Deleted, Event, deleted, events, versions};
+pub use versions::{
+    CellVersion, Deleted, Event, NotSelected, Selected, deleted, events, select, versions,
+};
 
 /// How long who only looks waits for the ledger: who does not get it in time has missed nothing
 /// that the next look will not find.

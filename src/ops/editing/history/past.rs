@@ -63,6 +63,7 @@ mod tests {
             forced: false,
             undoes: None,
             conflicts: 0,
+            exact: None,
             overwritten: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@ use super::known::{Head, Intent, Known};
 use super::recorded::{Deed, Overwritten, Recorded};
 use super::steps::{self, Manifest, Step};
 use super::{GLANCE, TURN, overwritten, untold};
-use crate::notebook::{Cell, Change, Changed, Document, Revision};
+use crate::notebook::{Cell, Change, Changed, Document, Exact, Revision};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::transaction::Written;
 use crate::ops::kernels::status;
@@ -152,6 +152,7 @@ impl<'a> Recording<'a> {
             forced: intent.deed.forced,
             undoes: intent.deed.undoes,
             conflicts: 0,
+            exact: intent.exact,
             overwritten: Vec::new(),
         };
         self.journal(&recorded, Some(intent.by.clone()))?;
@@ -196,6 +197,7 @@ impl<'a> Recording<'a> {
             forced: false,
             undoes: None,
             conflicts: 0,
+            exact: None,
             overwritten: lost,
         };
         // A process that is killed here has it told twice rather than never.
@@ -231,13 +233,14 @@ impl<'a> Recording<'a> {
         if self.ledger.is_some()
             && let Some(mut known) = self.known.take()
         {
-            let steps = self.steps(&known, before, after, changes);
+            let (steps, exact) = self.steps(&known, before, after, changes);
             known.intent = (!steps.is_empty()).then(|| Intent {
                 op: fresh_id(),
                 by: self.by.to_owned(),
                 at: Timestamp::now(),
                 deed: deed.clone(),
                 steps,
+                exact,
             });
             if let Some(intent) = &known.intent {
                 self.own = Some(intent.op.clone());
@@ -256,7 +259,7 @@ impl<'a> Recording<'a> {
         before: &Document,
         after: &Document,
         changes: &[Changed],
-    ) -> Vec<Step> {
+    ) -> (Vec<Step>, Option<String>) {
         let there = steps::manifest_after(after, before, &known.cells);
         let mut steps = steps::between(&known.cells, &there);
         let (old, new) = (by_id(before), by_id(after));
@@ -279,10 +282,10 @@ impl<'a> Recording<'a> {
                 continue;
             };
             let now = new.get(&*change.cell).copied();
-            // An undo brings outputs back: that is something to take back too.
+            // An undo brings outputs back, and so does a restore: that is something to take back too.
             let lost = cell.ran_unlike(now);
-            let came =
-                change.what == Change::Outputs && now.is_some_and(|now| now.ran_unlike(Some(cell)));
+            let came = now.is_some_and(|now| now.ran_unlike(Some(cell)));
+            let only_came = came && !cell.has_run();
             if change.what == Change::Nothing || !looked.insert(&*change.cell) || !(lost || came) {
                 continue;
             }
@@ -293,7 +296,7 @@ impl<'a> Recording<'a> {
                 .iter_mut()
                 .find(|step| step.cell == change.cell && lasting.contains(&step.what));
             match step {
-                Some(step) => step.kept = kept,
+                Some(step) => (step.kept, step.came) = (kept, only_came),
                 None => steps.push(Step {
                     cell: change.cell.clone(),
                     what: Change::Outputs,
@@ -302,11 +305,16 @@ impl<'a> Recording<'a> {
                     before: Some(revision),
                     after: Some(revision),
                     kept,
+                    came: only_came,
                 }),
             }
         }
+        let exact = match steps.is_empty() {
+            true => None,
+            false => Exact::of(before, after).and_then(|exact| versions.exact(&exact)),
+        };
         versions.keep(&self.page.project);
-        steps
+        (steps, exact)
     }
 
     /// Writes down what a command has done, and returns the name by which it can be undone; none
@@ -334,9 +342,9 @@ impl<'a> Recording<'a> {
             return Ok(None);
         };
         let intent = known.intent.take();
-        let (op, steps) = match (&written.theirs, intent) {
+        let (op, (steps, exact)) = match (&written.theirs, intent) {
             (None, Some(intent)) if steps::is_untouched(meant, &written.after) => {
-                (intent.op, intent.steps)
+                (intent.op, (intent.steps, intent.exact))
             }
             (theirs, intent) => {
                 let base = theirs.as_ref().unwrap_or(&written.before);
@@ -366,6 +374,7 @@ impl<'a> Recording<'a> {
             forced: deed.forced,
             undoes: deed.undoes.clone(),
             conflicts: written.conflicts.len(),
+            exact,
             overwritten: Vec::new(),
             changes: steps,
         };

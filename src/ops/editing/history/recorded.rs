@@ -45,6 +45,9 @@ pub struct Recorded {
     /// How many of its changes did not go into the file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conflicts: usize,
+    /// The name of the kept bytes that it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
     /// Earlier edits that are not in the file any more by what was saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwritten: Vec<Overwritten>,

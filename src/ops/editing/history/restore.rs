@@ -2,7 +2,9 @@
 
 use super::past::manifest_at;
 use super::recorded::Deed;
-use super::versions::{CellVersion, Deleted, deleted, json_of, versions};
+use super::versions::{
+    CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
+};
 use crate::notebook::{Changed, Document, Json, Revision, SelectError, Selector, place_beside};
 use crate::ops::editing::edit::{self, Done, EditError, Editor};
 use crate::ops::editing::page::{Page, PageError};
@@ -10,9 +12,6 @@ use crate::ops::editing::view;
 
 /// So many deleted cells are suggested.
 const MOST_NEAR: usize = 5;
-
-/// As much of an id or a revision is needed.
-const LEAST: usize = 3;
 
 /// What came of a restore.
 #[derive(Debug)]
@@ -148,33 +147,22 @@ fn wanted(
     revision: Option<&str>,
 ) -> Result<Wanted, RestoreError> {
     let gone = deleted(page, document);
-    // A deleted cell's own id means that cell, also where another's begins so.
-    let exact = |gone: &&Deleted| matches!(cell, Selector::Id(id) if *id == gone.cell);
-    if let Some(gone) = gone.iter().find(exact) {
-        return of_deleted(page, document, gone, revision);
-    }
-    let source = match document.find(cell) {
-        Ok(index) => return of_present(page, document, index, revision),
-        Err(source) => source,
-    };
-    let Selector::Id(given) = cell else {
-        return Err(RestoreError::NoSuchCell {
-            source,
-            deleted: Vec::new(),
-        });
-    };
-    let long = given.chars().count() >= LEAST;
-    let begins = |gone: &&Deleted| long && gone.cell.starts_with(given.as_str());
-    let found: Vec<_> = gone.iter().filter(begins).collect();
-    match (found.as_slice(), &source) {
-        ([gone], SelectError::NoSuchId { .. }) => of_deleted(page, document, gone, revision),
-        ([_, _, ..], SelectError::NoSuchId { .. }) => Err(RestoreError::Ambiguous {
-            given: given.clone(),
-            candidates: found.into_iter().cloned().collect(),
-        }),
-        _ => Err(RestoreError::NoSuchCell {
+    match (select(document, &gone, cell), cell) {
+        (Ok(Selected::Present(index)), _) => of_present(page, document, index, revision),
+        (Ok(Selected::Deleted(gone)), _) => of_deleted(page, document, gone, revision),
+        (Err(NotSelected { candidates, .. }), Selector::Id(given)) if !candidates.is_empty() => {
+            Err(RestoreError::Ambiguous {
+                given: given.clone(),
+                candidates: candidates.into_iter().cloned().collect(),
+            })
+        }
+        (Err(NotSelected { source, .. }), Selector::Id(_)) => Err(RestoreError::NoSuchCell {
             source,
             deleted: gone.into_iter().take(MOST_NEAR).collect(),
+        }),
+        (Err(NotSelected { source, .. }), _) => Err(RestoreError::NoSuchCell {
+            source,
+            deleted: Vec::new(),
         }),
     }
 }

@@ -30,6 +30,9 @@ pub struct Step {
     /// The name of the kept version with the outputs that went with the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
+    /// Whether outputs came with the change to a cell that had none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub came: bool,
 }
 
 /// Returns the list of a document's cells.
@@ -99,6 +102,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
             before: Some(*revision),
             after: None,
             kept: None,
+            came: false,
         };
         let Some(to) = *to else {
             steps.push(step);
@@ -133,6 +137,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
         before: None,
         after: Some(*revision),
         kept: None,
+        came: false,
     }));
     steps
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::notebook::{Change, Document, Operation, new_notebook};
+use crate::notebook::{Change, Document, Operation, Selector, new_notebook};
 use crate::ops::editing::edit::{self, Done, EditError, Editor};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::view;
@@ -402,4 +402,222 @@ fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
     assert!(!desk.page.project.dir().join("objects").exists());
     let journal = std::fs::read_to_string(desk.page.project.journal_file()).unwrap();
     assert!(!journal.contains("secret"), "{journal}");
+}
+
+/// A notebook of format 4.4, as an older Jupyter wrote it: no cell has an id in the file.
+const OLD: &str = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 3,\n   \"metadata\": {},\n   \"outputs\": [],\n   \"source\": [\n    \"lr = 0.1\"\n   ]\n  },\n  {\n   \"cell_type\": \"markdown\",\n   \"metadata\": {},\n   \"source\": \"# Title\"\n  },\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 4,\n   \"metadata\": {},\n   \"outputs\": [\n    {\n     \"name\": \"stdout\",\n     \"output_type\": \"stream\",\n     \"text\": [\n      \"hi\\n\"\n     ]\n    }\n   ],\n   \"source\": [\n    \"print('hi')\"\n   ]\n  }\n ],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 4\n}\n";
+
+impl Desk {
+    fn old() -> Self {
+        let desk = Self::new("a:1");
+        let _ = std::fs::remove_dir_all(desk.page.project.dir().join("notebooks"));
+        std::fs::write(desk.file(), OLD).unwrap();
+        desk
+    }
+
+    fn string(&self) -> String {
+        String::from_utf8(self.text()).unwrap()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let document = self.read("claude");
+        let cells = document.cells().iter();
+        cells.map(|cell| cell.id().to_owned()).collect()
+    }
+
+    fn undo(&self, op: Option<&str>) -> Result<Undone, UndoError> {
+        undo(&self.page, op, &editor("claude"))
+    }
+}
+
+fn editor(by: &str) -> Editor {
+    Editor {
+        by: by.to_owned(),
+        force: false,
+        now: true,
+        must_have_seen: true,
+        tell: |_| {},
+    }
+}
+
+#[test]
+fn an_older_notebook_keeps_its_format_and_its_cells_keep_their_names() {
+    let desk = Desk::old();
+    let ids = desk.ids();
+    let edit = |operations: &str| desk.edit("claude", operations).unwrap();
+    edit(r#"[{"op":"replace","cell":0,"old":"0.1","new":"0.25"}]"#);
+    assert_eq!(desk.string(), OLD.replace("0.1", "0.25"));
+    assert_eq!(desk.ids(), ids);
+    edit(r#"[{"op":"insert","at":0,"id":"mine","source":"new"},{"op":"move","cell":3,"to":1}]"#);
+    let order = ["mine", &ids[2], &ids[0], &ids[1]];
+    assert_eq!(desk.ids(), order);
+    assert!(!desk.string().contains("\"id\""), "{}", desk.string());
+    assert!(desk.string().contains("\"nbformat_minor\": 4\n"));
+    // Somebody saves who knows nothing of the names: a cell more, one edited, another style.
+    let text = desk.string().replace("# Title", "# A title");
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let theirs = serde_json::json!({"cell_type": "raw", "metadata": {}, "source": "theirs"});
+    value["cells"].as_array_mut().unwrap().insert(1, theirs);
+    std::fs::write(desk.file(), serde_json::to_string(&value).unwrap()).unwrap();
+    let now = desk.ids();
+    assert_eq!([&now[0], &now[2], &now[3], &now[4]], order);
+    assert!(!now[1].is_empty() && !order.contains(&&*now[1]));
+    assert_eq!(desk.ids(), now);
+    assert_eq!(
+        desk.journal().last().unwrap(),
+        &format!("saved - edited {} inserted {}", ids[1], now[1])
+    );
+    // An edit goes by the name.
+    let operation = format!(r#"[{{"op":"edit","cell":"{}","source":"x"}}]"#, ids[1]);
+    edit(&operation);
+    assert_eq!(desk.read("claude").cells()[4].source(), "x");
+    assert_eq!(desk.ids(), now);
+}
+
+#[test]
+fn an_undo_leaves_no_byte_of_an_edit() {
+    for operation in [
+        r#"[{"op":"edit","cell":1,"source":"x"}]"#,
+        r#"[{"op":"edit","cell":2,"type":"markdown"}]"#,
+        r#"[{"op":"edit","cell":1,"type":"code"}]"#,
+        r#"[{"op":"replace","cell":0,"old":"0.1","new":"0.5"}]"#,
+        r#"[{"op":"insert","source":"new"}]"#,
+        r#"[{"op":"remove","cells":["0","1"]}]"#,
+        r#"[{"op":"remove","cells":["0","1","2"]}]"#,
+        r#"[{"op":"move","cell":0,"to":2}]"#,
+        r#"[{"op":"clear"}]"#,
+        r#"[{"op":"join","cells":["0","1","2"]}]"#,
+        r#"[{"op":"join","cells":["1","2"]},{"op":"split","cell":1,"line":1}]"#,
+    ] {
+        // In the classic style, in one line, and with the fields in another order.
+        let value: serde_json::Value = serde_json::from_str(OLD).unwrap();
+        let line = serde_json::to_string(&value).unwrap();
+        let odd = OLD.replace("\n   \"metadata\": {},", "").replace(
+            "\n   \"cell_type\"",
+            "\n   \"metadata\" :{  },\n   \"cell_type\"",
+        );
+        for text in [OLD, &line, &odd] {
+            let desk = Desk::old();
+            std::fs::write(desk.file(), text).unwrap();
+            desk.read("claude");
+            let Ok(done) = desk.edit("claude", operation) else {
+                panic!("{operation}");
+            };
+            let edited = desk.text();
+            assert_ne!(edited.len(), text.len(), "{operation}");
+            desk.undo(done.op.as_deref()).unwrap();
+            assert_eq!(desk.string(), text, "{operation}");
+            // And again.
+            let undo = Recorded::of(desk.entries().last().unwrap()).unwrap().op;
+            desk.undo(undo.as_deref()).unwrap();
+            assert_eq!(desk.text(), edited, "{operation}");
+        }
+    }
+}
+
+#[test]
+fn a_cleared_count_comes_back_and_no_other_edit_is_taken_back_for_it() {
+    let desk = Desk::old();
+    desk.read("claude");
+    desk.edit("claude", r#"[{"op":"edit","cell":1,"source":"kept"}]"#)
+        .unwrap();
+    let before = desk.text();
+    let cleared = desk
+        .edit("claude", r#"[{"op":"clear","cells":["0"]}]"#)
+        .unwrap();
+    assert!(cleared.op.is_some());
+    assert_eq!(desk.read("claude").cells()[0].execution_count(), None);
+    let undone = desk.undo(None).unwrap();
+    assert_eq!(Some(undone.op.op), cleared.op);
+    assert_eq!(desk.text(), before);
+}
+
+#[test]
+fn outputs_that_a_restore_has_brought_go_with_its_undo() {
+    let desk = Desk::old();
+    desk.read("claude");
+    let first = desk.read("claude").cells()[2].revision();
+    // The edit takes its outputs along, so that the version is kept with them.
+    desk.edit(
+        "claude",
+        r#"[{"op":"clear","cells":["2"]},{"op":"edit","cell":2,"source":"other"}]"#,
+    )
+    .unwrap();
+    let id = desk.ids()[2].clone();
+    let selector = Selector::Id(id);
+    let restored = restore(
+        &desk.page,
+        &selector,
+        Some(&first.to_string()),
+        &editor("claude"),
+    );
+    restored.unwrap();
+    assert_eq!(desk.read("claude").cells()[2].outputs().count(), 1);
+    // A person changes the cell's metadata meanwhile, so that its bytes are others.
+    let text = desk.string();
+    let at = text.rfind("\"metadata\": {},").unwrap();
+    let text = format!(
+        "{}\"metadata\": {{\"k\": 1}},{}",
+        &text[..at],
+        &text[at + 15..]
+    );
+    std::fs::write(desk.file(), text).unwrap();
+    desk.undo(None).unwrap();
+    let cell = desk.read("claude").cells()[2].clone();
+    assert_eq!(cell.source(), "other");
+    assert_eq!((cell.outputs().count(), cell.execution_count()), (0, None));
+}
+
+#[test]
+fn what_somebodys_save_has_dropped_is_named_before_anything_else_is_touched() {
+    let desk = Desk::new("a:1 b:2");
+    desk.read("claude");
+    let first = desk
+        .edit("claude", r#"[{"op":"edit","cell":"0","source":"first"}]"#)
+        .unwrap();
+    let opened = desk.text();
+    let second = desk
+        .edit("claude", r#"[{"op":"edit","cell":"1","source":"second"}]"#)
+        .unwrap();
+    // The editor had it open from before.
+    std::fs::write(desk.file(), &opened).unwrap();
+    let error = desk.undo(None).unwrap_err();
+    let UndoError::Gone { gone, next, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        gone.iter()
+            .map(|op| Some(op.op.clone()))
+            .collect::<Vec<_>>(),
+        [second.op]
+    );
+    assert_eq!(next.map(|op| op.op), first.op);
+    assert_eq!(desk.text(), opened);
+    desk.undo(first.op.as_deref()).unwrap();
+    assert_eq!(desk.read("claude").cells()[0].source(), "1");
+}
+
+#[test]
+fn no_edit_leaves_the_size_of_the_file_as_it_was() {
+    let desk = Desk::old();
+    desk.read("claude");
+    let mut sizes = vec![desk.text().len()];
+    for (old, new) in [("0.1", "0.5"), ("0.5", "0.9"), ("0.9", "0.1")] {
+        let operation = format!(r#"[{{"op":"replace","cell":0,"old":"{old}","new":"{new}"}}]"#);
+        desk.edit("claude", &operation).unwrap();
+        let size = desk.text().len();
+        assert!(!sizes.contains(&size), "{size} {sizes:?}");
+        sizes.push(size);
+    }
+    // Only the line differs, and no text of the user's has a space more.
+    let before: Vec<_> = OLD.lines().collect();
+    let after = desk.string();
+    let after: Vec<_> = after.lines().collect();
+    let other = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    assert_eq!((after.len(), other), (before.len(), 1));
+    assert_eq!(desk.read("claude").cells()[0].source(), "lr = 0.1");
+    for _ in 0..3 {
+        desk.undo(None).unwrap();
+    }
+    assert_eq!(desk.string(), OLD);
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::keep;
 use super::past::manifest_at;
 use super::recorded::{Deed, Recorded};
 use super::steps::{self, Step};
@@ -43,8 +44,6 @@ pub struct Op {
 pub struct Undone {
     /// What was taken back.
     pub op: Op,
-    /// Operations of which nothing was left to take back, newer than that one.
-    pub passed: Vec<Op>,
     /// Cells in which others' later changes stay: what they are now was never written by anybody.
     pub merged: Vec<String>,
     /// What was done.
@@ -82,6 +81,17 @@ pub enum UndoError {
         given: String,
         /// All of them.
         candidates: Vec<Op>,
+    },
+    /// Nothing of this name's last operations is left in the file: somebody has saved without them, or
+    /// taken them back by hand.
+    #[error("what {by} did last is not in the notebook any more; nothing was taken back")]
+    Gone {
+        /// The name.
+        by: String,
+        /// The operations of which nothing is left, newest first.
+        gone: Vec<Op>,
+        /// The one before them.
+        next: Option<Box<Op>>,
     },
     /// It is taken back already.
     #[error("{} is taken back already, by {by}", op.op)]
@@ -141,7 +151,7 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
     if let Some(given) = op {
         let known = named(&all, given)?;
         let back = back(page, known)?;
-        return take_back(page, known, &back, editor, Vec::new());
+        return take_back(page, known, &back, editor);
     }
     let undone = undone(&all);
     let own = |known: &&Known| {
@@ -150,18 +160,29 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
             && company::is_same(by, &editor.by)
             && !undone.contains_key(known.op.op.as_str())
     };
-    let mut passed = Vec::new();
+    let mut gone = Vec::new();
     for known in all.iter().filter(own).take(MOST_PASSED) {
         let back = back(page, known)?;
-        // One of which nothing is left would be met again by every undo.
         if let Ok(taken) = back.taken_back(&document, editor.force)
             && taken.conflicts.is_empty()
             && notebook::changes(&document, &taken.document).is_empty()
         {
-            passed.push(known.op.clone());
+            gone.push(known.op.clone());
             continue;
         }
-        return take_back(page, known, &back, editor, passed);
+        // Whoever asks means the last one: another is not touched before they know.
+        if !gone.is_empty() {
+            return Err(UndoError::Gone {
+                by: editor.by.clone(),
+                gone,
+                next: Some(Box::new(known.op.clone())),
+            });
+        }
+        return take_back(page, known, &back, editor);
+    }
+    if !gone.is_empty() {
+        let (by, next) = (editor.by.clone(), None);
+        return Err(UndoError::Gone { by, gone, next });
     }
     let is_own = |op: &Op| company::is_same(company::name(op.by.as_deref()), &editor.by);
     let left = all
@@ -269,7 +290,8 @@ fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
             let mut steps = undone.changes.iter();
             steps.find(|first| first.cell == step.cell && first.what != Change::Moved)
         });
-        step.what == Change::Outputs && step.kept.is_none()
+        step.came
+            || step.what == Change::Outputs && step.kept.is_none()
             || first.is_some_and(|first| first.kept.is_some() && first.after.is_some())
     };
     let version = |revision, kept| Version {
@@ -287,6 +309,10 @@ fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
             .collect(),
         before: ids(before),
         after: ids(after),
+        exact: recorded
+            .exact
+            .as_deref()
+            .and_then(|name| keep::exact(page, name)),
     })
 }
 
@@ -295,7 +321,6 @@ fn take_back(
     known: &Known,
     back: &TakeBack,
     editor: &Editor,
-    passed: Vec<Op>,
 ) -> Result<Undone, UndoError> {
     let deed = Deed {
         op: "undo".to_owned(),
@@ -331,7 +356,6 @@ fn take_back(
     })?;
     Ok(Undone {
         op: known.op.clone(),
-        passed,
         merged,
         done,
     })

@@ -12,7 +12,7 @@ use crate::ops::company;
 use crate::ops::editing::page::Page;
 use crate::ops::since;
 use crate::ops::zone;
-use crate::project::{Project, save};
+use crate::project::{Project, beneath};
 
 /// So many wait at most; the oldest are not told then, and are in the journal still.
 const WAITING: usize = 1000;
@@ -60,19 +60,19 @@ fn forget(project: &Project, key: &str, lost: &[Overwritten]) -> io::Result<()> 
     let mut waiting = read(project, key);
     waiting.retain(|one| !lost.contains(one));
     match waiting.is_empty() {
-        true => std::fs::remove_file(project.untold_file(key)),
+        true => beneath::remove_file(&project.untold_file(key)),
         false => write(project, key, &waiting),
     }
 }
 
 fn read(project: &Project, key: &str) -> Vec<Overwritten> {
-    let bytes = std::fs::read(project.untold_file(key)).ok();
+    let bytes = beneath::read(&project.untold_file(key), beneath::SMALL).ok();
     let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     read.unwrap_or_default()
 }
 
 fn write(project: &Project, key: &str, waiting: &[Overwritten]) -> io::Result<()> {
-    save::replace_unsynced(&project.untold_file(key), &serde_json::to_vec(waiting)?)
+    beneath::replace_unsynced(&project.untold_file(key), &serde_json::to_vec(waiting)?)
 }
 
 /// Returns the words for edits that were wiped out, a line each, and at most three: of a cell that

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::keep::{kept, version};
 use super::recorded::Recorded;
 use super::steps::Step;
-use crate::notebook::{Change, Document, Json, Revision};
+use crate::notebook::{Change, Document, Json, Revision, SelectError, Selector};
 use crate::ops::editing::page::Page;
 
 /// One change of a notebook, by whomever, with its place in time.
@@ -158,6 +158,59 @@ pub fn deleted(page: &Page, document: &Document) -> Vec<Deleted> {
         }
     }
     list
+}
+
+/// As much of an id or a revision is needed.
+pub(super) const LEAST: usize = 3;
+
+/// The cell that a selector means where deleted cells count too.
+#[derive(Debug)]
+pub enum Selected<'a> {
+    /// One of the notebook, by its place.
+    Present(usize),
+    /// A deleted one.
+    Deleted(&'a Deleted),
+}
+
+/// Why no cell is meant.
+#[derive(Debug)]
+pub struct NotSelected<'a> {
+    /// What is wrong with it among the notebook's own cells.
+    pub source: SelectError,
+    /// The deleted cells that are meant, where they are more than one.
+    pub candidates: Vec<&'a Deleted>,
+}
+
+/// Finds the cell that a selector means, in a notebook and among those deleted from it.
+///
+/// A whole id means its cell, also where another's begins so; with less of an id the notebook's own
+/// cells come first.
+///
+/// # Errors
+/// None is meant, or more than one.
+pub fn select<'a>(
+    document: &Document,
+    deleted: &'a [Deleted],
+    cell: &Selector,
+) -> Result<Selected<'a>, NotSelected<'a>> {
+    let given = match cell {
+        Selector::Id(given) => given.as_str(),
+        _ => "",
+    };
+    if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == given) {
+        return Ok(Selected::Deleted(deleted));
+    }
+    let source = match document.find(cell) {
+        Ok(index) => return Ok(Selected::Present(index)),
+        Err(source) => source,
+    };
+    let long = given.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
+    let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(given);
+    let candidates: Vec<_> = deleted.iter().filter(begins).collect();
+    match candidates.as_slice() {
+        [deleted] => Ok(Selected::Deleted(deleted)),
+        _ => Err(NotSelected { source, candidates }),
+    }
 }
 
 impl Deleted {

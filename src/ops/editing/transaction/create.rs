@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::touch;
+use crate::ops::editing::stamp::Stamp;
 use crate::project::{Lock, lock_notebook};
 
 /// How long another `nb` that makes the same notebook is waited for.
@@ -16,7 +18,7 @@ pub(in crate::ops) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     // Where the lock cannot be had, not replacing an existing file is protection enough.
-    let _lock: Option<Lock> = lock_notebook(notebook, LOCKED).ok();
+    let lock: Option<Lock> = lock_notebook(notebook, LOCKED).ok();
     let mut file = tempfile::Builder::new()
         .prefix(".nb-")
         // As any new file of this user: the umask decides.
@@ -25,7 +27,11 @@ pub(in crate::ops) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(notebook) {
-        Ok(_) => Ok(true),
+        Ok(file) => {
+            let found = file.metadata()?;
+            touch::note(lock.as_ref(), &Stamp::of(&found), None);
+            Ok(true)
+        }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error.error),
     }

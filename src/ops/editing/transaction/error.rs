@@ -1,6 +1,9 @@
 //! Why a notebook was not written.
 
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use super::swap::{Failed, free};
 use crate::notebook::{Document, size};
@@ -19,6 +22,20 @@ pub enum WriteError<E: std::error::Error + 'static> {
     /// Nobody may write it.
     #[error("cannot write {}: it is read-only", page.path.display())]
     ReadOnly {
+        /// The notebook.
+        page: Box<Page>,
+    },
+    /// It, or its folder, may not be changed by anybody, as `chattr +i` says.
+    #[error("cannot write {}: {} is immutable", page.path.display(), what.display())]
+    Immutable {
+        /// The notebook.
+        page: Box<Page>,
+        /// The file or folder.
+        what: PathBuf,
+    },
+    /// It is another user's, and in its folder nobody replaces others' files.
+    #[error("cannot write {}: it is another user's, and its folder {} is sticky, in which nobody replaces others' files", page.path.display(), page.real.parent().unwrap_or(&page.real).display())]
+    Sticky {
         /// The notebook.
         page: Box<Page>,
     },
@@ -69,6 +86,19 @@ pub enum WriteError<E: std::error::Error + 'static> {
 impl<E: std::error::Error> WriteError<E> {
     pub(super) fn of(page: &Page, text: &Document, failed: Failed) -> Self {
         let boxed = Box::new(page.clone());
+        if failed.is_refused() {
+            let folder = page.real.parent().unwrap_or(&page.real);
+            if let Some(what) = [&page.real, folder].into_iter().find(|it| is_immutable(it)) {
+                let (page, what) = (boxed, what.to_owned());
+                return Self::Immutable { page, what };
+            }
+            let found = std::fs::metadata(folder).ok();
+            let found = found.zip(std::fs::metadata(&page.real).ok());
+            let me = rustix::process::geteuid().as_raw();
+            if found.is_some_and(|(folder, file)| is_kept_by_sticky(&folder, &file, me)) {
+                return Self::Sticky { page: boxed };
+            }
+        }
         match failed {
             Failed::ReadOnly => Self::ReadOnly { page: boxed },
             Failed::Gone => Self::Page(PageError::Missing {
@@ -90,4 +120,23 @@ impl<E: std::error::Error> WriteError<E> {
             },
         }
     }
+}
+
+/// Whether `chattr +i` was done to a file or folder.
+#[cfg(target_os = "linux")]
+fn is_immutable(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::TYPE);
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::IMMUTABLE))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_immutable(_: &Path) -> bool {
+    false
+}
+
+/// Whether a folder's sticky bit keeps `user` from replacing a file.
+fn is_kept_by_sticky(folder: &Metadata, file: &Metadata, user: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    folder.mode() & STICKY != 0 && folder.uid() != user && file.uid() != user && user != 0
 }

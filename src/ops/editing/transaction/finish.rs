@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::leftover::Leftover;
 use super::look::{Look, look};
+use super::touch::Saves;
 use super::{text, write_locked};
 use crate::notebook::{Document, merge};
 use crate::ops::editing::page::Page;
 use crate::ops::editing::stamp::Stamp;
-use crate::project::try_lock_notebook;
+use crate::project::{Lock, try_lock_notebook};
 
 /// How old a leftover is at least that cannot be told from the work of a living `nb`.
 const OLD: Duration = Duration::from_secs(60);
@@ -30,24 +31,24 @@ pub fn finish(page: &Page) -> Vec<String> {
         return Vec::new();
     }
     match try_lock_notebook(&page.real) {
-        Ok(Some(_lock)) => leftovers(page, true),
+        Ok(Some(lock)) => leftovers(page, Some(&lock)),
         // Somebody is writing: it is theirs.
         Ok(None) => Vec::new(),
-        Err(_) => leftovers(page, false),
+        Err(_) => leftovers(page, None),
     }
 }
 
 /// Finishes what was left beside a notebook that is to be written.
-pub(super) fn leftovers(page: &Page, locked: bool) -> Vec<String> {
+pub(super) fn leftovers(page: &Page, lock: Option<&Lock>) -> Vec<String> {
     let Ok((own, others)) = Leftover::all(page) else {
         return Vec::new();
     };
     let mut notes = Vec::new();
     for leftover in own {
         let is_old = || age(&leftover).is_some_and(|age| age > OLD);
-        if !leftover.is_alive() && (locked || is_old()) {
+        if !leftover.is_alive() && (lock.is_some() || is_old()) {
             // What cannot be done now is tried again by the next.
-            notes.extend(one(page, leftover).ok().flatten());
+            notes.extend(one(page, lock, leftover).ok().flatten());
         }
     }
     for leftover in others {
@@ -55,7 +56,7 @@ pub(super) fn leftovers(page: &Page, locked: bool) -> Vec<String> {
             notes.extend(orphan(page, leftover).ok().flatten());
         }
     }
-    if locked {
+    if lock.is_some() {
         let left = Leftover::all(page).map(|(own, _)| own).unwrap_or_default();
         Leftover::sweep(page, &left);
     }
@@ -70,7 +71,7 @@ fn age(leftover: &Leftover) -> Option<Duration> {
 }
 
 /// Finishes one; returns what there is to tell.
-fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
+fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Option<String>> {
     let file = File::open(&leftover.path)?;
     let found = file.metadata()?;
     if leftover.is_draft(&found) {
@@ -84,7 +85,7 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
         None if leftover.is_as_base(&stamp) => look(&file, &stamp.trusted(), None, Duration::ZERO)?,
         None => look(&file, &stamp.doubtful(), None, Duration::ZERO)?,
     };
-    let (saved, stamp, held) = match looked {
+    let (mut saved, stamp, held) = match looked {
         Look::Same => {
             leftover.remove();
             return Ok(None);
@@ -99,7 +100,7 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
             )));
         }
     };
-    let Some(base) = base else {
+    let Some(mut base) = base else {
         let (current, _) = page.read_stamped().map_err(io::Error::other)?;
         if text::same(&current, &saved) {
             leftover.remove();
@@ -112,10 +113,12 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
         )));
     };
     let mut lost = 0;
-    let written = write_locked(page, false, &|_| false, |current| {
+    let written = write_locked(page, lock, false, &|_| false, |current| {
         // Who saved last knows best: what the stopped command put there is older than what was
         // saved into the file it swapped out, anything else is newer.
         let now = std::fs::metadata(&page.real).map(|found| Stamp::of(&found));
+        base.take_ids(current);
+        saved.take_ids(&base);
         let merged = match now.is_ok_and(|now| leftover.has_placed(&now)) {
             true => merge(&base, &saved, current, &|_| false),
             false => merge(&base, current, &saved, &|_| false),
@@ -128,6 +131,11 @@ fn one(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
         "what somebody saved while an nb was stopped is merged into this notebook".to_owned()
     });
     let now = Stamp::of(&std::fs::metadata(&page.real)?);
+    if written.wrote {
+        let mut saves = Saves::before(lock, &now);
+        saves.saw(&stamp);
+        saves.wrote(page, &now);
+    }
     if lost + written.conflicts.len() > 0 && !held {
         let kept = leftover.put_away(page)?;
         return Ok(Some(format!(

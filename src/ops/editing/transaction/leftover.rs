@@ -9,16 +9,18 @@
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::text;
+use super::touch::NUDGE;
 use crate::notebook::Document;
 use crate::ops::editing::page::Page;
 use crate::ops::editing::stamp::Stamp;
+use crate::project::beneath;
 
 /// The base of a larger notebook is written only when it is needed: it would double an edit's time.
 const KEPT: u64 = 8 << 20;
@@ -113,7 +115,7 @@ impl Leftover {
     /// Whether something may be left to finish: a quick look, in the project's folder alone.
     pub(super) fn may_be(page: &Page) -> bool {
         let mark = mark(page);
-        let entries = std::fs::read_dir(page.project.dir().join(FOLDER));
+        let entries = beneath::list(&page.project.dir().join(FOLDER));
         entries.into_iter().flatten().flatten().any(|entry| {
             let name = entry.file_name();
             name.to_str().is_some_and(|name| name.starts_with(&mark))
@@ -123,12 +125,12 @@ impl Leftover {
     /// Removes the bases of a notebook that no leftover needs.
     pub(super) fn sweep(page: &Page, needed: &[Self]) {
         let mark = mark(page);
-        let entries = std::fs::read_dir(page.project.dir().join(FOLDER));
+        let entries = beneath::list(&page.project.dir().join(FOLDER));
         for entry in entries.into_iter().flatten().flatten() {
             let of = entry.file_name().to_string_lossy().starts_with(&mark);
             let path = entry.path();
             if of && !is_locked(&path) && needed.iter().all(|it| it.base_path != path) {
-                let _ = std::fs::remove_file(path);
+                let _ = beneath::remove_file(&path);
             }
         }
     }
@@ -138,10 +140,12 @@ impl Leftover {
         self.parts.draft.is_none_or(|(ino, ..)| ino == found.ino())
     }
 
-    /// Whether the notebook is what this save has put there.
+    /// Whether the notebook is what this save has put there, perhaps touched once since.
     pub(super) fn has_placed(&self, notebook: &Stamp) -> bool {
         let (size, modified) = notebook.content();
-        self.parts.draft == Some((notebook.ino(), size, modified))
+        let nudge = i128::try_from(NUDGE.as_nanos()).unwrap_or_default();
+        let mut times = [modified, modified - nudge].into_iter();
+        times.any(|modified| self.parts.draft == Some((notebook.ino(), size, modified)))
     }
 
     /// Whether the size and time are still those of the base.
@@ -151,7 +155,7 @@ impl Leftover {
 
     /// Returns the base, where it was kept.
     pub(super) fn base(&self) -> Option<Document> {
-        let text = std::fs::read(&self.base_path).ok()?;
+        let text = beneath::read(&self.base_path, beneath::LARGE).ok()?;
         let whole = text.len() as u64 == self.parts.base.0;
         Document::parse(text).ok().filter(|_| whole)
     }
@@ -159,9 +163,8 @@ impl Leftover {
     /// Keeps the base, or only the mark that there is one; returns its file, locked.
     pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<File> {
         page.project.make_folder(FOLDER)?;
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let file = options.open(&self.base_path)?;
+        let file = beneath::write(&self.base_path)?;
+        file.set_len(0)?;
         let _ = file.try_lock();
         if let Some(base) = base {
             text::write(&file, base)?;
@@ -187,7 +190,7 @@ impl Leftover {
             // The base is the mark by which the next command finds it.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {}
             _ => {
-                let _ = std::fs::remove_file(&self.base_path);
+                let _ = beneath::remove_file(&self.base_path);
             }
         }
     }
@@ -199,7 +202,8 @@ impl Leftover {
         let path = trash.join(format!("{stem}-{}.ipynb", self.parts.id));
         // The project's folder may be on another file system.
         if std::fs::rename(&self.path, &path).is_err() {
-            std::fs::copy(&self.path, &path)?;
+            let mut copy = beneath::create(&path)?;
+            io::copy(&mut File::open(&self.path)?, &mut copy)?;
         }
         self.remove();
         Ok(path)
@@ -261,7 +265,7 @@ impl Parts {
 }
 
 fn is_locked(path: &Path) -> bool {
-    let lock = File::open(path).map(|file| file.try_lock());
+    let lock = beneath::open(path).map(|file| file.try_lock());
     matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 

@@ -15,15 +15,18 @@ mod leftover;
 mod look;
 mod swap;
 mod text;
+mod touch;
 
 use std::time::Duration;
 
 pub use error::WriteError;
 pub use finish::finish;
+pub use touch::settle;
 
 pub(in crate::ops) use create::create;
 
 use self::swap::{Over, Put, put};
+use self::touch::Saves;
 use super::page::{Page, PageError};
 use super::stamp::Stamp;
 use crate::notebook::{Conflict, Document, merge};
@@ -85,29 +88,33 @@ pub(in crate::ops) fn write_running<E: std::error::Error + 'static>(
             return Err(WriteError::Locked { page, source });
         }
     };
-    let notes = finish::leftovers(page, lock.is_some());
-    let mut written = write_locked(page, force, runs, change)?;
+    let notes = finish::leftovers(page, lock.as_ref());
+    let mut written = write_locked(page, lock.as_ref(), force, runs, change)?;
     written.notes.splice(0..0, notes);
     Ok(written)
 }
 
-/// Changes a notebook whose lock is held.
+/// Changes a notebook whose lock is held, where it can be had.
 fn write_locked<E: std::error::Error + 'static>(
     page: &Page,
+    lock: Option<&Lock>,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
     let (before, stamp) = page.read_stamped()?;
     let mine = change(&before).map_err(WriteError::Change)?;
-    let mut rounds = Rounds::new(page, runs, before, stamp, mine);
+    let saves = Saves::before(lock, &stamp);
+    let mut rounds = Rounds::new(page, runs, before, stamp, mine, saves);
     for _ in 0..TRIES {
         if text::same(&rounds.wanted, &rounds.there) {
             return rounds.end();
         }
+        rounds.wanted = rounds.wanted.with_other_size(&rounds.there, None);
         let theirs = match put(page, &rounds.there, &rounds.stamp, &rounds.wanted) {
-            Ok(Put::Done(note)) => {
+            Ok(Put::Done { placed, note }) => {
                 rounds.notes.extend(note);
+                rounds.stamp = placed;
                 rounds.wrote = true;
                 return rounds.end();
             }
@@ -149,6 +156,8 @@ struct Rounds<'a, E> {
     /// What shall be in it.
     wanted: Document,
     wrote: bool,
+    /// When others saved.
+    saves: Saves<'a>,
     /// What they saved that is in `wanted`, but in the file perhaps not yet.
     over: Vec<Over>,
     /// Whether they changed the same lines in two of those: the last stays.
@@ -165,6 +174,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         before: Document,
         stamp: Stamp,
         mine: Document,
+        saves: Saves<'a>,
     ) -> Self {
         Self {
             page,
@@ -177,6 +187,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
             conflicts: Vec::new(),
             stamp,
             wrote: false,
+            saves,
             over: Vec::new(),
             disputed: false,
             refused: None,
@@ -185,8 +196,10 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     }
 
     /// Takes what was swapped out; returns what they made of the base.
-    fn placed_over(&mut self, over: Over) -> Document {
+    fn placed_over(&mut self, mut over: Over) -> Document {
+        over.saved.take_ids(&self.there);
         let theirs = self.without_mine(&over.saved);
+        self.saves.saw(over.saved_at());
         self.there = self.wanted.clone();
         self.stamp = over.placed;
         self.wrote = true;
@@ -197,7 +210,9 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     /// Reads what is in the file instead of what was expected; returns what they made of the base,
     /// or nothing if it has the same text.
     fn read_again(&mut self) -> Result<Option<Document>, PageError> {
-        let (saved, stamp) = self.page.read_stamped()?;
+        let (mut saved, stamp) = self.page.read_stamped()?;
+        saved.take_ids(&self.there);
+        self.saves.saw(&stamp);
         self.stamp = stamp;
         if text::same(&saved, &self.there) {
             return Ok(None);
@@ -248,6 +263,9 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
 
     /// Ends with what is wanted in the file.
     fn end(mut self) -> Result<Written, WriteError<E>> {
+        if self.wrote {
+            self.saves.wrote(self.page, &self.stamp);
+        }
         let now = std::fs::metadata(&self.page.real).map(|found| Stamp::of(&found));
         for over in self.over {
             if self.disputed {
@@ -275,6 +293,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         if !self.wrote || self.refused.is_some() {
             return Err(error);
         }
+        self.saves.wrote(self.page, &self.stamp);
         let note = format!(
             "what somebody saved at the same moment is not in the notebook yet ({error}); the next command on it merges that"
         );

@@ -17,8 +17,13 @@ use crate::ops::editing::stamp::Stamp;
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum Put {
-    /// It is in place, and what was there is what was read. Perhaps there is something to tell.
-    Done(Option<String>),
+    /// It is in place, and what was there is what was read.
+    Done {
+        /// What the notebook is now.
+        placed: Stamp,
+        /// What there is to tell.
+        note: Option<String>,
+    },
     /// It is in place, and somebody saved in between.
     Over(Box<Over>),
     /// It is not: the file is another one already.
@@ -53,6 +58,17 @@ pub(super) enum Failed {
 }
 
 impl Failed {
+    /// Whether somebody may not do it, rather than it cannot be done.
+    pub(super) fn is_refused(&self) -> bool {
+        match self {
+            Self::ReadOnly => true,
+            Self::Folder(error) | Self::Io(error) => {
+                error.kind() == io::ErrorKind::PermissionDenied
+            }
+            Self::Gone | Self::Full(_) => false,
+        }
+    }
+
     fn of(error: io::Error) -> Self {
         match is_full(&error) {
             true => Self::Full(error),
@@ -62,6 +78,11 @@ impl Failed {
 }
 
 impl Over {
+    /// Returns the stamp of what they saved.
+    pub(super) fn saved_at(&self) -> &Stamp {
+        &self.stamp
+    }
+
     /// Says that what they saved is in the notebook.
     pub(super) fn merged(self, page: &Page, now: &Stamp) {
         if self.held {
@@ -92,8 +113,7 @@ pub(super) fn put(
         io::ErrorKind::NotFound => Failed::Gone,
         _ => Failed::of(error),
     })?;
-    let now = Stamp::of(&found);
-    if !stamp.agrees(&now) || stamp.ino() != now.ino() {
+    if !stamp.is_same_file(&Stamp::of(&found)) {
         return Ok(Put::Missed);
     }
     // Moving needs no right to write the file itself; taking the right away says what is meant,
@@ -123,13 +143,29 @@ fn put_draft(
     found: &std::fs::Metadata,
 ) -> Result<Put, Failed> {
     let draft = Draft::write(early.path.clone(), &page.real, found, text);
-    let mut draft = draft.map_err(|failed| match failed {
+    let draft = draft.map_err(|failed| match failed {
         draft::Failed::Make(error) if !is_full(&error) => Failed::Folder(error),
         draft::Failed::Make(error) | draft::Failed::Fill(error) => Failed::of(error),
     })?;
+    place(page, there, stamp, early, draft)
+}
+
+/// Puts a draft into the place of the notebook that it was made of.
+pub(super) fn place(
+    page: &Page,
+    there: &Document,
+    stamp: &Stamp,
+    early: &Leftover,
+    mut draft: Draft,
+) -> Result<Put, Failed> {
     let placed = draft.stamp();
     let leftover = early.with_draft(page, &placed);
     draft.move_to(&leftover.path).map_err(Failed::of)?;
+    // A large draft takes its time to the disk. What somebody saved meanwhile stays in the file
+    // while it is merged: an exchange would take it out first.
+    if !is_still(page, stamp)? {
+        return Ok(Put::Missed);
+    }
     // The notebook is the old path: of the two events of an exchange the one of the new path comes
     // first, and a watcher that sees the notebook leave last takes it for deleted.
     let exchange = RenameFlags::EXCHANGE;
@@ -140,7 +176,7 @@ fn put_draft(
         }
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
             match replace(page, stamp, early, &leftover, draft)? {
-                Some(swapped) => Ok(swapped),
+                Some(swapped) => swapped,
                 None => return Ok(Put::Missed),
             }
         }
@@ -155,7 +191,7 @@ fn put_draft(
     Ok(match looked {
         Ok(Look::Same) => {
             leftover.remove();
-            Put::Done(None)
+            Put::Done { placed, note: None }
         }
         Ok(Look::Saved { saved, stamp, held }) => Put::Over(Box::new(Over {
             saved,
@@ -164,24 +200,28 @@ fn put_draft(
             stamp,
             held,
         })),
-        Ok(Look::Broken) => Put::Done(leftover.put_away(page).ok().map(|path| {
-            format!(
-                "what another program wrote meanwhile is no notebook; it is kept as {}",
-                path.display()
-            )
-        })),
+        Ok(Look::Broken) => {
+            let note = leftover.put_away(page).ok().map(|path| {
+                format!(
+                    "what another program wrote meanwhile is no notebook; it is kept as {}",
+                    path.display()
+                )
+            });
+            Put::Done { placed, note }
+        }
         // The next command goes on here.
         Ok(Look::Held(who)) => {
             let _ = leftover.keep_base(page, Some(there));
-            Put::Done(who.map(|who| {
+            let note = who.map(|who| {
                 format!(
                     "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
                 )
-            }))
+            });
+            Put::Done { placed, note }
         }
         Err(_) => {
             let _ = leftover.keep_base(page, Some(there));
-            Put::Done(None)
+            Put::Done { placed, note: None }
         }
     })
 }
@@ -189,36 +229,50 @@ fn put_draft(
 /// Replaces the notebook where nothing can be exchanged; returns what was there, or nothing if it
 /// is another one already.
 ///
-/// A second name keeps the old file, where there are such; else only we have it, until we exit.
-fn replace(
+/// A second name keeps what is replaced, and that name is looked at afterwards: it may be what
+/// somebody has moved there just before. Only a file that is moved there between the two system
+/// calls that follow each other here is lost; no call of such a file system closes that gap. Where
+/// there are no second names, the gap is the one between opening and moving, and only we have what
+/// was there, until we exit.
+pub(super) fn replace(
     page: &Page,
     stamp: &Stamp,
     early: &Leftover,
     leftover: &Leftover,
     mut draft: Draft,
-) -> Result<Option<File>, Failed> {
+) -> Result<Option<io::Result<File>>, Failed> {
     draft.move_to(&early.path).map_err(Failed::of)?;
+    if std::fs::hard_link(&page.real, &leftover.path).is_ok() {
+        if let Err(error) = draft.move_to(&page.real) {
+            let _ = std::fs::remove_file(&leftover.path);
+            return Err(Failed::of(error));
+        }
+        draft.placed();
+        return Ok(Some(File::open(&leftover.path)));
+    }
     let swapped = File::open(&page.real).map_err(Failed::of)?;
     let now = Stamp::of(&swapped.metadata().map_err(Failed::of)?);
-    if !stamp.agrees(&now) || stamp.ino() != now.ino() {
+    if !stamp.is_same_file(&now) {
         return Ok(None);
     }
-    let kept = std::fs::hard_link(&page.real, &leftover.path);
-    let moved = draft.move_to(&page.real);
-    if let Err(error) = moved {
-        if kept.is_ok() {
-            let _ = std::fs::remove_file(&leftover.path);
-        }
-        return Err(Failed::of(error));
-    }
+    draft.move_to(&page.real).map_err(Failed::of)?;
     draft.placed();
-    Ok(Some(swapped))
+    Ok(Some(Ok(swapped)))
+}
+
+/// Whether the notebook is the file that was read, as far as its stamp tells.
+fn is_still(page: &Page, stamp: &Stamp) -> Result<bool, Failed> {
+    let found = std::fs::metadata(&page.real).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failed::Gone,
+        _ => Failed::of(error),
+    })?;
+    Ok(stamp.is_same_file(&Stamp::of(&found)))
 }
 
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
 

@@ -317,3 +317,118 @@ fn somebody_who_always_saves_is_given_up_on() {
     assert!(matches!(error, Err(WriteError::Contended { .. })));
     assert!(folder.left().is_empty(), "{:?}", folder.left());
 }
+
+/// Saves like a program that moves a new file into the place of the old one.
+fn save_by_moving(folder: &Folder, text: &str) {
+    let new = folder.temp.path().join("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, folder.notebook()).unwrap();
+}
+
+/// Prepares a write of "mine" into the first cell up to the point at which its draft is on disk.
+fn drafted(page: &Page) -> (Document, Stamp, leftover::Leftover, draft::Draft) {
+    let (there, stamp) = page.read_stamped().unwrap();
+    let mine = set(&there, "aaaa", "mine").unwrap();
+    let early = leftover::Leftover::prepare(page, &there, &stamp);
+    let found = std::fs::metadata(&page.real).unwrap();
+    let draft = draft::Draft::write(early.path.clone(), &page.real, &found, &mine).unwrap();
+    (there, stamp, early, draft)
+}
+
+#[test]
+fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
+    let folder = Folder::new();
+    let page = folder.page();
+    for by_moving in [true, false] {
+        let (there, stamp, early, draft) = drafted(&page);
+        let theirs = text("one", if by_moving { "theirs" } else { "theirs again" });
+        match by_moving {
+            true => save_by_moving(&folder, &theirs),
+            false => std::fs::write(folder.notebook(), &theirs).unwrap(),
+        }
+        let file = std::fs::metadata(&page.real).unwrap().ino();
+        let put = swap::place(&page, &there, &stamp, &early, draft).unwrap();
+        assert!(matches!(put, Put::Missed), "{put:?}");
+        assert_eq!(folder.text(), theirs);
+        assert_eq!(std::fs::metadata(&page.real).unwrap().ino(), file);
+        early.remove();
+    }
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
+#[test]
+fn what_is_replaced_without_an_exchange_is_looked_at_by_its_second_name() {
+    let folder = Folder::new();
+    let page = folder.page();
+    let (_, stamp, early, mut draft) = drafted(&page);
+    let leftover = early.with_draft(&page, &draft.stamp());
+    draft.move_to(&leftover.path).unwrap();
+    // After the last look at the file.
+    save_by_moving(&folder, &text("one", "theirs"));
+    let replaced = swap::replace(&page, &stamp, &early, &leftover, draft).unwrap();
+    let replaced = text::read(&replaced.unwrap().unwrap()).unwrap();
+    assert_eq!(replaced, text("one", "theirs").as_bytes());
+    assert_eq!(folder.text(), text("mine", "two"));
+}
+
+/// Waits until a file has another time than it had.
+fn touched(notebook: &PathBuf, before: &Stamp) -> Stamp {
+    touch::settle();
+    let now = Stamp::of(&std::fs::metadata(notebook).unwrap());
+    assert_eq!(before.ino(), now.ino());
+    now
+}
+
+#[test]
+fn a_write_close_to_a_save_touches_the_file_once_more() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let stamp = || Stamp::of(&std::fs::metadata(&notebook).unwrap());
+    // Before it.
+    std::fs::write(&notebook, text("one", "saved")).unwrap();
+    write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
+    let placed = stamp();
+    let now = touched(&notebook, &placed);
+    assert!(now.content().1 > placed.content().1, "it is not touched");
+    assert_eq!(folder.text(), text("1", "saved"));
+    // During it.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
+    open(&notebook).set_modified(old).unwrap();
+    let written = write(&page, false, |document| {
+        std::fs::write(&notebook, text("1", "saved again")).unwrap();
+        set(document, "aaaa", "11")
+    });
+    assert!(written.unwrap().theirs.is_some());
+    let placed = stamp();
+    assert!(touched(&notebook, &placed).content().1 > placed.content().1);
+
+    // A save that is long past, and `nb`'s own writes one after the other, are nobody's save.
+    open(&notebook).set_modified(old).unwrap();
+    for source in ["2", "3"] {
+        write(&page, false, |document| set(document, "aaaa", source)).unwrap();
+        let placed = stamp();
+        assert!(placed.agrees(&touched(&notebook, &placed)));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_was_touched_is_still_what_the_stopped_command_put_there() {
+    let folder = Folder::new();
+    let (page, notebook) = (folder.page(), folder.notebook());
+    let editor = open(&notebook);
+    save(&editor, &text("one", "saved"));
+    write(&page, false, |document| set(document, "aaaa", "mine")).unwrap();
+    touch::settle();
+    // Into the file that was swapped out, which is older by name and newer by time.
+    save(&editor, &text("theirs", "saved"));
+    drop(editor);
+    finish(&page);
+    assert_eq!(folder.text(), text("theirs", "saved"));
+    touch::settle();
+    assert!(
+        folder.left().iter().all(|name| name == "trash"),
+        "{:?}",
+        folder.left()
+    );
+}

@@ -56,6 +56,29 @@ pub(super) fn places(variables: &dyn Variables) -> Vec<Place> {
     all.filter(|place| place.folder.is_dir()).collect()
 }
 
+/// Returns the files of the users' settings of those editors.
+pub(super) fn settings(variables: &dyn Variables) -> Vec<PathBuf> {
+    let places = places(variables).into_iter();
+    let files = places.filter_map(|place| {
+        let data = place.folder.parent()?;
+        let user = match data.ends_with("User") {
+            true => data.to_owned(),
+            false => data.join("User"),
+        };
+        Some(user.join("settings.json"))
+    });
+    files.collect()
+}
+
+/// Says whether an editor with these settings saves nothing by itself, as VS Code does where nothing is
+/// set.
+pub(super) fn saves_nothing(settings: &str) -> bool {
+    let lines = settings.lines().map(str::trim_start);
+    let mut lines = lines.filter(|line| !line.starts_with("//"));
+    let value = lines.find_map(|line| line.split_once("\"files.autoSave\""));
+    value.is_none_or(|(_, value)| value.contains("\"off\""))
+}
+
 /// Returns the folders in a folder.
 pub(super) fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -144,5 +167,21 @@ mod tests {
         assert_eq!(of("VSCODE_IPC_HOOK_CLI"), Some("VS Code runs elsewhere"));
         let in_docker = elsewhere(&HashMap::new(), &|path| path == "/.dockerenv");
         assert_eq!(in_docker, Some("this is a container"));
+    }
+
+    #[test]
+    fn an_editor_saves_by_itself_only_where_that_is_set() {
+        assert!(saves_nothing(""));
+        assert!(saves_nothing("{\n  \"files.autoSave\": \"off\",\n}"));
+        assert!(saves_nothing(
+            "{\n  // \"files.autoSave\": \"afterDelay\",\n}"
+        ));
+        assert!(!saves_nothing("{\n  \"files.autoSave\": \"afterDelay\"\n}"));
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join(".config/Code");
+        std::fs::create_dir_all(data.join("Backups")).unwrap();
+        let home_text = home.path().to_str().unwrap();
+        let variables = std::collections::HashMap::from([("HOME", home_text)]);
+        assert_eq!(settings(&variables), [data.join("User/settings.json")]);
     }
 }

@@ -1,9 +1,26 @@
 //! When outputs go into the notebook while a cell runs: seldom, since an editor that shows it reads
 //! it anew each time.
+//!
+//! The first seconds of a run are an exception. An editor has no other sign that the cell of somebody
+//! else runs: so the cell without its old outputs and its count is in the file at once, and what it
+//! prints first is there soon.
 
 use std::time::Duration;
 
-/// How long after they began outputs go into the notebook, and the least gap between two writes.
+/// How long after a run began its first cell goes into the notebook.
+const FIRST: Duration = Duration::from_millis(300);
+
+/// The gap between two writes while a run is young.
+const YOUNG: Duration = Duration::from_secs(1);
+
+/// How long a run is young.
+const YOUTH: Duration = Duration::from_secs(10);
+
+/// A notebook that is longer than this takes long to be written.
+const SHORT_BYTES: u64 = 2_000_000;
+
+/// The least gap between two writes after that, and how long after they began outputs go into a long
+/// notebook.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// The longest gap, unless writing takes very long or writes very much.
@@ -40,28 +57,33 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// The first comes soon after outputs began.
-    pub(super) fn new() -> Self {
+    /// The first comes soon, where the notebook is no longer than so many bytes.
+    pub(super) fn new(notebook_bytes: u64) -> Self {
+        let is_short = notebook_bytes <= SHORT_BYTES;
         Self {
             doubling: LEAST,
-            next: LEAST,
+            next: if is_short { FIRST } else { LEAST },
         }
     }
 
-    /// Returns how long to wait from the first new output on.
+    /// Returns how long to wait from the beginning, or the first new output, on.
     pub(super) fn next(self) -> Duration {
         self.next
     }
 
-    /// Takes a write.
-    pub(super) fn wrote(&mut self, wrote: Wrote) {
+    /// Takes a write; the run began so long ago.
+    pub(super) fn wrote(&mut self, wrote: Wrote, age: Duration) {
+        let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);
+        if age < YOUTH && wrote.took <= QUICK && !wrote.failed {
+            self.next = YOUNG.max(by_bytes);
+            return;
+        }
         let disturbs = wrote.is_watched || wrote.failed || wrote.took > QUICK;
         self.doubling = if disturbs {
             LONGEST.min(self.doubling * 2)
         } else {
             LEAST
         };
-        let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);
         self.next = self.doubling.max(wrote.took * SHARE).max(by_bytes);
     }
 }
@@ -73,7 +95,7 @@ mod tests {
     /// Ten minutes of prints, each write as given; returns when writes began, the last at the end.
     fn ten_minutes(wrote: Wrote) -> Vec<Duration> {
         let end = Duration::from_secs(600);
-        let mut gaps = Gaps::new();
+        let mut gaps = Gaps::new(wrote.bytes);
         let (mut now, mut writes) = (Duration::ZERO, Vec::new());
         loop {
             now += gaps.next();
@@ -83,7 +105,7 @@ mod tests {
             }
             writes.push(now);
             now += wrote.took;
-            gaps.wrote(wrote);
+            gaps.wrote(wrote, now);
         }
     }
 
@@ -127,7 +149,8 @@ mod tests {
             bytes: 10_000,
             ..Wrote::default()
         };
-        assert_eq!(ten_minutes(small).len(), 300);
+        // Ten while it is young, and the rest.
+        assert_eq!(ten_minutes(small).len(), 10 + 296);
         for (is_watched, failed) in [(true, false), (false, true)] {
             let writes = ten_minutes(Wrote {
                 is_watched,
@@ -137,17 +160,48 @@ mod tests {
             let gaps: Vec<_> = writes
                 .windows(2)
                 .map(|two| (two[1] - two[0]).as_secs())
+                .filter(|gap| *gap > 1)
                 .collect();
             assert_eq!(gaps[..4], [4, 8, 16, 30]);
-            assert!(writes.len() < 26, "{}", writes.len());
+            assert!(writes.len() < 36, "{}", writes.len());
         }
         // Once it is quick and nobody looks, it is written often again.
-        let mut gaps = Gaps::new();
-        gaps.wrote(Wrote {
+        let mut gaps = Gaps::new(0);
+        let watched = Wrote {
             is_watched: true,
             ..small
-        });
-        gaps.wrote(small);
+        };
+        gaps.wrote(watched, YOUTH);
+        gaps.wrote(small, YOUTH);
         assert_eq!(gaps.next(), LEAST);
+    }
+
+    #[test]
+    fn a_young_run_is_written_at_once_and_each_second_also_beside_an_open_editor() {
+        let small = Wrote {
+            took: Duration::from_millis(5),
+            bytes: 10_000,
+            is_watched: true,
+            ..Wrote::default()
+        };
+        let writes = ten_minutes(small);
+        assert_eq!(writes[0], FIRST);
+        let young = writes.iter().filter(|at| **at < YOUTH).count();
+        assert_eq!(young, 10, "{writes:?}");
+        assert!(writes[1] - writes[0] < YOUNG + QUICK, "{writes:?}");
+        // What takes long disturbs from the beginning.
+        for slow in [
+            Wrote {
+                took: QUICK * 2,
+                ..small
+            },
+            Wrote {
+                failed: true,
+                ..small
+            },
+        ] {
+            let writes = ten_minutes(slow);
+            assert!(writes[1] - writes[0] >= LEAST * 2, "{writes:?}");
+        }
     }
 }

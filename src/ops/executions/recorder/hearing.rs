@@ -9,10 +9,12 @@ use tokio::sync::Notify;
 
 use super::{Never, Recorder};
 use crate::client::Told;
+use crate::kernel::process::{Process, Signal};
 use crate::notebook::{Document, Fold};
 use crate::ops::company::whose;
 use crate::ops::executions::reply;
 use crate::ops::executions::run::{Audience, Event, Prompt};
+use crate::ops::kernels::target::recorded;
 use crate::project::jobs::{Ask, JobPrompt, JobState};
 use crate::project::past;
 
@@ -24,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Asked {
     pub(super) interrupts: Notify,
     pub(super) interrupted: Cell<bool>,
+    /// After how many seconds the kernel of the cell under way is to be ended, where that is not
+    /// soon after its time.
+    pub(super) ends_after: Cell<Option<f64>>,
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
 }
@@ -71,7 +76,60 @@ impl Recorder<'_> {
     }
 }
 
+/// How long a cell in a sandbox may run on after the interrupt that its time brought.
+const IGNORES: Duration = Duration::from_secs(5);
+
 impl Recorder<'_> {
+    /// Returns how many seconds the cell under way has run; nothing before it began.
+    fn ran(&self) -> Option<f64> {
+        let outputs = self.outputs.borrow();
+        let begun = outputs.get(self.at.get())?.busy?;
+        Some(Timestamp::now().duration_since(begun).as_secs_f64())
+    }
+
+    /// Waits until the cell under way has run for so many seconds; for ever where there is no limit.
+    async fn ran_for(&self, limit: Option<f64>) {
+        let left = limit
+            .zip(self.ran())
+            .map(|(limit, ran)| (limit - ran).max(0.0));
+        match left.and_then(|left| Duration::try_from_secs_f64(left).ok()) {
+            Some(left) => tokio::time::sleep(left).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the kernel of a cell that ran past the time of its sandbox and past its interrupt: a cell
+    /// can ignore that, and a sandbox promises a bound. Other kernels, and their variables, are left
+    /// alone.
+    fn end_overdue(&self) {
+        self.asked.ends_after.set(Some(f64::INFINITY));
+        let (key, generation) = {
+            let job = self.job.borrow();
+            (job.session.clone(), job.generation)
+        };
+        let state = self.project.state().ok();
+        let session = state.and_then(|state| recorded(&state, self.project, &key));
+        let session = session.filter(|session| Some(session.generation) == generation);
+        let Some(session) = session else { return };
+        let bound = session.sandbox.as_ref().and_then(|it| it.max_time_s);
+        let (Some(bound), Some(process)) = (bound, Process::recorded(&session)) else {
+            return;
+        };
+        let grace = IGNORES.as_secs_f64();
+        // Who asked for less time than the sandbox gives has asked for no more than an interrupt.
+        if self.ran().is_some_and(|ran| ran < bound + grace) {
+            self.asked.ends_after.set(Some(bound + grace));
+            return;
+        }
+        let note = format!(
+            "it ran on {grace} s after its interrupt, past the {bound} s that its sandbox gives a cell: its kernel was ended, and the variables are gone"
+        );
+        self.job(|job| job.notes.push(note));
+        if let Err(error) = process.signal_group(Signal::KILL) {
+            tracing::warn!(%error, "the kernel could not be ended");
+        }
+    }
+
     /// Learns of an output widget that an earlier job made, before it takes what this one says.
     fn recall_widget(&self, msg_type: &str, content: &[u8]) {
         if msg_type != "comm_msg" {
@@ -118,6 +176,9 @@ impl Audience for Recorder<'_> {
             }
             Event::Counted(count) => {
                 recorded.input = Some(now);
+                // What the cell showed before goes, so that an open editor has a sign that it runs.
+                self.unwritten.borrow_mut().insert(at);
+                self.changed.notify_one();
                 self.job_soon(|job| {
                     job.cells[at].input_at = Some(now);
                     job.cells[at].execution_count = Some(*count);
@@ -189,30 +250,21 @@ impl Audience for Recorder<'_> {
     }
 
     async fn interrupts(&self) {
-        let limit = {
-            let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
-            let begun = outputs
-                .get(self.at.get())
-                .and_then(|recorded| recorded.busy);
-            let limit = job.max_time.filter(|_| !self.asked.interrupted.get());
-            limit.zip(begun).map(|(limit, begun)| {
-                let ran = Timestamp::now().duration_since(begun).as_secs_f64();
-                Duration::try_from_secs_f64((limit - ran).max(0.0)).unwrap_or(Duration::MAX)
-            })
-        };
-        let too_long = async {
-            match limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.asked.interrupts.notified() => {}
-            () = too_long => {
-                self.asked.interrupted.set(true);
-                let seconds = self.job.borrow().max_time.unwrap_or_default();
-                let note = format!("it ran longer than {seconds} s, and was interrupted");
-                self.job(|job| job.notes.push(note));
+        loop {
+            let max_time = self.job.borrow().max_time;
+            let limit = max_time.filter(|_| !self.asked.interrupted.get());
+            let ends_after = max_time.map(|time| time + IGNORES.as_secs_f64());
+            let ends_after = self.asked.ends_after.get().or(ends_after);
+            tokio::select! {
+                () = self.asked.interrupts.notified() => return,
+                () = self.ran_for(limit) => {
+                    self.asked.interrupted.set(true);
+                    let seconds = max_time.unwrap_or_default();
+                    let note = format!("it ran longer than {seconds} s, and was interrupted");
+                    self.job(|job| job.notes.push(note));
+                    return;
+                }
+                () = self.ran_for(ends_after) => self.end_overdue(),
             }
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! It is nobody's descendant, so that killing whoever asked, with all that hangs on it, loses
 //! nothing. What the kernel says goes into the job at once; into the notebook it goes seldom, since
-//! an editor that shows the notebook reads it anew each time: two seconds after outputs began, then
-//! at gaps that grow where a front end is joined or where writing takes long, and at the end.
+//! an editor that shows the notebook reads it anew each time: once the run has begun and each second
+//! while it is young, then at gaps that grow where a front end is joined or where writing takes long,
+//! and at the end.
 
 mod elsewhere;
 mod gaps;
@@ -161,6 +162,7 @@ impl<'a> Recorder<'a> {
 
     async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
         self.asked.interrupted.set(false);
+        self.asked.ends_after.set(None);
         let options = {
             let job = self.job.borrow();
             Options {

@@ -16,11 +16,12 @@ use super::{Recorder, perform_with};
 use crate::client::{Event, Heard, Overheard, Told, What};
 use crate::kernel::process::Signal;
 use crate::ops::causes::with_causes;
+use crate::ops::executions::ending::{Ending, how_it_went};
 use crate::ops::executions::lost::to_the_second;
-use crate::ops::executions::run::{Audience, Runner};
+use crate::ops::executions::run::{Audience, RunError, Runner};
 use crate::project::jobs::JobFolder;
 use crate::project::journal::Entry;
-use crate::project::{InterruptMode, Project};
+use crate::project::{InterruptMode, Project, Session};
 
 /// How often it is looked whether the proxy has ended with handing over.
 const LOOK: Duration = Duration::from_millis(2);
@@ -55,23 +56,22 @@ impl Recorder<'_> {
                 .collect()
         };
         let joined = match pending.is_empty() {
-            true => Err("nothing of it was sent to the kernel".to_owned()),
-            false => self.join_again().await,
+            true => None,
+            false => Some(self.join_again().await),
         };
         match joined {
-            Ok(runner) => self.overhear(runner, &pending).await,
-            Err(why) => {
+            Some(Ok(runner)) => self.overhear(runner, &pending).await,
+            Some(Err(ending)) => {
                 self.fed().await;
                 self.refold(None);
-                let word = if pending.is_empty() {
-                    "not_run"
-                } else {
-                    "kernel_died"
-                };
                 for (at, _) in &pending {
-                    self.is_over(*at, word);
+                    self.kernel_ended(*at, &ending);
                 }
-                self.job(|job| job.notes.extend((!pending.is_empty()).then_some(why)));
+            }
+            // Nothing of it was sent to the kernel.
+            None => {
+                self.fed().await;
+                self.refold(None);
             }
         }
         self.job(|job| {
@@ -80,22 +80,56 @@ impl Recorder<'_> {
         });
     }
 
-    /// Joins the kernel that the cells were sent to; else says why not.
-    async fn join_again(&self) -> Result<Runner, String> {
+    /// Joins the kernel that the cells were sent to; else says how it ended.
+    async fn join_again(&self) -> Result<Runner, Ending> {
         let (key, by, generation) = {
             let job = self.job.borrow();
             (job.session.clone(), job.by.clone(), job.generation)
         };
-        let state = self.project.state().map_err(|error| with_causes(&error))?;
+        let state = self.project.state();
+        let state = state.map_err(|error| Ending::unreachable(&with_causes(&error)))?;
         let session = state.session(&key);
-        let session = session.filter(|session| Some(session.generation) == generation);
-        let session = session.ok_or("the kernel was replaced since")?;
+        let ended = |session: &Session| {
+            let ended = session.ended.as_ref();
+            let ended = ended.filter(|ended| Some(ended.generation) == generation)?;
+            Some(Ending::recorded(&key, ended))
+        };
+        let session = match session {
+            Some(session) if Some(session.generation) == generation => session,
+            other => {
+                let recorded = other.as_ref().and_then(ended);
+                return Err(
+                    recorded.unwrap_or_else(|| Ending::died("the kernel was replaced since"))
+                );
+            }
+        };
         let joined = Runner::join(self.project, &key, &session, &by, None).await;
-        joined.map_err(|error| with_causes(&error))
+        joined.map_err(|error| {
+            let state = self.project.state().ok();
+            let recorded = state.and_then(|state| ended(&state.session(&key)?));
+            match error {
+                RunError::Ended { told, .. } => recorded.unwrap_or_else(|| Ending::died(&told)),
+                error => Ending::unreachable(&with_causes(&error)),
+            }
+        })
+    }
+
+    /// Takes the end of a cell whose kernel has ended: the cell says so.
+    fn kernel_ended(&self, at: usize, ending: &Ending) {
+        self.at.set(at);
+        self.sees(&Event::Told(ending.told()));
+        self.job(|job| {
+            let text = ending.text();
+            if job.notes.iter().all(|note| note != text) {
+                job.notes.push(text.to_owned());
+            }
+        });
+        self.is_over(at, "kernel_died");
     }
 
     async fn overhear(&self, mut runner: Runner, pending: &[(usize, String)]) {
         let process = runner.process().cloned();
+        let key = self.job.borrow().session.clone();
         let (client, session) = runner.parts();
         let interrupt_mode = session.interrupt_mode();
         let ids = pending.iter().map(|(_, id)| id.clone());
@@ -117,8 +151,9 @@ impl Recorder<'_> {
             let id = heard.id.as_ref();
             !id.is_some_and(|id| kept.contains(id))
         };
+        let mut gone = None;
         for heard in early.into_iter().filter(&is_new) {
-            self.hears(pending, heard);
+            gone = self.hears(pending, heard).or(gone);
         }
         self.tell_unheard_questions();
         let mut questions = Questions::default();
@@ -126,7 +161,7 @@ impl Recorder<'_> {
             tokio::select! {
                 heard = overheard.next() => match heard {
                     // The proxy may have written down what only comes here now.
-                    Some(heard) if is_new(&heard) => self.hears(pending, heard),
+                    Some(heard) if is_new(&heard) => gone = self.hears(pending, heard).or(gone),
                     Some(_) => {}
                     None => break,
                 },
@@ -145,6 +180,15 @@ impl Recorder<'_> {
                         }
                         _ => overheard.interrupt(),
                     }
+                }
+            }
+        }
+        if let Some(seen) = gone {
+            let process = process.as_ref();
+            let ending = how_it_went(self.project, &key, session, process, &seen).await;
+            for (at, _) in pending {
+                if self.job.borrow().cells[*at].status.is_none() {
+                    self.kernel_ended(*at, &ending);
                 }
             }
         }
@@ -241,10 +285,9 @@ impl Recorder<'_> {
         }));
     }
 
-    fn hears(&self, pending: &[(usize, String)], heard: Heard) {
-        let Some((at, _)) = pending.get(heard.at) else {
-            return;
-        };
+    /// Takes what was heard; returns what was seen of the kernel's end, if it is gone.
+    fn hears(&self, pending: &[(usize, String)], heard: Heard) -> Option<String> {
+        let (at, _) = pending.get(heard.at)?;
         let at = *at;
         self.at.set(at);
         let has_error = || {
@@ -260,11 +303,9 @@ impl Recorder<'_> {
             }
             What::Ended { ran: true } => self.is_over(at, "error"),
             What::Unheard => self.is_over(at, "unheard"),
-            What::Gone(why) => {
-                self.job(|job| job.notes.push(format!("the kernel has ended: {why}")));
-                self.is_over(at, "kernel_died");
-            }
+            What::Gone(seen) => return Some(seen),
         }
+        None
     }
 
     /// Takes the end of a cell, and writes it into the journal: whoever asked has not.

@@ -52,7 +52,8 @@ pub(super) fn no_widgets(job: &Job) -> Widgets {
 impl Recorder<'_> {
     /// Writes outputs into the notebook while the job runs.
     pub(super) async fn write_now_and_then(&self) -> Never {
-        let mut gaps = Gaps::new();
+        let bytes = std::fs::metadata(&self.job.borrow().path).map(|it| it.len());
+        let mut gaps = Gaps::new(bytes.unwrap_or_default());
         loop {
             self.changed.notified().await;
             tokio::time::sleep(gaps.next()).await;
@@ -62,7 +63,14 @@ impl Recorder<'_> {
             let mut wrote = self.write().await;
             let session = self.job.borrow().session.clone();
             wrote.is_watched = !joined_to(self.project, &session).is_empty();
-            gaps.wrote(wrote);
+            let begun = self
+                .job
+                .borrow()
+                .cells
+                .iter()
+                .find_map(|cell| cell.begun_at);
+            let age = begun.map(|at| Timestamp::now().duration_since(at).unsigned_abs());
+            gaps.wrote(wrote, age.unwrap_or_default());
         }
     }
 
@@ -182,6 +190,8 @@ impl Recorded {
     pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<Leaving> {
         let ran = job.cells.get(at)?;
         let by_text = job.front_end.is_some();
+        // With a count it would look as if it had ended.
+        let runs = self.idle.is_none() && ran.status.is_none();
         Some(Leaving {
             at,
             cell: match by_text {
@@ -191,7 +201,7 @@ impl Recorded {
             code: ran.code.clone(),
             execution: Execution {
                 outputs: self.folded.outputs(),
-                execution_count: ran.execution_count,
+                execution_count: ran.execution_count.filter(|_| !runs),
                 times: self.times(),
             },
             begun: self.busy,

@@ -12,6 +12,7 @@ use crate::kernel::process::Process;
 use crate::kernel::python::quote;
 use crate::kernel::sandbox;
 use crate::ops::causes::with_causes;
+use crate::ops::editing::unsaved::{self, AUTO_SAVE};
 use crate::ops::kernels::start::refuse_in_a_sandbox;
 use crate::project::written::AllWritten;
 use crate::project::{Project, Sandbox};
@@ -216,6 +217,18 @@ pub(super) fn logout() -> Option<Check> {
             "loginctl enable-linger, and open with: systemd-run --user --scope nb open NOTEBOOK",
         )
     })
+}
+
+/// Looks for editors that save nothing by themselves.
+pub(super) fn editors(variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "editor";
+    let files = unsaved::without_auto_save(variables).into_iter();
+    let checks = files.map(|file| {
+        let text = "VS Code saves nothing by itself: an unsaved tab hides what others write";
+        let mend = format!("put {AUTO_SAVE} into {}", file.display());
+        Check::note(ABOUT, text, mend)
+    });
+    checks.collect()
 }
 
 fn ends_at_logout(settings: &[String]) -> bool {

@@ -9,6 +9,7 @@ use crate::kernel::choose::ChooseError;
 use crate::kernel::offer::From;
 use crate::kernel::paths::{ProcessVariables, Variables};
 use crate::kernel::python::{self, quote};
+use crate::kernel::tools::Tools;
 use crate::kernel::{spec, trust};
 use crate::notebook::Named;
 use crate::ops::causes::with_causes;
@@ -54,7 +55,7 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     match &found.chosen {
         Ok(choice) => {
             let program = choice.spec.argv.first().map_or("?", String::as_str);
-            let version = ipykernel_version(&choice.spec);
+            let version = ipykernel_version(&choice.spec, variables);
             let named = version.as_ref().map(|it| format!(", ipykernel {it}"));
             let named = named.unwrap_or_default();
             let text = format!(
@@ -105,23 +106,26 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks
 }
 
-/// Returns the version of a spec's ipykernel; its Python is asked where no files tell.
-fn ipykernel_version(spec: &RealSpec) -> Option<String> {
+/// Returns the version of a spec's ipykernel; its Python is asked where no files tell, and where it is
+/// the system's or a tool's of the user.
+fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<String> {
     let argv = spec::command(spec, Path::new(""));
     let runs_it = |word: &std::ffi::OsString| word.to_string_lossy().contains("ipykernel");
     if !argv.iter().any(runs_it) {
         return None;
     }
     let program = Path::new(argv.first()?);
-    if let Some(version) = python::ipykernel_version(program) {
+    if let Some(version) = python::package_version(program, "ipykernel") {
         return Some(version);
     }
-    if trust::check_program(program).is_err() {
+    let is_own = Tools::known(variables).hold_program(program);
+    if !is_own || trust::check_program(program).is_err() {
         return None;
     }
     let question = "import importlib.metadata as m; print(m.version('ipykernel'))";
     let out = Command::new(program)
         .args(["-c", question])
+        .env_remove("PYTHONPATH")
         // A module of the notebook's folder must not stand in for an installed one.
         .current_dir("/")
         .stdin(Stdio::null())

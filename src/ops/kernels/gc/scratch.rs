@@ -1,30 +1,31 @@
 //! Scratch folders of sandboxes that no session needs any more.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::project::scratch;
 use crate::project::{Project, Session, Status};
 
-/// Says that a scratch folder stays although its kernel was shut down. It lies beside the folder,
-/// where no kernel can write it, and outlives what its session remembers of the sandbox.
-pub(in crate::ops::kernels) fn keep(scratch: &Path) -> io::Result<()> {
-    std::fs::write(mark(scratch), "")
-}
-
-fn mark(scratch: &Path) -> PathBuf {
-    scratch.with_added_extension("kept")
-}
-
-/// Returns a project's scratch folders, and the marks of those that stay.
+/// Returns a project's scratch folders.
 ///
 /// Its state is to be read after this: a session is recorded before its folder is made.
 pub(super) fn listed(project: &Project) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(project.dir().join("scratch"));
-    let entries = entries.into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+    let state_file = project.state_file();
+    let mut all = scratch::listed();
+    all.retain(|path| scratch::owner(path).is_some_and(|it| it.state_file == state_file));
+    all
 }
 
-/// Returns those of the listed that nobody needs, and the marks of those that are gone.
+/// Returns the scratch folders of projects that are gone.
+pub(super) fn orphaned() -> Vec<PathBuf> {
+    let mut all = scratch::listed();
+    all.retain(|path| {
+        let owner = scratch::owner(path);
+        owner.is_some_and(|it| !it.state_file.exists()) && !scratch::is_kept(path)
+    });
+    all
+}
+
+/// Returns those of the listed that nobody needs.
 ///
 /// `has_unknown` says that a kernel runs which no session knows: nor is it known which folder is
 /// its own.
@@ -36,20 +37,14 @@ pub(super) fn unneeded<'a>(
     if has_unknown {
         return Vec::new();
     }
-    let needed: Vec<_> = sessions.filter(|it| needs(it)).filter_map(name).collect();
-    let is_unneeded = |path: &&PathBuf| match path.extension().is_some_and(|it| it == "kept") {
-        true => !path.with_extension("").exists(),
-        false => !mark(path).exists() && !needed.iter().any(|it| path.ends_with(it)),
-    };
-    listed.iter().filter(is_unneeded).cloned().collect()
+    let needed = sessions.filter(|it| needs(it));
+    let needed: Vec<_> = needed.filter_map(|it| it.sandbox.as_ref()).collect();
+    let is_needed = |path: &PathBuf| needed.iter().any(|it| it.scratch == *path);
+    let unneeded = |path: &&PathBuf| !scratch::is_kept(path) && !is_needed(path);
+    listed.iter().filter(unneeded).cloned().collect()
 }
 
-fn name(session: &Session) -> Option<&Path> {
-    let scratch = &session.sandbox.as_ref()?.scratch;
-    scratch.file_name().map(Path::new)
-}
-
-/// A kernel that died is opened again in its folder; one that was shut down left it for good.
+/// What a kernel that died has left stays until the next one starts.
 fn needs(session: &Session) -> bool {
     let keeps = session.sandbox.as_ref().is_some_and(|it| it.keep_scratch);
     keeps || session.status != Status::Stopped
@@ -64,7 +59,7 @@ mod tests {
     fn only_what_no_session_needs_and_nobody_keeps_goes() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        let shelf = project.dir().join("scratch");
+        let shelf = temp.path().join("scratch");
         let session = |name: &str, status: Status, keep_scratch: bool| {
             let scratch = shelf.join(name);
             std::fs::create_dir_all(scratch.join("home")).unwrap();
@@ -89,15 +84,16 @@ mod tests {
         for name in ["gone-1", "marked-1"] {
             std::fs::create_dir(shelf.join(name)).unwrap();
         }
-        keep(&shelf.join("marked-1")).unwrap();
-        keep(&shelf.join("removed-1")).unwrap();
+        scratch::keep(&shelf.join("marked-1")).unwrap();
+        let entries = std::fs::read_dir(&shelf).unwrap().flatten();
+        let listed: Vec<_> = entries.map(|entry| entry.path()).collect();
         let names = |has_unknown| {
-            let mut found = unneeded(&listed(&project), sessions.iter(), has_unknown);
+            let mut found = unneeded(&listed, sessions.iter(), has_unknown);
             found.sort();
             let names = found.iter().filter_map(|path| path.file_name()?.to_str());
             names.map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(names(false), ["gone-1", "removed-1.kept", "stopped-1"]);
+        assert_eq!(names(false), ["gone-1", "stopped-1"]);
         assert!(names(true).is_empty());
     }
 }

@@ -229,6 +229,7 @@ impl Place {
                 }
             }
             Step::IopubDrops => self.iopub_drops(),
+            Step::IdleDrops { which } => self.idle_drops(which),
             Step::StdinAbsent { which } => {
                 let mut ways = self.ways_where(|socket| !socket.connected);
                 ways.retain(|(_, channel)| *channel == Channel::Stdin);
@@ -321,6 +322,7 @@ impl Place {
             Ask::Info => (Channel::Shell, "kernel_info_request", json!({})),
             Ask::InfoOnControl => (Channel::Control, "kernel_info_request", json!({})),
             Ask::Interrupt => (Channel::Control, "interrupt_request", json!({})),
+            Ask::Shutdown => (Channel::Control, "shutdown_request", json!({})),
             Ask::Comm => (Channel::Shell, "comm_msg", json!({ "comm_id": "1" })),
         };
         let way = (self.lines[line].id.clone(), channel);
@@ -412,6 +414,32 @@ impl Place {
                 asked.unheard |= asked.reached && asked.idles == 0;
             }
             self.bridge.iopub_down();
+        }
+    }
+
+    /// The end of a request that is replied to does not come on iopub.
+    fn idle_drops(&mut self, which: u64) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        // What is made up for is the end of a request on the main shell, for which cells wait. Of a
+        // request on control the reply is enough, and its place on iopub proves nothing.
+        let asked = &self.asked;
+        let is_end = |message: &Verified| {
+            let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+            let parent = message.parent().expect("readable");
+            let has_reply = parent.msg_type.ends_with("_request") && parent.session != "agent";
+            let number = parents_number(message).and_then(|number| asked.get(number));
+            let is_shells = number.is_none_or(|asked| asked.channel == Channel::Shell);
+            content["execution_state"] == "idle" && has_reply && is_shells
+        };
+        let ends = kernel.iopub.iter().enumerate();
+        let ends: Vec<_> = ends
+            .filter(|(_, it)| is_end(it))
+            .map(|(at, _)| at)
+            .collect();
+        if let Some(at) = which.checked_rem(ends.len() as u64) {
+            kernel.iopub.remove(ends[at as usize]);
         }
     }
 
@@ -564,6 +592,7 @@ impl Place {
                     }
                 }
                 Action::Revive { .. } => self.starts = true,
+                Action::Die(_) => panic!("somebody could answer every cell"),
                 Action::Bind { .. } => {
                     let unsent = self.unsent();
                     self.kernel = None;

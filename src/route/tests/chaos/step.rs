@@ -63,6 +63,10 @@ pub(super) enum Step {
         which: u64,
     },
     IopubDrops,
+    /// The kernel's own queue for iopub was full: the end of a request was not put into it.
+    IdleDrops {
+        which: u64,
+    },
     /// The kernel does not listen on stdin.
     StdinAbsent {
         which: u64,
@@ -89,6 +93,7 @@ pub(super) enum Ask {
     Info,
     InfoOnControl,
     Interrupt,
+    Shutdown,
     /// A message that has no reply.
     Comm,
     /// VS Code's start-up code and its probe.
@@ -110,7 +115,7 @@ pub(super) fn steps(rng: &mut Rng) -> Vec<Step> {
 fn step(rng: &mut Rng) -> Step {
     let line = rng.below(LINES as u64) as usize;
     let which = rng.next();
-    match rng.below(69) {
+    match rng.below(71) {
         0..18 => Step::Flow {
             moves: 1 + rng.below(24),
             order: which,
@@ -148,12 +153,13 @@ fn step(rng: &mut Rng) -> Step {
         63 => Step::Interrupts,
         64 => Step::SlowReads,
         65..67 => Step::MakesRoom,
+        67..69 => Step::IdleDrops { which },
         _ => Step::SlowReturns,
     }
 }
 
 fn ask(rng: &mut Rng) -> Ask {
-    match rng.below(20) {
+    match rng.below(21) {
         0..8 => Ask::Cell,
         8..10 => Ask::Input,
         10 => Ask::Silent,
@@ -164,6 +170,7 @@ fn ask(rng: &mut Rng) -> Ask {
         16 => Ask::Comm,
         17 => Ask::Setup,
         18 => Ask::Probe,
+        19 => Ask::Shutdown,
         _ => Ask::Nonsense,
     }
 }

@@ -1,0 +1,199 @@
+//! Taking over what is harmless in a `.nb` that this user's `nb` did not make.
+//!
+//! The journal and the earlier versions of cells are taken over, as plain data: each line and each
+//! name is looked at. Nothing that names a path, a command or an environment is.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::beneath;
+use super::folder::Project;
+use super::journal::Entry;
+
+/// The journal, and the folder of the earlier versions of cells.
+const JOURNAL: &str = "journal.jsonl";
+const OBJECTS: &str = "objects";
+
+/// A journal that `nb` wrote is not longer than this.
+const LONGEST_JOURNAL: u64 = 256 << 20;
+
+/// How much of the versions is taken over, and of one of them.
+const MOST_OBJECTS: u64 = 512 << 20;
+
+/// One thing in the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its name.
+    pub name: String,
+    /// What it is: `file`, `folder`, `link`, `other`.
+    pub kind: &'static str,
+    /// How many bytes a file has.
+    pub bytes: u64,
+    /// Whether it would be taken over.
+    pub is_taken_over: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The folder that was made.
+    pub dir: PathBuf,
+    /// Where the stranger's lies now.
+    pub set_aside: PathBuf,
+    /// How many entries of the journal were taken over.
+    pub entries: usize,
+    /// How many files of earlier versions.
+    pub versions: usize,
+}
+
+/// Tells what is in the folder. Nothing is opened.
+pub fn held(dir: &Path) -> io::Result<Vec<Held>> {
+    let found = std::fs::symlink_metadata(dir)?;
+    let mut all = Vec::new();
+    if found.is_dir() {
+        for entry in beneath::list(dir)?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            all.push(of(name, &entry.metadata()?));
+        }
+    } else {
+        all.push(of(".nb".to_owned(), &found));
+    }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
+}
+
+fn of(name: String, found: &std::fs::Metadata) -> Held {
+    let kind = match found.file_type() {
+        kind if kind.is_file() => "file",
+        kind if kind.is_dir() => "folder",
+        kind if kind.is_symlink() => "link",
+        _ => "other",
+    };
+    let is_taken_over = matches!((&*name, kind), (JOURNAL, "file") | (OBJECTS, "folder"));
+    Held {
+        bytes: if kind == "file" { found.len() } else { 0 },
+        name,
+        kind,
+        is_taken_over,
+    }
+}
+
+/// Sets the folder aside, makes one of this user's in its place, and takes over what is harmless;
+/// also what `nb` kept elsewhere while the stranger's lay there.
+pub fn adopt(dir: &Path) -> io::Result<Adopted> {
+    let root = dir.parent().ok_or(io::ErrorKind::NotFound)?;
+    let stand_in = Project::stand_in(root);
+    let set_aside = (1..)
+        .map(|number| root.join(format!(".nb.set-aside-{number}")))
+        .find(|path| path.symlink_metadata().is_err())
+        .ok_or(io::ErrorKind::AlreadyExists)?;
+    beneath::rename(dir, &set_aside)?;
+    let mut adopted = Adopted {
+        dir: dir.to_owned(),
+        set_aside: set_aside.clone(),
+        entries: 0,
+        versions: 0,
+    };
+    let project = Project::make_at(root)?;
+    for from in [Some(set_aside), stand_in].into_iter().flatten() {
+        adopted.entries += take_journal(&from, &project)?;
+        adopted.versions += take_objects(&from, &project)?;
+    }
+    Ok(adopted)
+}
+
+fn take_journal(from: &Path, project: &Project) -> io::Result<usize> {
+    let Ok(bytes) = beneath::read(&from.join(JOURNAL), LONGEST_JOURNAL) else {
+        return Ok(0);
+    };
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let entries: Vec<Entry> = lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    if !entries.is_empty() {
+        project.journal()?.append_all(&entries)?;
+    }
+    Ok(entries.len())
+}
+
+fn take_objects(from: &Path, project: &Project) -> io::Result<usize> {
+    let (mut count, mut bytes) = (0, 0);
+    for folder in beneath::paths(&from.join(OBJECTS)) {
+        let Some(below) = plain(&folder).filter(|_| beneath::is_folder(&folder)) else {
+            continue;
+        };
+        let to = project.make_folder(&format!("{OBJECTS}/{below}"))?;
+        for path in beneath::paths(&folder) {
+            let (Some(name), Ok(file)) = (plain(&path), beneath::open(&path)) else {
+                continue;
+            };
+            bytes += file.metadata()?.len();
+            if bytes > MOST_OBJECTS {
+                return Ok(count);
+            }
+            let mut content = Vec::new();
+            file.take(MOST_OBJECTS).read_to_end(&mut content)?;
+            if let Ok(mut copy) = beneath::create(&to.join(name)) {
+                copy.write_all(&content)?;
+                count += 1;
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Returns a path's last part where it is a name that `nb` gives.
+fn plain(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    name.bytes().all(is_plain).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn history_is_taken_over_and_paths_commands_and_environments_are_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let dir = root.join(".nb");
+        std::fs::create_dir_all(dir.join("objects/ab")).unwrap();
+        std::fs::create_dir(dir.join("kernels")).unwrap();
+        let entry = serde_json::to_string(&Entry::now("edited", "a.ipynb")).unwrap();
+        std::fs::write(dir.join(JOURNAL), format!("{entry}\nno entry\n")).unwrap();
+        std::fs::write(dir.join("objects/ab/abcd-1"), "{}").unwrap();
+        std::fs::write(root.join("secret"), "secret").unwrap();
+        symlink(root.join("secret"), dir.join("objects/ab/abcd-2")).unwrap();
+        std::fs::write(dir.join("config.toml"), "kernel_env = { A = 'b' }").unwrap();
+        std::fs::write(dir.join("state.json"), r#"{"sessions": {"a": {}}}"#).unwrap();
+        let all = held(&dir).unwrap();
+        let taken: Vec<_> = all.iter().filter(|it| it.is_taken_over).collect();
+        assert_eq!(taken.len(), 2, "{all:?}");
+        let adopted = adopt(&dir).unwrap();
+        assert_eq!((adopted.entries, adopted.versions), (1, 1));
+        assert_eq!(adopted.set_aside, root.join(".nb.set-aside-1"));
+        let project = Project::find(&root).unwrap();
+        assert_eq!(project.dir(), dir);
+        assert_eq!(project.journal_entries().unwrap().len(), 1);
+        assert!(!dir.join("config.toml").exists() && !dir.join("state.json").exists());
+        assert!(!dir.join("objects/ab/abcd-2").exists());
+        assert!(adopted.set_aside.join("config.toml").exists());
+        assert_eq!(Project::passed_over(&root), None);
+    }
+
+    #[test]
+    fn a_link_is_set_aside_and_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("theirs")).unwrap();
+        symlink(root.join("theirs"), root.join(".nb")).unwrap();
+        assert_eq!(held(&root.join(".nb")).unwrap()[0].kind, "link");
+        let adopted = adopt(&root.join(".nb")).unwrap();
+        assert!(adopted.set_aside.is_symlink());
+        assert!(!root.join(".nb").is_symlink());
+        assert_eq!(std::fs::read_dir(root.join("theirs")).unwrap().count(), 0);
+    }
+}

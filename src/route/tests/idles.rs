@@ -1,0 +1,166 @@
+//! Ends of requests that the kernel's own queue for iopub has dropped.
+
+use super::desk::Desk;
+use super::*;
+
+const CELL: &str = "execute_request";
+
+/// What the kernel says on iopub of a request of a session, with a number as ipykernel gives it.
+fn says(
+    desk: &mut Desk,
+    number: u64,
+    (session, id): (&str, &str),
+    msg_type: &str,
+    content: &Value,
+) {
+    let parent = message(CELL, id, session, "{}".into(), &json!({}));
+    let id = format!("k_7_{number}");
+    let said = message(msg_type, &id, "k", parent.header_bytes().clone(), content);
+    desk.bridge.iopub_message(desk.now, said);
+}
+
+fn state(desk: &mut Desk, number: u64, of: (&str, &str), state: &str) {
+    says(
+        desk,
+        number,
+        of,
+        "status",
+        &json!({ "execution_state": state }),
+    );
+}
+
+/// What is published, with the text of streams.
+fn published(desk: &mut Desk) -> Vec<String> {
+    let mut published = Vec::new();
+    while let Some(action) = desk.bridge.poll_action() {
+        let Action::Publish(message) = action else {
+            continue;
+        };
+        let content: Value = serde_json::from_slice(message.content()).expect("JSON");
+        let said = ["execution_state", "text"].map(|field| content[field].as_str());
+        let said = said.into_iter().flatten().next().unwrap_or_default();
+        let parent = message.parent().expect("readable");
+        published.push(format!("{} {said}", parent.msg_id));
+    }
+    published
+}
+
+/// A cell that prints; its reply is here, and neither its last prints nor its end.
+fn flood(desk: &mut Desk, id: &str) {
+    desk.cell("c", id);
+    state(desk, 10, ("c", id), "busy");
+    let text = json!({ "name": "stdout", "text": "x" });
+    says(desk, 11, ("c", id), "stream", &text);
+    desk.reply("c", id, CELL);
+    published(desk);
+}
+
+#[test]
+fn the_next_cells_begin_proves_that_the_end_before_it_was_lost() {
+    let mut desk = Desk::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut desk, "1");
+    // 12 to 24 are prints, 25 is the reply, 26 the end.
+    state(&mut desk, 27, ("agent", "a"), "busy");
+    let text = "[nb] 14 messages of the kernel are missing here: its own queue was full, and it dropped \
+        them. The end of this cell was among them. To see its whole output, run it again.\n";
+    let expected = [format!("1 {text}"), "1 idle".into(), "a busy".into()];
+    assert_eq!(published(&mut desk), expected);
+    assert_eq!(desk.bridge.outstanding(), 0);
+    // The agent's goes on: whoever comes now waits for it.
+    desk.cell("c", "2");
+    assert!(
+        desk.told()
+            .iter()
+            .all(|told| !told.contains("execute_request"))
+    );
+    state(&mut desk, 29, ("agent", "a"), "idle");
+    assert!(
+        desk.told()
+            .contains(&"kernel c shell execute_request".to_owned())
+    );
+}
+
+#[test]
+fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    flood(&mut desk, "1");
+    desk.wait(999 * MS);
+    assert!(desk.told().is_empty(), "it may be on its way");
+    desk.wait(MS);
+    assert_eq!(desk.told(), ["kernel own shell kernel_info_request"]);
+    let own = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    desk.own_reply(&own);
+    assert!(published(&mut desk).is_empty(), "iopub may be behind");
+    desk.own_state(&own, "busy");
+    desk.own_state(&own, "idle");
+    assert_eq!(published(&mut desk)[1..2], ["1 idle"]);
+    assert_eq!(desk.bridge.outstanding(), 0);
+    desk.wait(Duration::from_secs(60));
+    assert!(desk.told().is_empty(), "nothing is asked any more");
+}
+
+#[test]
+fn a_question_whose_own_end_is_lost_is_asked_again() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    flood(&mut desk, "1");
+    desk.wait(Duration::from_secs(1));
+    let first = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    desk.own_reply(&first);
+    desk.wait(Duration::from_secs(1));
+    let second = desk
+        .bridge
+        .probe
+        .on_shell
+        .clone()
+        .expect("it was asked again");
+    assert_ne!(first, second);
+    published(&mut desk);
+    desk.own_reply(&second);
+    desk.own_state(&second, "idle");
+    assert!(published(&mut desk).contains(&"1 idle".to_owned()));
+}
+
+#[test]
+fn an_end_that_is_only_late_is_told_once() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    flood(&mut desk, "1");
+    desk.wait(Duration::from_secs(1));
+    let own = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    desk.own_reply(&own);
+    state(&mut desk, 13, ("c", "1"), "idle");
+    desk.own_state(&own, "idle");
+    let told = published(&mut desk);
+    assert_eq!(
+        told.iter().filter(|told| *told == "1 idle").count(),
+        1,
+        "{told:?}"
+    );
+    assert!(!told.iter().any(|told| told.contains("[nb]")), "{told:?}");
+}
+
+#[test]
+fn a_reply_that_is_ahead_of_iopub_ends_nothing() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    // The kernel ran the agent's cell first, and this one after it.
+    desk.cell("c", "1");
+    desk.reply("c", "1", CELL);
+    published(&mut desk);
+    state(&mut desk, 10, ("agent", "a"), "busy");
+    state(&mut desk, 12, ("agent", "a"), "idle");
+    state(&mut desk, 13, ("c", "1"), "busy");
+    state(&mut desk, 15, ("c", "1"), "idle");
+    let expected = ["a busy", "a idle", "1 busy", "1 idle"];
+    assert_eq!(published(&mut desk), expected);
+    assert_eq!(desk.bridge.outstanding(), 0);
+}
+
+#[test]
+fn what_a_subshell_runs_does_not_end_what_the_main_shell_has() {
+    let mut desk = Desk::live(FrontEnd::Other, &["c"]);
+    flood(&mut desk, "1");
+    let header = br#"{"msg_id":"s","msg_type":"execute_request","session":"x","subshell_id":"1"}"#;
+    let busy = json!({ "execution_state": "busy" });
+    let busy = message("status", "k_7_13", "k", header[..].into(), &busy);
+    desk.bridge.iopub_message(desk.now, busy);
+    assert!(!published(&mut desk).contains(&"1 idle".to_owned()));
+}

@@ -1,0 +1,49 @@
+//! Clients that run a notebook's cells without a person.
+
+use super::SHARED;
+use crate::world::{World, succeed};
+
+fn batch(case: &str) {
+    let world = World::opened();
+    succeed(world.script("batch.py", SHARED).args(["--case", case]));
+}
+
+#[test]
+fn the_end_of_a_batch_client_leaves_anothers_waiting_cell_alone() {
+    batch("interrupt");
+}
+
+#[test]
+fn two_batch_clients_at_once_leave_each_others_cells_alone() {
+    batch("two");
+}
+
+#[test]
+fn a_batch_clients_time_out_ends_its_own_cell() {
+    batch("timeout");
+}
+
+#[test]
+fn a_kernels_death_is_a_batch_clients_too() {
+    batch("death");
+}
+
+#[test]
+fn jupyter_execute_fails_with_its_kernel_although_it_allows_errors() {
+    batch("execute");
+}
+
+#[test]
+fn sigterm_alone_restarts_nothing_and_the_log_says_why() {
+    batch("sigterm");
+}
+
+#[test]
+fn a_console_on_a_terminal_gets_another_kernel() {
+    batch("console");
+}
+
+#[test]
+fn a_script_without_a_terminal_reads_what_brings_a_kernel() {
+    batch("script");
+}

@@ -1,0 +1,80 @@
+//! Who acts: an agent on a pseudo-terminal, and the settings of the notebook's project.
+
+use std::process::Command;
+
+use super::{Said, nb, open, say};
+use crate::python;
+use crate::world::World;
+
+/// Runs `nb` on a terminal of its own; what it prints there is its stdout.
+fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Said {
+    let nb = world.nb();
+    let mut command = Command::new(python::interpreter());
+    let script = "import os, pty, sys\n\
+                  status = pty.spawn(sys.argv[1:])\n\
+                  sys.exit(os.waitstatus_to_exitcode(status))";
+    command.arg("-c").arg(script).arg(nb.get_program());
+    command.args(words).current_dir(world.project());
+    for (name, value) in nb.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("TERM", "xterm");
+    if let Some(mark) = mark {
+        command.env(mark, "1");
+    }
+    say(&mut command)
+}
+
+/// What a line at the bottom of a terminal that moves is drawn with.
+const SPINNER: [char; 4] = ['⠁', '⠙', '⠚', '⠤'];
+
+#[test]
+fn an_agent_on_a_terminal_is_no_person() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    for mark in ["CLAUDECODE", "CODEX_SANDBOX"] {
+        let long = "import time; time.sleep(1.2)";
+        let said = on_a_terminal(&world, Some(mark), &["run", "--timeout", "20", long]);
+        let said = said.ended(0).with("code for t.ipynb · ");
+        assert!(!said.out.contains(SPINNER), "{said:?}");
+        // Nobody is there to answer.
+        let asked = on_a_terminal(&world, Some(mark), &["run", "input('name? ')"]);
+        asked.ended(7).with("nb reply");
+        nb(&world, ["interrupt", "--force"]).ended(0);
+    }
+    let long = "import time; time.sleep(1.2)";
+    let said = on_a_terminal(&world, None, &["run", "--timeout", "20", long]).ended(0);
+    assert!(said.out.contains(SPINNER), "{said:?}");
+}
+
+#[test]
+fn settings_are_those_of_the_notebooks_project_wherever_the_command_is_typed() {
+    let world = World::new();
+    std::fs::create_dir(world.project().join("other")).expect("make a folder");
+    let here = world.project().join(".nb/config.toml");
+    let there = world.project().join("other/.nb/config.toml");
+    open(&world, "other/t.ipynb");
+    open(&world, "t.ipynb");
+    std::fs::write(here, "as = \"name-of-here\"\n").expect("write settings");
+    std::fs::write(there, "as = \"name-of-there\"\n").expect("write settings");
+    for words in [
+        &["insert", "other/t.ipynb", "-s", "1"][..],
+        &["insert", "-n", "other/t.ipynb", "-s", "2"],
+        &["run", "other/t.ipynb", "3"],
+        &["exec", "other/t.ipynb", "0"],
+    ] {
+        nb(&world, words).ended(0);
+    }
+    let journal = world.project().join("other/.nb/journal.jsonl");
+    let journal = std::fs::read_to_string(journal).expect("read the journal");
+    assert_eq!(journal.matches("name-of-here").count(), 0, "{journal}");
+    assert!(journal.matches("name-of-there").count() > 3, "{journal}");
+    nb(&world, ["insert", "-n", "t.ipynb", "-s", "1"]).ended(0);
+    nb(&world, ["shutdown", "other/t.ipynb"]).ended(0);
+    let journal = world.project().join(".nb/journal.jsonl");
+    let journal = std::fs::read_to_string(journal).expect("read the journal");
+    assert!(journal.contains("name-of-here"), "{journal}");
+}
