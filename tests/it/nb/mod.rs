@@ -197,9 +197,12 @@ fn session_of(pid: u32) -> Option<u32> {
 }
 
 /// Whether a process has given back all that it had: its memory goes before its locks.
+///
+/// The first thread of a killed process can end before the others, which still hold its locks.
 fn has_ended(pid: u32) -> bool {
     let state = stat::<char>(pid, 0);
-    state.is_none_or(|state| matches!(state, 'Z' | 'X'))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state.is_none_or(|state| matches!(state, 'Z' | 'X') && threads <= 1)
 }
 
 /// A field of what is known of a process, from its state on.
