@@ -234,22 +234,37 @@ proptest! {
 
 #[test]
 fn a_cell_that_the_file_joined_and_the_writer_changed_is_merged_once() {
-    let cells: Vec<_> = ["", "  ", "\na\nc"]
-        .map(|source| json!({"cell_type": "code", "metadata": {}, "source": source, "execution_count": null, "outputs": []}))
-        .into();
-    let value = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4});
-    let base = read(&written(value, &Layout::default(), "\n", false).text);
-    let edited = |steps: &[(u8, usize, usize, &str)], side| {
-        let steps = steps
-            .iter()
-            .map(|(kind, at, to, text)| (*kind, *at, *to, (*text).to_owned()));
-        edited(&base, &steps.collect(), side)
-    };
-    let file = edited(&[(3, 1, 0, "\n\nc"), (1, 2, 0, "")], "human");
-    let writer = edited(&[(3, 2, 0, "\n\n ")], "agent");
-    let once = merged(&base, &file, &writer).document;
-    let again = merge(&base, &once, &writer, &nobody).document;
-    assert_eq!(by_id(&again), by_id(&once));
+    type Steps<'a> = &'a [(u8, usize, usize, &'a str)];
+    let cases: [(&[&str], Steps<'_>, Steps<'_>); 2] = [
+        (
+            &["", "  ", "\na\nc"],
+            &[(3, 1, 0, "\n\nc"), (1, 2, 0, "")],
+            &[(3, 2, 0, "\n\n ")],
+        ),
+        // The line that was in the deleted cell is in another one, where the writer put it.
+        (
+            &["", "", "", "a\nb", ""],
+            &[(3, 0, 0, "a"), (1, 3, 0, "")],
+            &[(3, 3, 0, ""), (1, 0, 0, ""), (3, 3, 0, " a\naa")],
+        ),
+    ];
+    for (sources, human, agent) in cases {
+        let cells = sources.iter().map(|source| {
+            json!({"cell_type": "code", "metadata": {}, "source": source, "execution_count": null, "outputs": []})
+        });
+        let cells: Vec<_> = cells.collect();
+        let value = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4});
+        let base = read(&written(value, &Layout::default(), "\n", false).text);
+        let edited = |steps: Steps<'_>, side| {
+            let steps = steps.iter();
+            let steps = steps.map(|(kind, at, to, text)| (*kind, *at, *to, (*text).to_owned()));
+            edited(&base, &steps.collect(), side)
+        };
+        let (file, writer) = (edited(human, "human"), edited(agent, "agent"));
+        let once = merged(&base, &file, &writer).document;
+        let again = merge(&base, &once, &writer, &nobody).document;
+        assert_eq!(by_id(&again), by_id(&once), "{sources:?}");
+    }
 }
 
 /// How a human's editor wrote the notebook when it saved.

@@ -211,7 +211,12 @@ impl Merge<'_> {
                 continue;
             }
             let file = &self.file.cells[there];
-            let came = lines_beyond(file, Some(base));
+            // What the writer has put there itself tells nothing: an earlier merge wrote it.
+            let writers = self.writer_of(at).and_then(|at| self.writer.cells.get(at));
+            let writers = writers.map(|writer| lines_beyond(writer, Some(base)));
+            let writers = writers.unwrap_or_default();
+            let mut came = lines_beyond(file, Some(base));
+            came.retain(|line| !writers.contains(line));
             if came.is_empty() {
                 continue;
             }
