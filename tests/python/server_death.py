@@ -49,8 +49,8 @@ def kernel_killed(channels):
 def proxy_killed(port, kernel, channels):
     """The server launches its kernel anew: the shared one is not restarted by that."""
     before = session_of(NOTEBOOK)
-    (proxy,) = [p for p in psutil.process_iter(["name"]) if p.info["name"] == "nb-proxy"
-                and p.environ().get("HOME") == os.environ["HOME"]]  # fmt: skip
+    (proxy,) = [p for p in psutil.process_iter(["name", "environ"]) if p.info["name"] == "nb-proxy"
+                and (p.info["environ"] or {}).get("HOME") == os.environ["HOME"]]  # fmt: skip
     proxy.kill()
     # Its websocket hears of the launch; what it is sent before is nobody's.
     while True:

@@ -241,11 +241,12 @@ impl Place {
         assert_eq!(picture(&self.outside), self.before, "{what}: {said:#?}");
         let ended = self.innocent.try_wait().expect("look at it");
         assert_eq!(ended, None, "{what} ended somebody's process");
-        // A process that was made ahead for a kernel ends just after the command that did not need it.
+        // A process that was made ahead for a kernel ends just after the command that did not need it;
+        // one that is ending has no command line any more.
         let mut left = Vec::new();
         super::until(what, || {
             left = self.world.processes();
-            let is_own = |(_, line): &(_, String)| line.starts_with("nb nb:");
+            let is_own = |(_, line): &(_, String)| line.is_empty() || line.starts_with("nb nb:");
             (!left.iter().any(is_own)).then_some(())
         });
         assert_eq!(left, [], "{what}");

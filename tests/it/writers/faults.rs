@@ -82,8 +82,9 @@ impl<'a> Save<'a> {
         let ends = run
             .calls
             .iter()
-            .rposition(|call| call.contains("/unfinished/"));
-        let ends = ends.expect("it removes the base");
+            .rposition(|call| call.contains("/.nb/unfinished\""));
+        // It opens the folder, then removes the base in it.
+        let ends = ends.expect("it removes the base") + 1;
         let mut count: HashMap<&str, usize> = HashMap::new();
         let mut calls = Vec::new();
         let mut looks = false;
@@ -99,6 +100,13 @@ impl<'a> Save<'a> {
                 calls.push((name.to_owned(), *nth));
             }
         }
+        // The new text takes the notebook's place among them.
+        assert!(
+            calls
+                .iter()
+                .any(|(name, _)| name == "renameat2" || name == "linkat"),
+            "{calls:?}"
+        );
         calls
     }
 
