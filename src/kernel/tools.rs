@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use super::environment;
 use super::paths::{Variables, home, xdg_data_home};
 
-/// Where systems keep programs that root or a package manager installed.
-const SYSTEM: [&str; 16] = [
+/// The folders in which every system keeps its programs; no user's own files are there.
+pub(super) const SYSTEM: [&str; 9] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -18,9 +18,13 @@ const SYSTEM: [&str; 16] = [
     "/lib32",
     "/lib64",
     "/libx32",
-    "/opt",
     "/nix/store",
     "/gnu/store",
+];
+
+/// The folders in which other package managers keep programs.
+const PACKAGED: [&str; 7] = [
+    "/opt",
     "/snap",
     "/run/current-system",
     "/home/linuxbrew/.linuxbrew",
@@ -75,7 +79,8 @@ impl Tools {
     /// Returns those of this user.
     pub fn known(variables: &dyn Variables) -> Self {
         let home = home(variables).ok();
-        let mut folders: Vec<PathBuf> = SYSTEM.map(PathBuf::from).to_vec();
+        let system = SYSTEM.iter().chain(&PACKAGED);
+        let mut folders: Vec<PathBuf> = system.map(PathBuf::from).collect();
         let own = home.iter();
         folders.extend(own.flat_map(|home| HOME.map(|name| home.join(name))));
         folders.extend(NAMED.iter().filter_map(|name| variables.path(name)));

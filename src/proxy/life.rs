@@ -201,6 +201,13 @@ impl Shell {
             let notice = words::notice(&bound.target, &kernel, owner);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
+        } else if before.is_none()
+            && self.origin.front_end == FrontEnd::VsCode
+            && let Some(job) = bound.target.handed_over()
+        {
+            let notice = words::handed_over(&job);
+            tracing::info!("{notice}");
+            self.bridge.borrow_mut().set_notice(notice);
         }
         if let Some(process) = kernel.process.clone() {
             let look = Arc::clone(&self.look);

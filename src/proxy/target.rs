@@ -14,6 +14,7 @@ use crate::kernel::paths::Variables;
 use crate::kernel::process::Process;
 use crate::kernel::python::{self, quote};
 use crate::ops::kernels::target::recorded;
+use crate::project::jobs::Job;
 use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, StateError, Status};
 use crate::route::{Ending, FrontEnd, Interrupt};
 use crate::wire::ConnectionInfo;
@@ -236,6 +237,17 @@ impl Target {
     pub(super) fn owner(&self) -> String {
         let state = self.project.state();
         state.map_or_else(|_| self.key.clone(), |state| state.owner_key(&self.key))
+    }
+
+    /// Returns the job that goes on with cells of the notebook whose front end ended its proxy before
+    /// they ended.
+    pub(super) fn handed_over(&self) -> Option<Job> {
+        let folders = self.project.open_jobs();
+        let mut jobs = folders.iter().filter_map(|folder| folder.read().ok());
+        jobs.find(|job| {
+            let front_end = job.front_end.as_ref();
+            job.notebook == self.key && front_end.is_some_and(|it| it.may_return)
+        })
     }
 
     /// Returns the notebook's path.

@@ -8,6 +8,7 @@ use super::target::{LiveKernel, Target};
 use crate::kernel::python::quote;
 use crate::ops::kernels::death::{clock, mend};
 use crate::project::Ended;
+use crate::project::jobs::Job;
 use crate::route::Ending;
 
 /// The notebook has never had a kernel here.
@@ -167,6 +168,15 @@ pub(super) fn notice(target: &Target, kernel: &LiveKernel, owner: Option<&str>) 
             |ended| fate(ended, &TimeZone::system())
         ),
         replay(&target.notebook(), told).unwrap_or_default()
+    )
+}
+
+/// The notice in the next cell of a window that was reloaded while one of its cells ran: VS Code restores
+/// a tab with unsaved changes as it was before the reload, and does not read the file.
+pub(super) fn handed_over(job: &Job) -> String {
+    format!(
+        "A cell of {} ran on while this window was away (job {}). Its outputs are in the notebook's file. If this tab does not show them, it has unsaved changes: run File: Revert File to read the file again",
+        job.notebook, job.id
     )
 }
 

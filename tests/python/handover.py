@@ -5,7 +5,8 @@ close, the process stays), `stays` (likewise; the cell asks then, and is answere
 (SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input), `dies` (the
 client is another process, killed with -9; the cell ends `--after` so many seconds), `stands` (likewise, but
 it is stopped first and killed once the cell has ended), `reads` (SIGTERM
-once the client has read the cell's end). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
+once the client has read the cell's end), `reloads` (SIGTERM, and another process of it runs a cell
+that is told of the first one's outputs). The notebook's cells have ids `c0`, `c1`...; what is printed is for the caller
 to find in it.
 """
 
@@ -122,6 +123,21 @@ def main():
         child.send_signal(signal.SIGKILL if options.how == "killed" else signal.SIGTERM)
         child.wait(SECONDS)
         say(f"gone after {(time.monotonic() - began) * 1000:.0f} ms, {child.returncode}")
+    if options.how == "reloads":
+        path = connection_file()
+        with process(options.kernel, path):
+            client = Client(path)
+            client.get_ready()
+            request, again = runs(client, "c1", "1"), runs(client, "c1", "2")
+            pathlib.Path("go").touch()
+            client.finish(request)
+            client.finish(again)
+            [notice] = [
+                m for m in client.received["iopub"]
+                if m.type == "stream" and "ran on while this window was away" in m.content["text"]
+            ]
+            assert notice.parent["msg_id"] == request, notice
+            assert "File: Revert File" in notice.content["text"], notice
 
 
 editor() if options.how == "editor" else main()

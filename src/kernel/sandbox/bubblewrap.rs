@@ -6,8 +6,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::room::{NETWORK_SETTINGS, Room, SETTINGS, SYSTEM};
+use super::room::{NETWORK_SETTINGS, Room, SETTINGS};
 use crate::kernel::paths::ProcessVariables;
+use crate::kernel::tools::SYSTEM;
 use crate::kernel::trust;
 
 /// Where this program is inside, read-only.

@@ -7,7 +7,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
-use super::room::{NETWORK_SETTINGS, Room, SETTINGS, SYSTEM};
+use super::room::{NETWORK_SETTINGS, Room, SETTINGS};
+use crate::kernel::tools::SYSTEM;
 
 /// Why the rules could not be put on.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::room::SYSTEM;
 use crate::kernel::bounded;
+use crate::kernel::tools::SYSTEM;
 use crate::kernel::tools::Tools;
 
 /// What decides which folders are shown.

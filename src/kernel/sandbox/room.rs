@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::environment::activate::Change;
 use crate::kernel::paths::Variables;
+use crate::kernel::tools::SYSTEM;
 
 /// The kernel's room. All folders are real paths, without symlinks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,19 +94,6 @@ impl Room {
             || SYSTEM.iter().any(|folder| path.starts_with(folder))
     }
 }
-
-/// Where every system keeps its programs; nobody's own files are there.
-pub(super) const SYSTEM: [&str; 9] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/nix/store",
-    "/gnu/store",
-];
 
 /// What programs read of the system's settings. Named one by one: a kernel of root would read the
 /// rest, as `/etc/shadow` and private keys.

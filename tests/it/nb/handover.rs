@@ -132,6 +132,19 @@ fn a_cell_that_ends_while_its_editor_stands_still_is_in_the_notebook_once_that_i
 }
 
 #[test]
+fn a_window_that_was_reloaded_in_mid_cell_is_told_in_its_next_cell_where_the_outputs_are() {
+    let code = format!("{COUNTS}\n{GATE}\nprint('end')");
+    let world = desk(&[&code, "1"]);
+    let code = code.replace('\n', "\\n");
+    let mut script = world.script("handover.py", "nb-shared");
+    script.args(["--how", "reloads", "--code", &code]);
+    script.env("VSCODE_PID", "1").env("NB_NOTEBOOK", "t.ipynb");
+    succeed(&mut script);
+    nb(&world, ["wait", &job(&world), "--timeout", "60"]).ended(0);
+    assert_eq!(text(&world, 0), format!("{}end\n", counted()));
+}
+
+#[test]
 fn a_cell_whose_editor_has_read_its_end_leaves_no_job() {
     let code = "import time\nprint('a line', flush=True)\ntime.sleep(0.1)\nprint('end')";
     let world = desk(&[code]);
