@@ -36,18 +36,31 @@ impl Started {
             .sum()
     }
 
-    /// Returns a field of /proc/PID/status, in KiB.
-    pub fn memory_kib(&self, field: &str) -> u64 {
-        let text =
-            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("read status");
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(field))
-            .expect("the field is there");
-        line.split_whitespace()
-            .nth(1)
-            .and_then(|number| number.parse().ok())
-            .expect("a number")
+    /// Returns the most memory that it has had, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        self.kib("status", &["VmHWM:"])
+    }
+
+    /// Returns the memory that is its own, in KiB: what its end gives back.
+    pub fn private_kib(&self) -> u64 {
+        self.kib("smaps_rollup", &["Private_Clean:", "Private_Dirty:"])
+    }
+
+    /// Returns its proportional set size, in KiB: pages that several processes share count in part.
+    pub fn pss_kib(&self) -> u64 {
+        self.kib("smaps_rollup", &["Pss:"])
+    }
+
+    /// Returns the sum of fields of a file in /proc/PID, in KiB.
+    fn kib(&self, file: &str, fields: &[&str]) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()));
+        let text = text.expect("read it");
+        let number = |field: &&str| -> Option<u64> {
+            let line = text.lines().find(|line| line.starts_with(field))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        let numbers = fields.iter().map(|field| number(field).expect("a number"));
+        numbers.sum()
     }
 
     /// Sends SIGTERM and returns how long the end took.

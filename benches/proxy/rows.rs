@@ -188,7 +188,18 @@ impl Row {
                     |cell| median(&cell.others),
                     show,
                 ),
-                ("resident MB at rest", "idle_kib", PEAK.2, PEAK.3),
+                (
+                    "private MB at rest",
+                    "private_kib",
+                    |cell| (cell.private_kib > 0).then_some(cell.private_kib as f64),
+                    PEAK.3,
+                ),
+                (
+                    "PSS MB at rest",
+                    "pss_kib",
+                    |cell| (cell.pss_kib > 0).then_some(cell.pss_kib as f64),
+                    PEAK.3,
+                ),
             ],
             _ => vec![TIME, CPU, PEAK],
         }
@@ -320,7 +331,8 @@ async fn life(world: &World, way: Way, cell: &mut Cell) -> Option<()> {
     cell.times.push(start.elapsed());
     cell.note_cpu(&reached, Duration::ZERO, 1);
     let between = reached.between.as_mut()?;
-    cell.peak_kib = cell.peak_kib.max(between.memory_kib("VmRSS"));
+    cell.private_kib = cell.private_kib.max(between.private_kib());
+    cell.pss_kib = cell.pss_kib.max(between.pss_kib());
     cell.others.push(between.terminate());
     Some(())
 }

@@ -16,6 +16,9 @@ pub struct Cell {
     /// Processor time of what stands between, for one message.
     pub cpu: Vec<Duration>,
     pub peak_kib: u64,
+    /// The memory at rest that is its own, and its proportional set size.
+    pub private_kib: u64,
+    pub pss_kib: u64,
     pub lost: usize,
     /// One turn or more did not come to its end.
     pub stalled: bool,

@@ -139,7 +139,7 @@ impl Reached {
     /// Returns the most memory that it has had.
     pub fn peak_kib(&self) -> u64 {
         let between = self.between.as_ref();
-        between.map_or(0, |process| process.memory_kib("VmHWM"))
+        between.map_or(0, |process| process.peak_kib())
     }
 }
 

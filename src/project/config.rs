@@ -37,9 +37,6 @@ pub struct Config {
     pub turns: bool,
     /// The level of `proxy.log`; `NB_LOG`.
     pub log: Option<String>,
-    /// Whether a proxy serves its counters for Prometheus, on a Unix socket beside the kernels';
-    /// `NB_METRICS`.
-    pub metrics: bool,
     /// Variables that kernels get beside those of whoever starts them; `${NAME}` in a value is that
     /// one's; `NB_KERNEL_ENV`, as `NAME=value` with commas.
     pub kernel_env: BTreeMap<String, String>,
@@ -89,7 +86,6 @@ impl Default for Config {
             startup_known: Vec::new(),
             turns: true,
             log: None,
-            metrics: false,
             kernel_env: BTreeMap::new(),
             journal: JournalConfig::default(),
         }
@@ -160,7 +156,6 @@ impl Config {
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
-            ("NB_METRICS", &mut self.metrics),
         ] {
             if let Some(said) = word(name, text(name), "1 or 0", switch)? {
                 *is_on = said;
@@ -305,7 +300,7 @@ mod tests {
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
             on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
-            turns = false\nlog = 'debug'\nmetrics = true\nkernel_env = { A = '0', C = '2' }\n\
+            turns = false\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let wanted = Config {
@@ -318,7 +313,6 @@ mod tests {
             startup_known: vec!["ab".to_owned()],
             turns: false,
             log: Some("debug".into()),
-            metrics: true,
             kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
         };
@@ -333,7 +327,6 @@ mod tests {
             ("NB_STARTUP_KNOWN", " cd, ef ,"),
             ("NB_KERNEL_ENV", "A=x=1, B=,"),
             ("NB_TURNS", "on"),
-            ("NB_METRICS", "0"),
             ("NB_LOG", "trace"),
         ];
         let wanted = Config {

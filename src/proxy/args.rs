@@ -60,8 +60,7 @@ Options:
   -h, --help                  print this help
 
 Signals: SIGINT interrupts the running cell; SIGTERM ends nb-proxy and leaves the kernel alive;
-SIGUSR1 writes the counters to .nb/proxy.log and .nb/proxies/. With NB_METRICS=1 (metrics = true in
-.nb/config.toml) Prometheus reads them on the Unix socket /tmp/nb-<uid>/proxy-<pid>.metrics.
+SIGUSR1 writes the counters to .nb/proxy.log and .nb/proxies/.
 ";
 
 impl Wanted {

@@ -20,7 +20,6 @@ use super::words;
 use crate::project::counters::Counters;
 use crate::project::{Config, OnRestart, Project, StartupCode};
 use crate::route::{Ending, FrontEnd, Kernel, Policies};
-use crate::socket::Page;
 
 /// The session that is served, and what is kept for it.
 pub(super) struct Bound {
@@ -39,7 +38,6 @@ pub(super) struct Bound {
     /// Whether the front end's user knows the variables of a kernel that this proxy never reached.
     pub(super) missed: Cell<bool>,
     _watch: Watch,
-    _metrics: Option<Page>,
 }
 
 impl Bound {
@@ -254,7 +252,6 @@ impl Shell {
             failure: RefCell::new(None),
             missed: Cell::new(false),
             _watch: Watch::begin(target.project.dir(), &self.look),
-            _metrics: self.serve_metrics(&target.key),
             target,
         };
         *self.bound.borrow_mut() = Some(Rc::new(bound));

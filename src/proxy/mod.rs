@@ -17,7 +17,7 @@
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans; `panics` what follows one |
 //! | `log`, `journal`, `presence` | what is left for others to read; `trouble` in doing so |
-//! | `counters`, `report`, `metrics` | what passes, counted; and told |
+//! | `counters`, `report` | what passes, counted; and told |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
 mod args;
@@ -30,7 +30,6 @@ mod keep;
 mod life;
 mod links;
 mod log;
-mod metrics;
 mod origin;
 mod panics;
 mod presence;

@@ -1,4 +1,4 @@
-//! ZMTP over TCP and Unix sockets: [`Router`], [`Publisher`] and [`Dialer`]; and one [`Page`].
+//! ZMTP over TCP and Unix sockets: [`Router`], [`Publisher`] and [`Dialer`].
 //!
 //! Everything runs on one thread, in a [`tokio::task::LocalSet`] or a
 //! [`tokio::runtime::LocalRuntime`]: `bind` and `connect` spawn local tasks and panic elsewhere.
@@ -37,7 +37,6 @@ mod left;
 mod link;
 mod outbox;
 mod outlet;
-mod page;
 mod publisher;
 mod router;
 mod server;
@@ -56,7 +55,6 @@ use bytes::Bytes;
 pub use crate::zmtp::{Message, reuse};
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
-pub use page::Page;
 pub use publisher::{Backlog, Publisher, Reach};
 pub use router::{Router, Unsent, WhyUnsent};
 pub use spill::SpillTo;

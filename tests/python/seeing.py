@@ -17,7 +17,6 @@ NB = pathlib.Path(".nb")
 def main():
     options = arguments()
     path = connection_file()
-    os.environ["NB_METRICS"] = "1"
     with contextlib.ExitStack() as stack:
         child = stack.enter_context(process(options.kernel, path))
         client = stack.enter_context(Client(path))
@@ -25,11 +24,9 @@ def main():
         record(child, client)
         at_once(child, client)
         watched(client)
-        metrics(child)
         child.terminate()
         child.wait(SECONDS)
         assert not (NB / f"proxies/{child.pid}.json").exists()
-        assert not socket_of(child).exists(), "the metrics' socket outlives its proxy"
 
 
 def counted(child):
@@ -87,41 +84,6 @@ def watched(client):
             assert watch.wait(SECONDS) == 0, watch.returncode
     wrong = subprocess.run([nb, "status", "--watch=0"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "0.1" in wrong.stderr, wrong
-
-
-def socket_of(child):
-    return pathlib.Path(f"/tmp/nb-{os.geteuid()}/proxy-{child.pid}.metrics")
-
-
-def metrics(child):
-    """What Prometheus reads, over HTTP on a Unix socket of the user's own; readers that do not
-    read or ask hurt nobody."""
-    import socket
-
-    path = socket_of(child)
-    assert path.stat().st_mode & 0o777 == 0o600, oct(path.stat().st_mode)
-    idle = []
-    for _ in range(20):
-        silent = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(BlockingIOError):
-            silent.setblocking(False)
-            silent.connect(str(path))
-        idle.append(silent)
-    for it in idle:
-        it.close()
-    with socket.socket(socket.AF_UNIX) as reader:
-        reader.settimeout(SECONDS)
-        reader.connect(str(path))
-        reader.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        text = b""
-        while got := reader.recv(65536):
-            text += got
-    head, _, body = text.decode().partition("\r\n\r\n")
-    assert head.startswith("HTTP/1.1 200 OK\r\n"), head
-    assert f"Content-Length: {len(body.encode())}" in head, head
-    messages = [it for it in body.splitlines() if it.startswith("nb_proxy_messages_total{")]
-    assert any('way="from_clients",channel="shell"' in it and int(it.split()[-1]) > 20 for it in messages), body
-    assert "nb_proxy_passing_seconds{quantile=\"0.5\"}" in body, body
 
 
 main()
