@@ -24,7 +24,6 @@ mod fault;
 mod fmt;
 mod follow;
 mod gc;
-mod habits;
 mod harmless;
 mod help;
 mod insert;
@@ -374,7 +373,7 @@ impl Context {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let arguments = habits::as_ours(std::env::args_os().collect());
+    let arguments = std::env::args_os().collect::<Vec<_>>();
     let cli = quick::read(&arguments).unwrap_or_else(|| Cli::parse_from(arguments));
     let json = cli.command.json();
     let command = match cli.command {

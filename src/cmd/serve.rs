@@ -11,8 +11,7 @@ use super::open::clicks;
 use super::{Context, print};
 use crate::kernel::paths::ProcessVariables;
 use crate::ops::editing::rename;
-use crate::ops::kernels::dotenv::{self, Done};
-use crate::ops::kernels::serve::{self, Level};
+use crate::ops::kernels::serve::{self, Level, env_line};
 use crate::project::Project;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
@@ -53,7 +52,7 @@ struct Place {
     /// In an environment: PREFIX/share/jupyter/kernels
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<PathBuf>,
-    /// In this project, with the line in its .env by which VS Code finds it
+    /// In this project; the line of its .env by which VS Code finds it is printed
     #[arg(long)]
     project: bool,
 }
@@ -85,23 +84,9 @@ impl Serve {
         let (level, project) = self.place.level(context, true)?;
         let (language, known) = serve::spelled(&self.language, &ProcessVariables);
         let served = serve::serve(&level, &language, &ProcessVariables)?;
-        let env = match &project {
-            Some(project) => {
-                let file = dotenv::file(project);
-                let what = format!("write {}", file.display());
-                let done = dotenv::add(project).map_err(|error| Fault::failed(&what, &error))?;
-                Some((file, done))
-            }
-            None => None,
-        };
+        let env = project.map(|project| (project.root().join(".env"), env_line(project.dir())));
         if self.json {
-            let env = env.map(|(file, done)| match done {
-                Done::Appended(line) => json!({ "file": file, "state": "appended", "line": line }),
-                Done::There => json!({ "file": file, "state": "there" }),
-                Done::Other { found, wanted } => {
-                    json!({ "file": file, "state": "other", "found": found, "wanted": wanted })
-                }
-            });
+            let env = env.map(|(file, line)| json!({ "file": file, "line": line }));
             let _ = print::json(&json!({
                 "spec": served.folder,
                 "program": served.proxy,
@@ -126,33 +111,15 @@ impl Serve {
                 "note: no kernel for {language} is installed here yet"
             ));
         }
-        if let Some((file, done)) = env {
-            tell(&file.display().to_string(), &done);
+        if let Some((file, line)) = env {
+            print::note(&format!(
+                "For VS Code to find it, add this line to {} and reload the window:\n    {line}\n\
+                 The path is this machine's: keep the file out of version control.",
+                file.display()
+            ));
         }
         print::note(&clicks(&served.display_name));
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn tell(file: &str, done: &Done) {
-    match done {
-        Done::Appended(line) => {
-            let _ = print::line(&format!("{file}: appended {line}"));
-            print::note(
-                "note: the path is this machine's, so keep .env out of version control; \
-                 VS Code reads it when the window is loaded anew",
-            );
-        }
-        Done::There => {
-            let _ = print::line(&format!("{file}: names it already"));
-        }
-        Done::Other { found, wanted } => {
-            let _ = print::line(&format!("{file}: left as it is"));
-            print::note(&format!(
-                "note: its JUPYTER_PATH is {found}; for VS Code to find the kernelspec, make it {}:{found}",
-                wanted.display()
-            ));
-        }
     }
 }
 
@@ -161,19 +128,18 @@ impl Unserve {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, Fault> {
         let (level, project) = self.place.level(context, false)?;
         let unserved = serve::unserve(&level, &ProcessVariables)?;
-        let env = match &project {
-            Some(project) => {
-                let file = dotenv::file(project);
-                let what = format!("write {}", file.display());
-                let undone =
-                    dotenv::remove(project).map_err(|error| Fault::failed(&what, &error))?;
-                undone.then_some(file)
-            }
-            None => None,
-        };
-        let mut notes = Vec::new();
+        let mut notes: Vec<_> = project
+            .map(|project| {
+                let line = env_line(project.dir());
+                format!(
+                    "where {} has the line {line}, it is not needed any more",
+                    project.root().join(".env").display()
+                )
+            })
+            .into_iter()
+            .collect();
         if level == Level::User {
-            notes = rename::put_back_everywhere();
+            notes.extend(rename::put_back_everywhere());
             notes.extend(unserved.used_by.iter().map(|folder| {
                 format!(
                     "the program stays for the specs in {}: nb unserve --prefix or --project removes those",
@@ -185,7 +151,6 @@ impl Unserve {
             let _ = print::json(&json!({
                 "removed": unserved.removed,
                 "used_by": unserved.used_by,
-                "env": env,
                 "notes": notes,
             }));
             return Ok(ExitCode::SUCCESS);
@@ -198,12 +163,6 @@ impl Unserve {
                 .map(|path| format!("removed {}", path.display()))
                 .try_for_each(|line| print::line(&line))
         };
-        if let Some(file) = env {
-            let _ = print::line(&format!(
-                "{}: took its JUPYTER_PATH line out again",
-                file.display()
-            ));
-        }
         notes
             .iter()
             .for_each(|note| print::note(&format!("note: {note}")));

@@ -75,8 +75,6 @@ pub enum Mechanism {
     Bubblewrap,
     /// Landlock's rules and filtered system calls.
     Landlock,
-    /// macOS's `sandbox-exec`.
-    Seatbelt,
 }
 
 impl Mechanism {
@@ -85,7 +83,6 @@ impl Mechanism {
         match self {
             Self::Bubblewrap => "bubblewrap",
             Self::Landlock => "landlock",
-            Self::Seatbelt => "seatbelt",
         }
     }
 }

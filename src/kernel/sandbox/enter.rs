@@ -101,7 +101,7 @@ fn enter(orders: &Orders) -> ExitCode {
     };
     let done = match orders.chosen.mechanism {
         Mechanism::Bubblewrap => by_bubblewrap(orders, &mut outcome),
-        Mechanism::Landlock | Mechanism::Seatbelt => by_landlock(orders, &mut outcome),
+        Mechanism::Landlock => by_landlock(orders, &mut outcome),
     };
     match done {
         Ok(code) => code,

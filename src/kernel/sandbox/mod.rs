@@ -18,7 +18,6 @@ mod probe;
 mod programs;
 mod promise;
 mod room;
-pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
@@ -91,6 +90,9 @@ pub enum SandboxError {
         /// What ends it and starts another.
         mend: String,
     },
+    /// This system has none.
+    #[error("--sandbox needs Linux")]
+    NotLinux,
     /// A sandbox has no network.
     #[error("a kernel in a sandbox is reached over its Unix sockets only")]
     Tcp,
@@ -134,7 +136,7 @@ impl SandboxError {
                 vec![mend.clone()]
             }
             Self::Tcp => vec!["leave --transport tcp out".to_owned()],
-            Self::Folders(_) => Vec::new(),
+            Self::NotLinux | Self::Folders(_) => Vec::new(),
         }
     }
 }
@@ -151,8 +153,8 @@ pub struct Chosen {
 /// Chooses the mechanism. Starts `bwrap` once to see whether it works here; takes some milliseconds.
 pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
     let chosen = |mechanism, instead| Chosen { mechanism, instead };
-    if cfg!(target_os = "macos") {
-        return Ok(chosen(Mechanism::Seatbelt, None));
+    if !cfg!(target_os = "linux") {
+        return Err(SandboxError::NotLinux);
     }
     let unusable = match sandbox.only {
         Some(Mechanism::Landlock) => None,
@@ -163,10 +165,6 @@ pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
         (Some(mechanism @ Mechanism::Bubblewrap), Some(why)) => {
             Err(SandboxError::Unusable { mechanism, why })
         }
-        (Some(mechanism @ Mechanism::Seatbelt), _) => Err(SandboxError::Unusable {
-            mechanism,
-            why: "it is a part of macOS".to_owned(),
-        }),
         (_, None) => Ok(chosen(Mechanism::Bubblewrap, None)),
         (None, why) => Ok(chosen(Mechanism::Landlock, why)),
     }
@@ -294,47 +292,10 @@ fn entering(
     })
 }
 
-/// Returns the command that starts the kernel under `sandbox-exec`.
-///
-/// Nothing is tried from inside there, so that nothing is promised: it starts only where the user
-/// takes that on himself.
+/// Says that there is no sandbox here.
 #[cfg(not(target_os = "linux"))]
-fn entering(
-    inner: Inner,
-    (chosen, room, best_effort): (&Chosen, &Room, bool),
-    files: &KernelFiles,
-) -> Result<Wrapped, SandboxError> {
-    let untried = |promise: Promise| Missing {
-        promise: promise.words().to_owned(),
-        why: "it is not tried from inside on this system".to_owned(),
-    };
-    let missing: Vec<_> = Promise::of(room).into_iter().map(untried).collect();
-    if !best_effort {
-        let chosen = chosen.clone();
-        return Err(SandboxError::Refused { chosen, missing });
-    }
-    let reached = Reached {
-        mechanism: chosen.mechanism,
-        kept: Vec::new(),
-        missing,
-    };
-    let entered = Outcome::Entered {
-        reached,
-        init: None,
-    };
-    entered.write(&mut std::fs::File::create(outcome_file(files))?)?;
-    // Its environment's scripts are not run there.
-    let own = (&*inner.set, &*inner.own);
-    let variables = room::variables(std::env::vars_os(), own, room, &room.temporary());
-    let mut command: Vec<OsString> = ["/usr/bin/sandbox-exec", "-p"].map(OsString::from).to_vec();
-    command.push(seatbelt::profile(room).into());
-    command.extend(inner.argv);
-    Ok(Wrapped {
-        argv: command,
-        set: variables,
-        clears: true,
-        input: None,
-    })
+fn entering(_: Inner, _: (&Chosen, &Room, bool), _: &KernelFiles) -> Result<Wrapped, SandboxError> {
+    Err(SandboxError::NotLinux)
 }
 
 /// Does this process's part, if that is what it was started for: there is none here.

@@ -8,7 +8,6 @@ pub mod create;
 pub mod death;
 mod deed;
 pub mod doctor;
-pub mod dotenv;
 pub mod everywhere;
 pub mod gc;
 pub mod idle;

@@ -42,6 +42,19 @@ pub enum Level {
     Project(PathBuf),
 }
 
+/// Returns the line of a project's `.env` by which VS Code finds the project's kernelspecs. It reads that
+/// file of a workspace's folder, and looks wherever its `JUPYTER_PATH` says.
+pub fn env_line(nb_folder: &Path) -> String {
+    let folder = nb_folder.join("jupyter");
+    let folder = folder.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+@,:~".contains(c);
+    // A space or another sign would end the value.
+    match folder.chars().all(plain) {
+        true => format!("JUPYTER_PATH={folder}"),
+        false => format!("JUPYTER_PATH=\"{folder}\""),
+    }
+}
+
 /// Why a spec could not be installed or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {

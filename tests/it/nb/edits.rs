@@ -269,19 +269,19 @@ fn cells_are_named_by_index_id_count_and_range() {
 }
 
 #[test]
-fn what_users_of_nb_cli_type_works() {
+fn names_of_nb_clis_commands_and_options_work() {
     let world = world();
     for line in [
-        "cell add t.ipynb --source x --type markdown --after aaaa1111 --id new1",
-        "cell add t.ipynb -s y -t raw -b aaaa1111 --id new2",
-        "cell add t.ipynb -s z --insert-at 0 --id new3",
+        "add t.ipynb --source x --type markdown --after aaaa1111 --id new1",
+        "add t.ipynb -s y -t raw -b aaaa1111 --id new2",
+        "add t.ipynb -s z --insert-at 0 --id new3",
         "add t.ipynb -s z -i -1 --id new4",
-        "cell update t.ipynb --cell new3 --source zz",
+        "update t.ipynb --cell new3 --source zz",
         "update t.ipynb --cell-index 0 -t markdown",
-        "cell delete t.ipynb --cell new1",
+        "delete t.ipynb --cell new1",
         "delete t.ipynb -i 0 -i 1",
-        "cell delete t.ipynb --range 0:2",
-        "output clear t.ipynb --cell bbbb2222",
+        "delete t.ipynb --range 0:2",
+        "clear t.ipynb --cell bbbb2222",
     ] {
         nb(&world, line.split(' ')).ended(0);
     }

@@ -25,7 +25,7 @@ const NOTEBOOK: &str = r##"{"cells": [{"cell_type": "code", "id": "aaaa", "metad
 const SECRET: &str = "the-secret-outside";
 
 /// What nb keeps in a `.nb`, by the names that it gives for `t.ipynb`.
-const FILES: [&str; 32] = [
+const FILES: [&str; 31] = [
     "state.json",
     "state.lock",
     "config.toml",
@@ -57,7 +57,6 @@ const FILES: [&str; 32] = [
     "background/x.report",
     "relaunch/1.json",
     "locks/t-da7ef036.lock",
-    "jupyter/dotenv.json",
 ];
 
 /// The folders in it.
