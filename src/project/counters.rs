@@ -40,15 +40,10 @@ pub struct Counters {
     pub reply: Latency,
     /// From a message's arrival until what it led to was given to the system: the proxy's own time.
     pub passing: Latency,
-    /// The clients that are known, at most [`CLIENTS_TOLD`] of them.
-    pub clients: Vec<ClientCounters>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
-
-/// How many clients a record tells of: those with the most waiting for them come first.
-pub const CLIENTS_TOLD: usize = 32;
 
 /// How many messages passed, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,28 +129,4 @@ pub struct Latency {
     pub p50_us: Option<u64>,
     /// What all but one in a hundred did not exceed.
     pub p99_us: Option<u64>,
-}
-
-/// One client of a proxy, or one subscriber that does not keep up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ClientCounters {
-    /// Its identity, shortened; a subscriber's begins with `iopub`.
-    pub id: String,
-    /// Whether it is connected now.
-    pub joined: bool,
-    /// What it has sent.
-    pub from: Passed,
-    /// What was sent to it alone.
-    pub to: Passed,
-    /// Its requests that have no answer yet.
-    pub outstanding: u64,
-    /// What of its waits for the kernel, or for its turn, in bytes.
-    pub held_bytes: u64,
-    /// What is queued for it in memory, in bytes.
-    pub queued_bytes: u64,
-    /// What waits for it on disk, in bytes.
-    pub spilled_bytes: u64,
-    /// Whether it is not read, since what it has sent waits.
-    pub paused: bool,
 }

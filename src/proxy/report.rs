@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use super::counters::{Counters, latency};
 use super::shell::Shell;
-use crate::project::counters::{CLIENTS_TOLD, ClientCounters, Counters as Counted, Passed, Queued};
-use crate::route::{ClientId, Count};
-use crate::socket::Backlog;
+use crate::project::counters::Counters as Counted;
 
 /// How much time lies between two of them at least.
 const PACE: Duration = Duration::from_secs(1);
@@ -61,41 +59,18 @@ impl Shell {
         let Some(front) = self.front() else {
             return counted;
         };
-        let mut clients: Vec<_> = bridge
-            .counted()
-            .map(|(id, it)| ClientCounters {
-                id: name(id),
-                joined: it.joined,
-                from: passed(it.from),
-                to: passed(it.to),
-                outstanding: it.outstanding as u64,
-                held_bytes: it.held.bytes,
-                queued_bytes: front.queued_bytes(id) as u64,
-                spilled_bytes: 0,
-                paused: it.paused,
-            })
-            .collect();
-        for (_, it) in bridge.counted() {
-            counted.held.messages += it.held.messages;
-            counted.held.bytes += it.held.bytes;
+        for (id, held) in bridge.held() {
+            counted.held.messages += held.messages;
+            counted.held.bytes += held.bytes;
+            counted.queued_bytes.to_clients += front.queued_bytes(id) as u64;
         }
         let behind = front.unread();
         counted.subscribers = behind.len() as u64;
-        clients.extend(
-            behind
-                .iter()
-                .filter(|it| it.queued_bytes > 0)
-                .map(subscriber),
-        );
-        counted.spilled_bytes = clients.iter().map(|it| it.spilled_bytes).sum();
-        counted.queued_bytes = Queued {
-            to_kernel: self.queued_for_kernel() as u64,
-            to_clients: clients.iter().map(|it| it.queued_bytes).sum(),
-        };
-        // Whoever is behind is worth a line; then whoever does much.
-        clients.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.id.cmp(&b.id)));
-        clients.truncate(CLIENTS_TOLD);
-        counted.clients = clients;
+        for it in &behind {
+            counted.queued_bytes.to_clients += it.queued_bytes as u64;
+            counted.spilled_bytes += it.spilled_bytes;
+        }
+        counted.queued_bytes.to_kernel = self.queued_for_kernel() as u64;
         counted
     }
 
@@ -126,35 +101,5 @@ impl Shell {
             reply_p99_us = counted.reply.p99_us,
             "counters"
         );
-    }
-}
-
-/// Returns how a client is called: by its identity, or by the number of its connection.
-fn name(id: &ClientId) -> String {
-    match id.bytes().split_first_chunk::<9>() {
-        Some(([0, number @ ..], [])) => format!("#{}", u64::from_be_bytes(*number)),
-        _ => id.to_string(),
-    }
-}
-
-fn subscriber(behind: &Backlog) -> ClientCounters {
-    ClientCounters {
-        id: format!("iopub {}", behind.peer),
-        joined: true,
-        queued_bytes: behind.queued_bytes as u64,
-        spilled_bytes: behind.spilled_bytes,
-        ..ClientCounters::default()
-    }
-}
-
-fn rank(client: &ClientCounters) -> (u64, u64) {
-    let waits = client.spilled_bytes + client.queued_bytes + client.held_bytes;
-    (waits, client.from.messages + client.to.messages)
-}
-
-fn passed(count: Count) -> Passed {
-    Passed {
-        messages: count.messages,
-        bytes: count.bytes,
     }
 }

@@ -22,7 +22,7 @@ use super::timer::{AWAITED, GONE, Now, PROBE, RETURNS, Timer, Timers};
 use super::to_clients::Seen;
 use super::turns::{IDLE_LOST, Running};
 use super::voice::Voice;
-use super::{Action, ClientCount, ClientId, Note};
+use super::{Action, ClientId, HeldMessages, Note};
 use crate::wire::{Channel, Header, Verified};
 
 /// Who gets what, of one front end's clients and one kernel after another.
@@ -194,10 +194,10 @@ impl Bridge {
         self.clients.values().map(|client| client.outstanding).sum()
     }
 
-    /// Returns what was counted of every client that is known, the proxy's own left out.
-    pub fn counted(&self) -> impl Iterator<Item = (&ClientId, ClientCount)> {
+    /// Returns what is held of every client, the proxy's own left out.
+    pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
         let clients = self.clients.iter().filter(|(id, _)| **id != self.own);
-        clients.map(|(id, client)| (id, client.counted()))
+        clients.map(|(id, client)| (id, client.held()))
     }
 
     /// Returns how long the kernel took lately, from a request's way there to its reply.
@@ -290,8 +290,6 @@ impl Bridge {
         state.joined = true;
         state.undelivered_bytes = 0;
         let undelivered = std::mem::take(&mut state.undelivered);
-        let late = undelivered.iter().map(Verified::size);
-        late.for_each(|bytes| client.to.add(bytes));
         if client.paused {
             // This connection is another than the one that is not read: it would be as much again.
             self.actions.push_back(Action::Pause(id.clone()));
@@ -340,9 +338,6 @@ impl Bridge {
         }
         if !self.clients.contains_key(id) {
             self.client_joined(channel, id);
-        }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.from.add(message.size());
         }
         let Ok(header) = message.header() else {
             self.log(Note::UnreadableHeader {

@@ -67,44 +67,17 @@ pub(super) struct Client {
     pub(super) prompt: Option<Prompt>,
     /// How many of its requests have no answer yet.
     pub(super) outstanding: usize,
-    /// What it has sent, and what was sent to it alone.
-    pub(super) from: Count,
-    pub(super) to: Count,
     /// An interrupt that is held for a moment, and what came on control after it.
     pub(super) behind_interrupt: VecDeque<Verified>,
 }
 
-/// How many messages, and the bytes of all their frames.
+/// The messages of one client that wait for the kernel, or for their turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the line above says it")]
-pub struct Count {
+pub struct HeldMessages {
+    /// How many.
     pub messages: u64,
+    /// The bytes of all their frames.
     pub bytes: u64,
-}
-
-impl Count {
-    /// Adds a message.
-    pub(super) fn add(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes as u64;
-    }
-}
-
-/// What was counted of one client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientCount {
-    /// Whether it is connected now.
-    pub joined: bool,
-    /// What it has sent.
-    pub from: Count,
-    /// What was sent to it alone.
-    pub to: Count,
-    /// How many of its requests have no answer yet.
-    pub outstanding: usize,
-    /// What of its waits for the kernel, or for its turn.
-    pub held: Count,
-    /// Whether its connections are not being read.
-    pub paused: bool,
 }
 
 /// The kernel's `input_request`.
@@ -198,18 +171,11 @@ impl Client {
         self.prompt = None;
     }
 
-    pub(super) fn counted(&self) -> ClientCount {
+    pub(super) fn held(&self) -> HeldMessages {
         let held: usize = self.channels.iter().map(|state| state.held.len()).sum();
-        ClientCount {
-            joined: self.is_joined(),
-            from: self.from,
-            to: self.to,
-            outstanding: self.outstanding,
-            held: Count {
-                messages: held as u64,
-                bytes: self.held_bytes as u64,
-            },
-            paused: self.paused,
+        HeldMessages {
+            messages: held as u64,
+            bytes: self.held_bytes as u64,
         }
     }
 

@@ -37,7 +37,7 @@ mod voice;
 
 pub use action::{Action, Execution, Note, Phase};
 pub use bridge::Bridge;
-pub use client::{ClientCount, ClientId, Count};
+pub use client::{ClientId, HeldMessages};
 pub use kernel::{Ending, Interrupt, Kernel};
 pub use settings::{FrontEnd, Policies, Settings};
 pub use spread::Spread;

@@ -18,8 +18,6 @@ impl Bridge {
             return;
         };
         if state.joined {
-            let bytes = message.size();
-            client.to.add(bytes);
             return self.actions.push_back(Action::ToClient {
                 client: id.clone(),
                 channel,

@@ -47,8 +47,6 @@ def record(child, client):
     assert 0 < now["reply"]["p50_us"] <= now["reply"]["p99_us"]
     assert 0 <= now["passing"]["p50_us"] <= now["passing"]["p99_us"]
     assert now["lost"] == now["cut"] == now["restarts"] == 0
-    own = [it for it in now["clients"] if it["from"]["messages"] >= 20]
-    assert own and own[0]["to"]["messages"] >= 20 and own[0]["joined"], now["clients"]
     text = (NB / f"proxies/{child.pid}.json").read_text()
     assert "not to be told" not in text
     say(f"passing {now['passing']}, reply {now['reply']}")
@@ -66,7 +64,7 @@ def at_once(child, client):
 
 def watched(client):
     nb = os.environ["NB_TEST_BINARY"]
-    for more, wanted in ((["--json"], '"rates":{'), ([], "  joined ")):
+    for more, wanted in ((["--json"], '"counters":{'), ([], " messages passed")):
         command = [nb, "status", "t.ipynb", "--watch=0.1", *more]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
             looks = 0
