@@ -42,7 +42,6 @@ mod page;
 mod preview;
 mod print;
 mod progress;
-mod quick;
 mod replay;
 mod report;
 mod restart;
@@ -373,8 +372,7 @@ impl Context {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let arguments = std::env::args_os().collect::<Vec<_>>();
-    let cli = quick::read(&arguments).unwrap_or_else(|| Cli::parse_from(arguments));
+    let cli = Cli::parse();
     let json = cli.command.json();
     let command = match cli.command {
         // They make their own runtime, or need none.
