@@ -7,7 +7,7 @@ use pure::traffic::{
     Cell, Keys, Linked, Subscribers, Way, checked, on_the_wire, output, receive, subscribed,
     written,
 };
-use pure::wire::{LastParent, SigningKey, Unverified, Verified};
+use pure::wire::{SigningKey, Unverified, Verified};
 use pure::zmtp::{Batch, Message};
 
 /// Something that is done over and over.
@@ -87,10 +87,10 @@ pub const CASES: &[Case] = &[
     Case {
         name: "wire: all but hashing of 100 B",
         prepare: || {
-            let (keys, mut parent) = (Keys::empty(), LastParent::default());
+            let keys = Keys::empty();
             let message = frames(output(1));
             Box::new(move || {
-                let message = checked(message.clone(), &keys.kernel, &mut parent);
+                let message = checked(message.clone(), &keys.kernel);
                 drop(black_box(message.into_frames(&keys.front)));
             })
         },

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
-use crate::wire::{Channel, LastParent, NewHeader, SigningKey, Unverified, Verified};
-use crate::zmtp::{Batch, Connection, Encoder, Event, Limits, Message, Role, reuse};
+use crate::wire::{Channel, NewHeader, SigningKey, Unverified, Verified};
+use crate::zmtp::{Batch, Connection, Encoder, Event, Limits, Message, Role};
 
 const KERNEL_SESSION: &str = "6c1f2a84-6d0f3f0f6ad0c1d5b0d1c9a1";
 const CLIENT_SESSION: &str = "f3a4c0de-4f1e2a3b4c5d6e7f8091a2b3";
@@ -125,10 +125,10 @@ pub fn receive(connection: &mut Connection, bytes: &[u8], mut take: impl FnMut(M
 }
 
 /// Checks a message of the kernel's as the proxy does.
-pub fn checked(frames: Message, key: &SigningKey, parent: &mut LastParent) -> Verified {
+pub fn checked(frames: Message, key: &SigningKey) -> Verified {
     let message = Unverified::parse(frames).expect("it is whole");
     let mut message = key.verify(message).expect("it is rightly signed");
-    assert!(message.is_well_formed_after(parent));
+    assert!(message.read_headers());
     message
 }
 
@@ -267,7 +267,6 @@ impl Default for Cell {
 /// Everything that a small message of iopub goes through between two sockets.
 pub struct Way {
     connection: Connection,
-    parent: LastParent,
     linked: Linked,
     keys: Keys,
     subscribers: Subscribers,
@@ -277,7 +276,6 @@ impl Way {
     pub fn new(keys: Keys, subscribers: usize) -> Self {
         Self {
             connection: subscribed(),
-            parent: LastParent::default(),
             linked: Linked::new(),
             keys,
             subscribers: Subscribers::new(subscribers),
@@ -288,17 +286,14 @@ impl Way {
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let Self {
             connection,
-            parent,
             linked,
             keys,
             subscribers,
         } = self;
         receive(connection, bytes, |frames| {
-            let message = checked(frames, &keys.kernel, parent);
+            let message = checked(frames, &keys.kernel);
             linked.output(message, |message| {
-                let frames = message.into_frames(&keys.front);
-                subscribers.publish(&frames);
-                reuse(frames);
+                subscribers.publish(&message.into_frames(&keys.front));
             });
         });
         subscribers.written()

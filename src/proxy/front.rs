@@ -15,7 +15,7 @@ use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
     Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Reach, Router, ServerHandler,
-    SpillTo, WhyUnsent, reuse,
+    SpillTo, WhyUnsent,
 };
 use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
 
@@ -143,9 +143,7 @@ impl Front {
 
     /// Sends a message to every subscriber.
     pub(super) fn publish(&self, message: Verified) {
-        let frames = message.into_frames(&self.key);
-        self.iopub.send(&frames);
-        reuse(frames);
+        self.iopub.send(&message.into_frames(&self.key));
     }
 
     /// Sends a heartbeat's echo back to who asked.

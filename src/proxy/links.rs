@@ -14,7 +14,7 @@ use super::shell::Shell;
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
-use crate::wire::{Channel, DELIMITER, LastParent, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, DELIMITER, SigningKey, Unverified, Verified};
 
 /// All sockets to one life of the kernel: its iopub, and each client's own.
 ///
@@ -36,7 +36,6 @@ struct Own {
     client: ClientId,
     channel: Channel,
     key: SigningKey,
-    parent: RefCell<LastParent>,
     refused_since: Cell<Option<Instant>>,
 }
 
@@ -44,7 +43,6 @@ struct Own {
 struct Iopub {
     shell: Weak<Shell>,
     key: SigningKey,
-    parent: RefCell<LastParent>,
     /// Whether the kernel's process is known: then its end is noticed there.
     watched: bool,
     refused_since: Cell<Option<Instant>>,
@@ -70,7 +68,6 @@ impl Links {
         let handler = Iopub {
             shell: shell.clone(),
             key: kernel.connection.key.clone(),
-            parent: RefCell::default(),
             watched: kernel.process.is_some(),
             refused_since: Cell::new(None),
         };
@@ -119,7 +116,6 @@ impl Links {
             client: client.clone(),
             channel,
             key: self.kernel.connection.key.clone(),
-            parent: RefCell::default(),
             refused_since: Cell::new(None),
         };
         let dealer = DialAs {
@@ -275,15 +271,8 @@ fn verified(frames: Message, key: &SigningKey) -> Option<Verified> {
     key.verify(Unverified::parse(frames).ok()?).ok()
 }
 
-/// Checks a message of the kernel's; what does not hold is counted and dropped. `parent` is what the last
-/// one on this socket had.
-fn check(
-    shell: &Shell,
-    channel: Channel,
-    key: &SigningKey,
-    parent: &RefCell<LastParent>,
-    frames: Message,
-) -> Option<Verified> {
+/// Checks a message of the kernel's; what does not hold is counted and dropped.
+fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
     let message = match Unverified::parse(frames) {
         Ok(message) => message,
         Err(error) => {
@@ -302,7 +291,7 @@ fn check(
             return None;
         }
     };
-    if !message.is_well_formed_after(&mut parent.borrow_mut()) {
+    if !message.read_headers() {
         // Passed on, it would end VS Code's reader of this channel for good.
         shell.count.fault(
             "kernel",
@@ -342,7 +331,7 @@ impl DialHandler for Own {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, self.channel, &self.key, &self.parent, message) else {
+        let Some(message) = check(&shell, self.channel, &self.key, message) else {
             return;
         };
         tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
@@ -398,7 +387,7 @@ impl DialHandler for Iopub {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, Channel::Iopub, &self.key, &self.parent, message) else {
+        let Some(message) = check(&shell, Channel::Iopub, &self.key, message) else {
             return;
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");

@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use crate::zmtp::{Message, reuse};
+pub use crate::zmtp::Message;
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
 pub use left::{Fault, Left};
 pub use publisher::{Backlog, Publisher, Reach};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use super::spill::{Spill, SpillTo};
-use crate::zmtp::{Batch, Message, MessageEnds, message_len, reuse};
+use crate::zmtp::{Batch, Message, MessageEnds, message_len};
 
 /// The most slices of one vectored write; Linux's and the BSDs' `IOV_MAX`.
 const SLICES_MAX: usize = 1024;
@@ -295,9 +295,6 @@ impl Outbox {
             self.batched -= 1;
             if let Some(Queued { item, .. }) = self.queue.pop_front() {
                 self.unread -= item.messages();
-                if let Item::Own(message) = item {
-                    reuse(message);
-                }
             }
         }
         if self.queue.is_empty() {

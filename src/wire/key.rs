@@ -1,9 +1,8 @@
 //! The key that signs a kernel's messages.
 
-use std::cell::RefCell;
 use std::fmt;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -18,13 +17,6 @@ use super::{Unverified, Verified};
 pub struct SigningKey {
     text: Zeroizing<String>,
     keyed: Option<Hmac<Sha256>>,
-}
-
-/// Memory is asked for so many bytes of signatures at once; it serves again when none of them is left.
-const SIGNATURES_AT_ONCE: usize = 16 * 64;
-
-thread_local! {
-    static SIGNATURES: RefCell<BytesMut> = RefCell::default();
 }
 
 /// A message whose signature does not fit: it must not be acted on.
@@ -74,14 +66,7 @@ impl SigningKey {
         for part in parts {
             mac.update(part);
         }
-        let text = hex(&mac.finalize().into_bytes().into());
-        SIGNATURES.with_borrow_mut(|space| {
-            if space.capacity() < text.len() && !space.try_reclaim(SIGNATURES_AT_ONCE) {
-                *space = BytesMut::with_capacity(SIGNATURES_AT_ONCE);
-            }
-            space.extend_from_slice(&text);
-            space.split().freeze()
-        })
+        Bytes::copy_from_slice(&hex(&mac.finalize().into_bytes().into()))
     }
 
     /// Returns the key itself, for the one place that writes it: the connection file.

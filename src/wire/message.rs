@@ -19,9 +19,6 @@ const PARENT: usize = 3;
 const METADATA: usize = 4;
 const CONTENT: usize = 5;
 
-/// A longer parent header than this is read each time: none that a client makes is.
-const PARENT_KEPT: usize = 4 * 1024;
-
 /// A message as a peer sent it. Nothing in it may be acted on.
 pub struct Unverified(Parts);
 
@@ -40,14 +37,6 @@ struct Parts {
     /// What was read of the header and the parent header, if that is kept.
     header: Option<Places>,
     parent: Option<Places>,
-}
-
-/// The parent header that the last message of a series had: what a cell says has one, which is read once.
-#[derive(Debug, Default)]
-pub struct LastParent {
-    /// Nothing at first.
-    bytes: Vec<u8>,
-    places: Option<Places>,
 }
 
 /// Frames that are no Jupyter message.
@@ -171,28 +160,14 @@ impl Verified {
             .all(|part| self.is_object_at(part))
     }
 
-    /// As [`Verified::is_well_formed`], for one message of a series. What it reads is not read again by
-    /// [`Verified::header`] and [`Verified::parent`].
-    pub fn is_well_formed_after(&mut self, last: &mut LastParent) -> bool {
+    /// As [`Verified::is_well_formed`]. What it reads is not read again by [`Verified::header`] and
+    /// [`Verified::parent`].
+    pub fn read_headers(&mut self) -> bool {
         self.0.header = self.0.places(HEADER);
+        self.0.parent = self.0.places(PARENT);
         let is_header = self.0.header.is_some() || self.is_object_at(HEADER);
-        if !(is_header && self.is_object_at(METADATA)) {
-            return false;
-        }
-        let own = self.0.part(PARENT);
-        if !last.bytes.is_empty() && *own == last.bytes {
-            self.0.parent = last.places;
-            return true;
-        }
-        let places = self.0.places(PARENT);
-        let is_parent = places.is_some() || self.is_object_at(PARENT);
-        last.bytes.clear();
-        last.places = places;
-        if is_parent && own.len() <= PARENT_KEPT {
-            last.bytes.extend_from_slice(own);
-        }
-        self.0.parent = places;
-        is_parent
+        let is_parent = self.0.parent.is_some() || self.is_object_at(PARENT);
+        is_header && is_parent && self.is_object_at(METADATA)
     }
 
     fn is_object_at(&self, part: usize) -> bool {
@@ -470,12 +445,10 @@ mod tests {
             ("{}", "{}", "{\"a\":1"),
             ("{}x", "{}", "{}"),
         ] {
-            let mut last = LastParent::default();
-            assert!(message("{}", "{}", "{}").is_well_formed_after(&mut last));
+            assert!(message("{}", "{}", "{}").read_headers());
             let mut message = message(header, parent, metadata);
             assert!(!message.is_well_formed());
-            assert!(!message.is_well_formed_after(&mut last));
-            assert!(!message.is_well_formed_after(&mut LastParent::default()));
+            assert!(!message.read_headers());
         }
     }
 
@@ -489,7 +462,6 @@ mod tests {
             key.verify(Unverified::parse(sent).expect("whole"))
                 .expect("no key")
         };
-        let mut last = LastParent::default();
         for (id, parent) in [
             ("1", "p"),
             ("2", "p"),
@@ -500,7 +472,7 @@ mod tests {
             let parent = format!("{{\"msg_id\":\"{parent}\"}}");
             let mut message = series(id, &parent);
             let unread = message.clone();
-            assert!(message.is_well_formed_after(&mut last));
+            assert!(message.read_headers());
             let read = |message: &Verified| {
                 let (header, parent) = (message.header(), message.parent());
                 format!("{:?} {:?}", header.expect("JSON"), parent.expect("JSON"))

@@ -26,5 +26,5 @@ pub use connection::{
 };
 pub use header::{Header, HeaderError, NewHeader, SessionId, splice_session};
 pub use key::{BadSignature, SigningKey};
-pub use message::{DELIMITER, LastParent, Malformed, Unverified, Verified};
+pub use message::{DELIMITER, Malformed, Unverified, Verified};
 pub use replay::Replays;

@@ -4,7 +4,7 @@ use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::frame::Header;
-use super::{Error, Message, spare};
+use super::{Error, Message};
 
 /// A frame with a longer body is received into a buffer of its own.
 pub const LARGE_FRAME: usize = 64 * 1024;
@@ -254,7 +254,7 @@ impl Decoder {
     /// Adds a frame to the message under way; returns it when that was its last.
     fn part(&mut self, body: Bytes, more: bool) -> Option<Message> {
         if self.frames.capacity() == 0 {
-            self.frames = spare::with_room(self.frames_hint.max(1));
+            self.frames = Message::with_capacity(self.frames_hint.max(1));
         }
         self.frames_bytes += body.len();
         self.frames.push(body);

@@ -24,7 +24,6 @@ mod error;
 mod frame;
 mod greeting;
 mod role;
-mod spare;
 
 pub use batch::{Batch, Encoder, message_len};
 pub use connection::{Connection, Event, Peer};
@@ -32,7 +31,6 @@ pub use decoder::{LARGE_FRAME, Limits};
 pub use ends::MessageEnds;
 pub use error::Error;
 pub use role::Role;
-pub use spare::reuse;
 
 /// The longest routing identity that a socket can announce, in bytes.
 pub const IDENTITY_MAX: usize = 255;

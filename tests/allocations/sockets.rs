@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use nb::socket::{
     DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
-    ServerHandler, reuse,
+    ServerHandler,
 };
-use nb::wire::{Endpoint, LastParent};
+use nb::wire::Endpoint;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
@@ -120,26 +120,18 @@ pub fn asked(outputs: usize) -> u64 {
     let sockets = local.block_on(&runtime, async {
         let (front, subscribed) = publisher();
         let endpoint = front.local_endpoint().clone();
-        let (keys, linked, parent) = (
-            Keys::signing(),
-            Cell::new(None),
-            Cell::new(LastParent::default()),
-        );
+        let (keys, linked) = (Keys::signing(), Cell::new(None));
         linked.set(Some(Linked::new()));
         let (passed, reached) = (Rc::clone(&passed), Rc::clone(&reached));
         let front = Rc::new(front);
         let publisher = Rc::clone(&front);
         let back = subscriber(&kernel, move |frames| {
             let mut bridge = linked.take().expect("one message at a time");
-            let mut last = parent.take();
-            let message = checked(frames, &keys.kernel, &mut last);
+            let message = checked(frames, &keys.kernel);
             bridge.output(message, |message| {
-                let frames = message.into_frames(&keys.front);
-                publisher.send(&frames);
-                reuse(frames);
+                publisher.send(&message.into_frames(&keys.front))
             });
             linked.set(Some(bridge));
-            parent.set(last);
             passed.set(passed.get() + 1);
             if passed.get() % outputs == 0 {
                 reached.notify_one();
