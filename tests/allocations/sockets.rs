@@ -129,7 +129,7 @@ pub fn asked(outputs: usize) -> u64 {
             let mut bridge = linked.take().expect("one message at a time");
             let message = checked(frames, &keys.kernel);
             bridge.output(message, |message| {
-                publisher.send(&message.into_frames(&keys.front))
+                publisher.send(&message.into_frames(&keys.front));
             });
             linked.set(Some(bridge));
             passed.set(passed.get() + 1);

@@ -21,7 +21,7 @@ fn flushed_prints_all_arrive() {
 }
 
 #[test]
-#[ignore = "counts on an idle machine only: cargo test --release --test it prints -- --ignored"]
+#[ignore = "counts on an idle machine only: cargo test --release --test it -- --ignored twenty_thousand"]
 fn twenty_thousand_flushed_prints_all_arrive_twenty_times() {
     all_arrive(20_000, 20);
 }
@@ -52,7 +52,7 @@ fn a_burst_of_large_prints_on_a_tcp_kernel_arrives_beside_one_who_stands_still()
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release --test it prints -- --ignored burst"]
+#[ignore = "takes minutes: cargo test --release --test it -- --ignored burst"]
 fn a_burst_of_large_prints_arrives_fifty_times_beside_two_busy_processes() {
     a_burst_arrives(&["--rounds", "50", "--busy", "2"]);
     a_burst_arrives(&["--rounds", "50", "--busy", "2", "--standing", "1"]);

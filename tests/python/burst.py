@@ -3,7 +3,7 @@
 The kernel's own queue holds 1,000 messages, and it drops what comes on top: whoever reads it has to take
 them in time. The full figure, beside two processes that keep both cores busy:
 
-    cargo test --release --test it prints -- --ignored burst
+    cargo test --release --test it -- --ignored burst
 """
 
 import contextlib

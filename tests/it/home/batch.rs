@@ -5,7 +5,12 @@ use crate::world::{World, succeed};
 
 fn batch(case: &str) {
     let world = World::opened();
-    succeed(world.script("batch.py", SHARED).args(["--case", case]));
+    let mut script = world.script("batch.py", SHARED);
+    script.args(["--case", case]);
+    if let Ok(rounds) = std::env::var("NB_ROUNDS") {
+        script.args(["--rounds", &rounds]);
+    }
+    succeed(&mut script);
 }
 
 #[test]
