@@ -250,6 +250,19 @@ impl Keep {
         self.sweep(&mut all, published);
     }
 
+    /// Takes that a cell has ended whose `idle` the kernel has lost; one is published in its place next.
+    pub(super) fn idle_lost(&self, msg_id: &str, published: Published) {
+        let mut all = self.all.borrow_mut();
+        for series in all.iter_mut() {
+            if let Some((_, kept)) = series.cell(msg_id) {
+                kept.idle = true;
+                kept.cell.idle_at = Some(Timestamp::now());
+                series.changed = true;
+            }
+        }
+        self.sweep(&mut all, published);
+    }
+
     /// Takes what the kernel said on iopub, which is published next.
     pub(super) fn heard(&self, message: &Verified, published: Published) {
         let mut all = self.all.borrow_mut();
@@ -770,4 +783,36 @@ fn count(content: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Input>(content)
         .ok()?
         .execution_count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_whose_idle_the_kernel_has_lost_is_not_kept_for_ever() {
+        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code");
+        let published = Published {
+            messages: 7,
+            is_heard: true,
+        };
+        for phase in [Phase::Asked, Phase::Done("ok".to_owned())] {
+            let execution = Execution {
+                phase,
+                generation: 1,
+                msg_id: "1".to_owned(),
+                client: None,
+                session: "s".to_owned(),
+                username: "u".to_owned(),
+                cell: None,
+                code: Some("1".to_owned()),
+                store_history: true,
+            };
+            keep.take(&execution, ("t.ipynb", 1), published);
+        }
+        assert_eq!(keep.all.borrow().len(), 1, "its idle is not here yet");
+        keep.idle_lost("1", published);
+        assert!(keep.all.borrow().is_empty());
+        assert_eq!(keep.ended.borrow()[0].number, 8);
+    }
 }

@@ -303,6 +303,11 @@ impl Shell {
                     self.write.notify_one();
                 }
             }
+            Action::IdleLost { msg_id } => {
+                if let Some(bound) = self.bound() {
+                    bound.keep.idle_lost(&msg_id, self.published());
+                }
+            }
             Action::JournalInterrupt { withdrawn, .. } => {
                 if let Some(bound) = self.bound() {
                     bound.journal.interrupted(self.number.get(), withdrawn);

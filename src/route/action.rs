@@ -45,6 +45,11 @@ pub enum Action {
     Resume(ClientId),
     /// Write down an execution.
     Journal(Execution),
+    /// A cell has ended whose `idle` the kernel has lost; one is published in its place next.
+    IdleLost {
+        /// The request's id.
+        msg_id: String,
+    },
     /// Write a line to the log.
     Log(Note),
     /// The front end has ended its kernel: leave. The real kernel lives on.

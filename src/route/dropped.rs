@@ -115,6 +115,9 @@ impl Bridge {
                 let stream = self.voice.publish(now, "stream", parent.clone(), &notice);
                 self.actions.push_back(Action::Publish(stream));
             }
+            self.actions.push_back(Action::IdleLost {
+                msg_id: key.msg_id().to_owned(),
+            });
             self.publish_idle(now, parent);
         }
         self.ended(now, key);

@@ -93,6 +93,12 @@ fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
     assert!(published(&mut desk).is_empty(), "iopub may be behind");
     desk.own_state(&own, "busy");
     desk.own_state(&own, "idle");
+    let actions = &desk.bridge.actions;
+    let lost = actions
+        .iter()
+        .position(|it| matches!(it, Action::IdleLost { msg_id } if msg_id == "1"));
+    let next = lost.and_then(|at| actions.get(at + 1));
+    assert!(matches!(next, Some(Action::Publish(_))), "{actions:?}");
     assert_eq!(published(&mut desk)[1..2], ["1 idle"]);
     assert_eq!(desk.bridge.outstanding(), 0);
     desk.wait(Duration::from_secs(60));

@@ -121,7 +121,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
             Action::Widgets { version } => Some(format!("widgets {version}")),
             Action::Die(ending) => Some(format!("die {}", ending.name)),
-            Action::Heard { .. } => None,
+            Action::Heard { .. } | Action::IdleLost { .. } => None,
             Action::HandOver { sessions } => Some(format!("hand over {}", sessions.join(" "))),
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),
             Action::CloseLinks(client) => Some(format!("close {client}")),

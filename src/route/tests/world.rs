@@ -563,6 +563,7 @@ impl World {
                 | Action::Resume(_)
                 | Action::Journal(_)
                 | Action::Heard { .. }
+                | Action::IdleLost { .. }
                 | Action::HandOver { .. }
                 | Action::Widgets { .. }
                 | Action::Bind { .. }

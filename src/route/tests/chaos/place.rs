@@ -615,6 +615,7 @@ impl Place {
                 | Action::Leave { .. }
                 | Action::HandOver { .. }
                 | Action::Heard { .. }
+                | Action::IdleLost { .. }
                 | Action::Widgets { .. }
                 | Action::JournalInterrupt { .. } => {}
             }
