@@ -38,29 +38,28 @@ impl Started {
 
     /// Returns the most memory that it has had, in KiB.
     pub fn peak_kib(&self) -> u64 {
-        self.kib("status", &["VmHWM:"])
+        self.kib("status", "VmHWM:")
     }
 
-    /// Returns the memory that is its own, in KiB: what its end gives back.
+    /// Returns the memory that it has written, in KiB: no page of it is shared with another process, and
+    /// none can be read again from a file.
     pub fn private_kib(&self) -> u64 {
-        self.kib("smaps_rollup", &["Private_Clean:", "Private_Dirty:"])
+        self.kib("smaps_rollup", "Private_Dirty:")
     }
 
     /// Returns its proportional set size, in KiB: pages that several processes share count in part.
     pub fn pss_kib(&self) -> u64 {
-        self.kib("smaps_rollup", &["Pss:"])
+        self.kib("smaps_rollup", "Pss:")
     }
 
-    /// Returns the sum of fields of a file in /proc/PID, in KiB.
-    fn kib(&self, file: &str, fields: &[&str]) -> u64 {
+    /// Returns a field of a file in /proc/PID, in KiB.
+    fn kib(&self, file: &str, field: &str) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()));
         let text = text.expect("read it");
-        let number = |field: &&str| -> Option<u64> {
-            let line = text.lines().find(|line| line.starts_with(field))?;
-            line.split_whitespace().nth(1)?.parse().ok()
-        };
-        let numbers = fields.iter().map(|field| number(field).expect("a number"));
-        numbers.sum()
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with(field));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        number.expect("a number")
     }
 
     /// Sends SIGTERM and returns how long the end took.

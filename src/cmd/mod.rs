@@ -42,6 +42,7 @@ mod page;
 mod preview;
 mod print;
 mod progress;
+mod quick;
 mod replay;
 mod report;
 mod restart;
@@ -372,7 +373,8 @@ impl Context {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = quick::read(&arguments).unwrap_or_else(|| Cli::parse_from(arguments));
     let json = cli.command.json();
     let command = match cli.command {
         // They make their own runtime, or need none.

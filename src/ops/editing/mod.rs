@@ -4,6 +4,7 @@
 //! written, `history` keeps what was, `seen` and `unsaved` keep one from writing over what others
 //! wrote, `manners` over what a front end is about to save.
 
+mod content;
 pub mod earlier;
 pub mod edit;
 pub mod export;

@@ -1,15 +1,15 @@
 //! A notebook's file, as every command on its cells finds and reads it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::history;
 use super::stamp::Stamp;
+use super::{content, history};
 use crate::notebook::{Document, NotANotebook};
 use crate::project::objects::Objects;
 use crate::project::{Project, ProjectError, notebook_path};
@@ -192,10 +192,10 @@ impl Page {
 pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, Stamp)>> {
     let mut file = File::open(path)?;
     let before = Stamp::of(&file.metadata()?);
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
+    let size = usize::try_from(before.content().0).unwrap_or_default();
+    let text = content::read(&mut file, size)?;
     let after = Stamp::of(&file.metadata()?);
-    Ok(before.agrees(&after).then(|| (text.into(), before)))
+    Ok(before.agrees(&after).then_some((text, before)))
 }
 
 /// Refuses what is no file, and a file with nothing in it, as Jupyter does. One that a program writes
