@@ -35,7 +35,8 @@ MADE = {
         "print('\\x1b[31mred\\x1b[0m plain \\x1b[1;32mbold\\x1b[0m')",
         "print('é 😀 日本 \\u2028 \\x00 end')",
         "print('no newline', end='')",
-        "import subprocess\n_ = subprocess.run(['echo', 'a child'])",
+        # ipykernel reads what a child prints on a thread of its own, perhaps after the cell's end.
+        "import subprocess\n_ = subprocess.run(['echo', 'a child']); time.sleep(0.2)",
         "import os\n_ = os.write(1, b'bytes of a program\\n'); time.sleep(0.2)",
         "%%capture held\nprint('kept back')",
         "held.show()",
