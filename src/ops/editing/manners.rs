@@ -128,10 +128,27 @@ fn is_young(at: Timestamp, now: Timestamp) -> bool {
     Duration::try_from(now.duration_since(at)).is_ok_and(|age| age < AUTO_SAVE)
 }
 
+/// Returns the record of a front end at the notebook, whose proxy is this process.
+#[cfg(test)]
+pub(super) fn joined_here(page: &Page, front_end: &str, since: Timestamp) -> Joined {
+    let process = crate::kernel::process::Process::current();
+    Joined {
+        pid: process.pid,
+        start_time: process.start_time,
+        boot_id: process.boot_id,
+        pid_namespace: String::new(),
+        session: Some(page.key.clone()),
+        front_end: front_end.to_owned(),
+        since,
+        clients: 1,
+        counters: None,
+        other: serde_json::Map::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::process::Process;
     use crate::ops::kernels::start::empty_session;
 
     const NOTEBOOK: &str = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
@@ -158,19 +175,7 @@ mod tests {
             project
                 .update(|state| state.sessions.insert(key.clone(), session))
                 .unwrap();
-            let process = Process::current();
-            let joined = Joined {
-                pid: process.pid,
-                start_time: process.start_time,
-                boot_id: process.boot_id,
-                pid_namespace: String::new(),
-                session: Some(key),
-                front_end: "VS Code".to_owned(),
-                since: ago(30),
-                clients: 1,
-                counters: None,
-                other: serde_json::Map::new(),
-            };
+            let joined = joined_here(&desk.page, "VS Code", ago(30));
             project.write_joined(&joined).unwrap();
             desk
         }

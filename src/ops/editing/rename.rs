@@ -155,11 +155,10 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::kernel::process::Process;
     use crate::notebook::Operation;
     use crate::ops::editing::edit::{self, Editor};
+    use crate::ops::editing::manners::joined_here;
     use crate::ops::kernels::start::empty_session;
-    use crate::project::joined::Joined;
 
     const SHARED: &str = r#"{"cells": [], "metadata": {"kernelspec": {"display_name": "nb shared kernel", "language": "python", "name": "nb-shared"}}, "nbformat": 4, "nbformat_minor": 5}"#;
 
@@ -180,19 +179,7 @@ mod tests {
     }
 
     fn join(page: &Page) {
-        let process = Process::current();
-        let joined = Joined {
-            pid: process.pid,
-            start_time: process.start_time,
-            boot_id: process.boot_id,
-            pid_namespace: String::new(),
-            session: Some(page.key.clone()),
-            front_end: "JupyterLab".to_owned(),
-            since: Timestamp::now(),
-            clients: 1,
-            counters: None,
-            other: serde_json::Map::new(),
-        };
+        let joined = joined_here(page, "JupyterLab", Timestamp::now());
         page.project.write_joined(&joined).unwrap();
     }
 

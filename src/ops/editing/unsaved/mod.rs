@@ -367,7 +367,7 @@ fn moment(ms: f64) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::notebook::{NewCell, Operation};
-    use crate::project::joined::Joined;
+    use crate::ops::editing::manners::joined_here;
     use crate::project::journal::Entry;
 
     const NOTEBOOK: &str = r#"{"cells":[
@@ -546,19 +546,7 @@ mod tests {
         let look = || look_with(&desk.page, &ssh);
         let note = |name| look().note(&desk.page, &desk.page.read().unwrap(), name);
         assert_eq!(note("claude"), None, "no VS Code is joined");
-        let process = crate::kernel::process::Process::current();
-        let joined = Joined {
-            pid: process.pid,
-            start_time: process.start_time,
-            boot_id: process.boot_id,
-            pid_namespace: String::new(),
-            session: Some(desk.page.key.clone()),
-            front_end: "VS Code".to_owned(),
-            since: Timestamp::now(),
-            clients: 1,
-            counters: None,
-            other: serde_json::Map::new(),
-        };
+        let joined = joined_here(&desk.page, "VS Code", Timestamp::now());
         desk.page.project.write_joined(&joined).unwrap();
         let said = note("claude").unwrap();
         // The tests may run in a container themselves.
