@@ -573,10 +573,16 @@ impl JobFolder {
             .sum()
     }
 
-    /// Opens the events for appending.
+    /// Opens the events for appending. A last record that was cut off stays a line of its own.
     pub fn events(&self) -> io::Result<Events> {
-        let file = beneath::append(&self.dir.join(EVENTS))?;
-        Ok(Events { file, torn: false })
+        let mut file = beneath::read_append(&self.dir.join(EVENTS))?;
+        let mut last = [b'\n'];
+        if file.seek(SeekFrom::End(0))? > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        let torn = last != [b'\n'];
+        Ok(Events { file, torn })
     }
 
     /// Reads what was said from a place in the events on, and returns it with the place where the
@@ -840,6 +846,21 @@ pub(super) mod tests {
         assert_eq!(said.id.as_deref(), Some("i\""));
         assert_eq!(said.content.get(), "{\"text\":\"\u{fffd}}\"}");
         assert_eq!(said.end, end);
+    }
+
+    #[test]
+    fn a_record_that_was_cut_off_costs_none_that_another_process_adds() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let (_, folder) = job(&project);
+        let mut killed = folder.events().unwrap();
+        killed.append(0, "stream", b"1").unwrap();
+        killed.file.write_all(b"{\"cell\":0,\"msg_t").unwrap();
+        drop(killed);
+        folder.events().unwrap().append(0, "stream", b"2").unwrap();
+        let said = folder.said(0).unwrap().0;
+        let contents = said.iter().map(|said| said.content.get());
+        assert_eq!(contents.collect::<Vec<_>>(), ["1", "2"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::target::Target;
 use super::trouble::Trouble;
 use crate::ops::executions::lost;
 use crate::project::Lock;
-use crate::project::jobs::{Events, FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
+use crate::project::jobs::{FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::questions::Question;
 use crate::route::{ClientId, Execution, Phase};
 use crate::socket::Reach;
@@ -53,6 +53,10 @@ const STAYS: Duration = Duration::from_secs(1);
 /// are let go first.
 const ENDED: usize = 4096;
 const ENDED_BYTES: usize = 32 << 20;
+
+/// How many of them have folders at most, while their subscribers have not read them: each has an open
+/// file. The others stay in memory.
+const ENDED_FOLDERS: usize = 8;
 
 /// The cells of one front end that the kernel has, and those that have ended without proof that somebody
 /// has got their outputs, with what they said.
@@ -164,11 +168,11 @@ struct Line {
 struct Stored {
     folder: JobFolder,
     job: Job,
-    events: Events,
-    /// Held while it is nobody else's.
+    /// Held until a recorder takes the job over. No other file is open between two writes: clients may
+    /// have many cells under way.
     lock: Option<Lock>,
-    /// Held while this proxy adds to the events.
-    _feed: Option<Lock>,
+    /// Held while this proxy adds to the events of a job that a recorder has taken over.
+    feed: Option<Lock>,
     at: Instant,
 }
 
@@ -443,7 +447,9 @@ impl Keep {
                 Reach::Waits if at_last => it.series.remove(),
                 Reach::Waits => {
                     it.due = now + STAYS;
-                    if it.series.stored.is_none() {
+                    let is_stored = |it: &&Ended| it.series.stored.is_some();
+                    let folders = later.iter().chain(&ended).filter(is_stored).count();
+                    if it.series.stored.is_none() && folders < ENDED_FOLDERS {
                         self.store_one(&mut it.series, target);
                     }
                     later.push_back(it);
@@ -537,8 +543,7 @@ impl Keep {
         let folder = target.project.make_kept_job(&mut job)?;
         Ok(Stored {
             lock: folder.lock()?,
-            _feed: folder.lock_feed()?,
-            events: folder.events()?,
+            feed: None,
             folder,
             job,
             at: Instant::now(),
@@ -603,6 +608,7 @@ impl Keep {
                 may_return: leaves,
             });
             stored.folder.write(&stored.job)?;
+            stored.feed = stored.folder.lock_feed()?;
             stored.folder = target.project.adopt(&stored.folder)?;
             stored.lock = None;
             Ok(stored.folder.clone())
@@ -669,9 +675,12 @@ impl Keep {
 impl Handed {
     fn of(series: Series) -> Option<Self> {
         let ids = series.cells.into_iter().filter_map(|kept| kept.cell.msg_id);
+        let Stored { folder, feed, .. } = series.stored?;
+        // Nothing is added any more: the recorder goes on.
+        drop(feed);
         Some(Self {
             ids: ids.collect(),
-            folder: series.stored?.folder,
+            folder,
             asked: series.question.map(|(client, _)| client),
         })
     }
@@ -705,11 +714,12 @@ fn add_to_folder(series: &mut Series) -> std::io::Result<()> {
         return Ok(());
     };
     stored.at = Instant::now();
-    for line in &series.waiting {
-        let id = line.id.as_deref();
-        stored
-            .events
-            .append_said(line.cell, &line.msg_type, id, &line.content)?;
+    if !series.waiting.is_empty() {
+        let mut events = stored.folder.events()?;
+        for line in &series.waiting {
+            let id = line.id.as_deref();
+            events.append_said(line.cell, &line.msg_type, id, &line.content)?;
+        }
     }
     stored.job.cells = series.cells.iter().map(Kept::job_cell).collect();
     stored.folder.write(&stored.job)?;
@@ -788,31 +798,73 @@ fn count(content: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::Project;
+
+    const PUBLISHED: Published = Published {
+        messages: 7,
+        is_heard: true,
+    };
+
+    fn take(keep: &Keep, msg_id: &str, phase: Phase) {
+        let execution = Execution {
+            phase,
+            generation: 1,
+            msg_id: msg_id.to_owned(),
+            client: None,
+            session: format!("session of {msg_id}"),
+            username: "u".to_owned(),
+            cell: None,
+            code: Some("1".to_owned()),
+            store_history: true,
+        };
+        keep.take(&execution, ("t.ipynb", 1), PUBLISHED);
+    }
 
     #[test]
     fn a_cell_whose_idle_the_kernel_has_lost_is_not_kept_for_ever() {
         let keep = Keep::new("human (VS Code)".to_owned(), "VS Code");
-        let published = Published {
-            messages: 7,
-            is_heard: true,
-        };
-        for phase in [Phase::Asked, Phase::Done("ok".to_owned())] {
-            let execution = Execution {
-                phase,
-                generation: 1,
-                msg_id: "1".to_owned(),
-                client: None,
-                session: "s".to_owned(),
-                username: "u".to_owned(),
-                cell: None,
-                code: Some("1".to_owned()),
-                store_history: true,
-            };
-            keep.take(&execution, ("t.ipynb", 1), published);
-        }
+        take(&keep, "1", Phase::Asked);
+        take(&keep, "1", Phase::Done("ok".to_owned()));
         assert_eq!(keep.all.borrow().len(), 1, "its idle is not here yet");
-        keep.idle_lost("1", published);
+        keep.idle_lost("1", PUBLISHED);
         assert!(keep.all.borrow().is_empty());
         assert_eq!(keep.ended.borrow()[0].number, 8);
+    }
+
+    #[test]
+    fn ends_that_a_subscriber_has_not_read_take_few_open_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let notebook = temp.path().join("t.ipynb");
+        let target = Target {
+            project: Project::for_notebook(&notebook).unwrap(),
+            key: "t.ipynb".to_owned(),
+        };
+        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code");
+        let cells = 3 * ENDED_FOLDERS;
+        for number in 0..cells {
+            let msg_id = number.to_string();
+            take(&keep, &msg_id, Phase::Asked);
+            take(&keep, &msg_id, Phase::Done("ok".to_owned()));
+            keep.idle_lost(&msg_id, PUBLISHED);
+        }
+        let now = Instant::now();
+        keep.settles.set(Some(now));
+        keep.ended
+            .borrow_mut()
+            .iter_mut()
+            .for_each(|it| it.due = now);
+        keep.settle(&target, |_| Reach::Waits, |_| true, Settle::Due);
+        assert_eq!(keep.ended.borrow().len(), cells);
+        let folders = target.project.kept_jobs();
+        assert_eq!(folders.len(), ENDED_FOLDERS);
+        let kept = std::fs::canonicalize(target.project.dir().join("kept")).unwrap();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|it| std::fs::read_link(it.path()).ok());
+        assert_eq!(
+            open.filter(|path| path.starts_with(&kept)).count(),
+            ENDED_FOLDERS
+        );
+        keep.settle(&target, |_| Reach::Waits, |_| true, Settle::Stopped);
+        assert!(target.project.kept_jobs().is_empty());
     }
 }
