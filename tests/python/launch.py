@@ -12,9 +12,11 @@ import faulthandler
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import time
+from socket import create_server
 
 import zmq
 from jupyter_client import BlockingKernelClient, KernelManager
@@ -23,6 +25,7 @@ PLAIN = "python3"
 # Generous: the machine may have two cores and other things to do.
 SECONDS = 60
 DELIMITER = b"<IDS|MSG>"
+CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 
 
 def arguments(**extra):
@@ -38,10 +41,27 @@ def arguments(**extra):
     return parser.parse_args()
 
 
+def free_ports(count):
+    """Ports that are free now and reserved by nobody, as front ends find them.
+
+    They are below those that the system gives to connections: tests beside this one make hundreds,
+    and one of those would take such a port before the kernel binds it.
+    """
+    held = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(create_server(("127.0.0.1", random.randrange(10_000, 32_000))))
+    ports = [it.getsockname()[1] for it in held]
+    for it in held:
+        it.close()
+    return ports
+
+
 @contextlib.contextmanager
 def launched(kernel, **start):
     """Launches the kernelspec; at the end its process is gone, however the block ended."""
-    manager = KernelManager(kernel_name=kernel)
+    ports = dict(zip((f"{channel}_port" for channel in CHANNELS), free_ports(5)))
+    manager = KernelManager(kernel_name=kernel, cache_ports=False, **ports)
     manager.start_kernel(**start)
     try:
         yield manager

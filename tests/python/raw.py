@@ -6,7 +6,6 @@ import hmac
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,9 +14,7 @@ import uuid
 
 import zmq
 from jupyter_client.kernelspec import KernelSpecManager
-from launch import DELIMITER, SECONDS, Message, endpoint
-
-CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
+from launch import CHANNELS, DELIMITER, SECONDS, Message, endpoint, free_ports
 
 
 def sign(key, parts):
@@ -37,15 +34,6 @@ def message(key, session, kind, content, parent=None, metadata=None, buffers=(),
     }
     parts = [json.dumps(p).encode() for p in (header, parent or {}, metadata or {}, content)]
     return [DELIMITER, sign(key, parts), *parts, *buffers], header["msg_id"]
-
-
-def free_ports(count):
-    """Ports that are free now and reserved by nobody, as VS Code finds them."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
 
 
 def connection_file(**fields):
