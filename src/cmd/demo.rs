@@ -1,6 +1,6 @@
 //! `nb demo`: what `nb` is for, shown on this machine.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Demo {
             keep: self.keep,
             python: self.python,
         };
-        let python = demo::find_python(&options, &mut progress)?;
+        let python = demo::find_python(&options, &mut |line| eprintln!("{line}"))?;
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?
@@ -78,20 +78,6 @@ impl Demo {
                 };
                 demo::demo(&options, &python, stop, &mut tell).await
             })
-    }
-}
-
-/// Shows what takes so long; on a terminal one line for all that pip does.
-fn progress(line: &str) {
-    let mut stderr = io::stderr();
-    let is_passing = line.starts_with("pip:") && stderr.is_terminal();
-    let _ = if is_passing {
-        write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
-    } else {
-        writeln!(stderr, "{line}")
-    };
-    if is_passing && line.ends_with("installing") {
-        let _ = writeln!(stderr);
     }
 }
 

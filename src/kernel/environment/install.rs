@@ -33,6 +33,24 @@ impl fmt::Display for Install {
 }
 
 impl Install {
+    /// Returns how a new environment with ipykernel is made in a folder.
+    pub fn into_new(python: &Path, folder: &Path) -> Self {
+        let made = folder.join(".venv");
+        let inside = made.join("bin/python");
+        let words = |program: &Path, words: &[&str]| {
+            let program = program.to_string_lossy().into_owned();
+            let words = words.iter().map(|word| (*word).to_owned());
+            std::iter::once(program).chain(words).collect()
+        };
+        Self {
+            commands: vec![
+                words(python, &["-m", "venv", &made.to_string_lossy()]),
+                words(&inside, &["-m", "pip", "install", "ipykernel"]),
+            ],
+            python: inside,
+        }
+    }
+
     /// Returns how an environment's Python gets ipykernel.
     ///
     /// A project that is locked gets it as a dependency of its developers: what pip put into it
@@ -94,18 +112,7 @@ impl Install {
             }
             // Debian's and Homebrew's own Python take no packages from pip.
             (Manager::System, _) if python.takes_no_packages() => {
-                let made = folder.join(".venv");
-                let inside = made.join("bin/python");
-                let pip = [&text(&inside), "-m", "pip", "install", "ipykernel"].map(str::to_owned);
-                Self {
-                    commands: vec![
-                        [&executable, "-m", "venv", &text(&made)]
-                            .map(str::to_owned)
-                            .to_vec(),
-                        pip.to_vec(),
-                    ],
-                    python: inside,
-                }
+                Self::into_new(&python.executable, folder)
             }
             _ if !python.has_pip() && has("uv") => {
                 one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])

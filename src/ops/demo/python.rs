@@ -1,23 +1,13 @@
-//! A Python with ipykernel for the demo: one that is there, else a private environment.
-//!
-//! The private environment lies in the user's cache, named by a hash of what it holds. A lock
-//! keeps two demos apart, and a mark written last says that it is whole, so that one that was
-//! interrupted is made anew.
+//! A Python with ipykernel for the demo: one that is there, else an environment in the user's cache.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use sha2::{Digest, Sha256};
-
-use crate::kernel::paths::{ProcessVariables, Variables};
+use crate::kernel::environment::install::Install;
+use crate::kernel::paths::Variables;
 use crate::kernel::python::{self, Asking, NotPython};
-
-const REQUIREMENTS: &str = include_str!("requirements.txt");
-
-/// How much of pip's last words an error shows.
-const LAST_WORDS: usize = 4;
+use crate::ops::kernels::install::{InstallError, install};
 
 /// Why there is no Python for the demo.
 #[derive(Debug, thiserror::Error)]
@@ -31,28 +21,17 @@ pub enum NoPython {
     /// There is none at all.
     #[error("there is no python3 on PATH")]
     None,
-    /// Nowhere to put the environment.
+    /// The environment's folder cannot be used.
     #[error("cannot keep a Python environment in {folder}")]
     Cache {
-        /// Where it was to be.
+        /// The folder.
         folder: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// `python -m venv` failed.
-    #[error("{python} cannot make an environment: {said}")]
-    NoVenv {
-        /// The interpreter.
-        python: PathBuf,
-        /// Its last words.
-        said: String,
-    },
-    /// `pip install` failed.
-    #[error("pip could not install ipykernel: {said}")]
-    Install {
-        /// Its last words.
-        said: String,
-    },
+    /// The environment could not be made.
+    #[error(transparent)]
+    Install(#[from] InstallError),
 }
 
 impl NoPython {
@@ -65,18 +44,16 @@ impl NoPython {
                 format!("run: {} -m pip install ipykernel", python::quote(python))
             }
             Self::None => "install Python 3".to_owned(),
-            Self::NoVenv { .. } => {
-                format!("install Python's venv module (Debian, Ubuntu: python3-venv), or {instead}")
-            }
-            Self::Install { .. } => {
-                format!("this needs Python 3.8 or later and, once, the network; or {instead}")
-            }
+            Self::Install(_) => format!(
+                "this needs Python's venv module (Debian, Ubuntu: python3-venv) and, once, the \
+                 network; or {instead}"
+            ),
         }
     }
 }
 
-/// Returns a Python with ipykernel; makes an environment where there is none. Blocks, the first
-/// time for as long as pip needs; `progress` says what is going on.
+/// Returns a Python with ipykernel. Where there is none, an environment is made as
+/// `nb open --install` makes one: this blocks for as long as pip needs. `progress` is told before.
 pub(super) fn find(
     asked: Option<&Path>,
     variables: &dyn Variables,
@@ -106,138 +83,47 @@ pub(super) fn find(
         }
     }
     let base = any.ok_or(NoPython::None)?;
-    let cache = cache(variables);
-    private(&base, &cache, progress)
+    private(&base, &cache(variables), variables, progress)
 }
 
-/// Returns the folder of `nb`'s cache.
+/// Returns the folder of the demo's environment.
 fn cache(variables: &dyn Variables) -> PathBuf {
     variables
         .path("XDG_CACHE_HOME")
         .filter(|path| path.is_absolute())
         .or_else(|| Some(variables.path("HOME")?.join(".cache")))
         .unwrap_or_else(std::env::temp_dir)
-        .join("nb")
+        .join("nb/demo")
 }
 
-fn private(base: &Path, cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf, NoPython> {
+fn private(
+    base: &Path,
+    folder: &Path,
+    variables: &dyn Variables,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf, NoPython> {
     let unusable = |source| NoPython::Cache {
-        folder: cache.to_owned(),
+        folder: folder.to_owned(),
         source,
     };
-    std::fs::create_dir_all(cache).map_err(unusable)?;
-    let lock = File::create(cache.join("demo-python.lock")).map_err(unusable)?;
+    std::fs::create_dir_all(folder).map_err(unusable)?;
+    // Two demos make one environment.
+    let lock = File::create(folder.join("lock")).map_err(unusable)?;
     if lock.try_lock().is_err() {
-        progress("another demo is making the environment; waiting for it");
+        progress("another demo makes the environment; waiting for it");
         lock.lock().map_err(unusable)?;
     }
-    let holds = hex::encode(Sha256::digest(REQUIREMENTS));
-    let home = cache.join(format!("demo-python-{}", holds.get(..12).unwrap_or(&holds)));
-    let python = home.join("bin/python");
-    let whole = home.join("complete");
-    // An upgrade of the system's Python breaks the environment; then it is made anew.
-    let works = || {
-        let probed = python::probe(&python, Asking::Any, &ProcessVariables);
-        probed.is_ok_and(|python| python.ipykernel)
-    };
-    if whole.exists() && works() {
-        return Ok(python);
+    let wanted = Install::into_new(base, folder);
+    // An upgrade of the system's Python breaks the environment, and pip installs ipykernel last.
+    let probed = python::probe(&wanted.python, Asking::Any, variables);
+    if !probed.is_ok_and(|python| python.ipykernel) {
+        progress(&format!(
+            "no Python with ipykernel was found; making an environment, once, in {}",
+            folder.display()
+        ));
+        install(&wanted)?;
     }
-    if home.exists() {
-        std::fs::remove_dir_all(&home).map_err(unusable)?;
-    }
-    progress(&format!(
-        "no Python with ipykernel was found; making a private environment, once, in {}",
-        home.display()
-    ));
-    let venv = Command::new(base)
-        .args(["-m", "venv"])
-        .arg(&home)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(unusable)?;
-    if !venv.status.success() {
-        return Err(NoPython::NoVenv {
-            python: base.to_owned(),
-            said: last_words(&[venv.stdout, venv.stderr].concat()),
-        });
-    }
-    let wanted = home.join("requirements.txt");
-    std::fs::write(&wanted, REQUIREMENTS).map_err(unusable)?;
-    install(&python, &wanted, progress)?;
-    std::fs::write(&whole, "").map_err(unusable)?;
-    Ok(python)
-}
-
-fn install(python: &Path, wanted: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), NoPython> {
-    let failed = |error: io::Error| NoPython::Install {
-        said: error.to_string(),
-    };
-    let errors = tempfile::tempfile().map_err(failed)?;
-    let mut pip = Command::new(python)
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "--no-input",
-        ])
-        .args([
-            "--no-color",
-            "--progress-bar",
-            "off",
-            "--retries",
-            "2",
-            "-r",
-        ])
-        .arg(wanted)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors.try_clone().map_err(failed)?)
-        .spawn()
-        .map_err(failed)?;
-    let mut collected = 0;
-    if let Some(said) = pip.stdout.take() {
-        for line in BufReader::new(said).lines().map_while(Result::ok) {
-            if let Some(what) = line.strip_prefix("Collecting ") {
-                collected += 1;
-                let name = what
-                    .split([' ', '=', '<', '>', ';', '('])
-                    .next()
-                    .unwrap_or(what);
-                progress(&format!("pip: {collected} {name}"));
-            } else if line.starts_with("Installing collected") {
-                progress("pip: installing");
-            }
-        }
-    }
-    if pip.wait().map_err(failed)?.success() {
-        return Ok(());
-    }
-    Err(NoPython::Install {
-        said: last_words(&read_all(errors).map_err(failed)?),
-    })
-}
-
-fn read_all(mut file: File) -> io::Result<Vec<u8>> {
-    use std::io::{Read, Seek};
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Returns the last lines that say something, in one.
-fn last_words(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<_> = said
-        .lines()
-        .map(str::trim)
-        // pip's retries say the same as its last error, at length.
-        .filter(|line| !line.is_empty() && !line.starts_with("WARNING"))
-        .collect();
-    let from = lines.len().saturating_sub(LAST_WORDS);
-    lines.get(from..).unwrap_or_default().join("; ")
+    Ok(wanted.python)
 }
 
 #[cfg(test)]
@@ -281,10 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn no_venv_module_is_a_clear_error() {
+    fn an_environment_that_cannot_be_made_is_a_clear_error() {
         let temp = tempfile::tempdir().expect("a folder");
-        let lacks = "echo 'ensurepip is not available' >&2; exit 1";
-        stand_in(&temp.path().join("py"), false, lacks);
+        stand_in(&temp.path().join("py"), false, "exit 1");
         let path = temp.path().join("py/bin");
         let home = temp.path().join("home");
         let variables = HashMap::from([
@@ -292,62 +177,37 @@ mod tests {
             ("HOME", home.to_str().expect("UTF-8")),
         ]);
         let error = find(None, &variables, &mut |_| ()).expect_err("no venv");
-        assert!(matches!(error, NoPython::NoVenv { .. }), "{error}");
-        assert!(error.to_string().contains("ensurepip"), "{error}");
+        assert!(error.to_string().contains("-m venv"), "{error}");
         assert!(error.hint().contains("python3-venv"), "{error}");
     }
 
     #[test]
-    fn an_environment_that_was_interrupted_is_made_anew() {
+    fn an_environment_is_made_once_and_again_where_it_was_interrupted() {
         let temp = tempfile::tempdir().expect("a folder");
-        let source = temp.path().join("source");
-        stand_in(&source, true, "echo 'Collecting ipykernel==7.4.0'; exit 0");
-        // A base whose venv is a copy of the stand-in above.
-        let makes = format!(
-            "mkdir -p \"$3/bin\" && cp {}/bin/python3 \"$3/bin/python\"",
-            source.display()
-        );
-        let base = stand_in(&temp.path().join("py"), false, &makes);
-        let cache = temp.path().join("cache");
+        let [half, whole] = [false, true].map(|ipykernel| {
+            let folder = temp.path().join(ipykernel.to_string());
+            stand_in(&folder, ipykernel, "exit 0")
+        });
+        let folder = temp.path().join("cache");
         let mut said = Vec::new();
-        let made = private(&base, &cache, &mut |line| said.push(line.to_owned())).expect("made");
-        assert!(
-            said.iter().any(|line| line == "pip: 1 ipykernel"),
-            "{said:?}"
-        );
-        let home = made.parent().and_then(Path::parent).expect("a home");
-
-        said.clear();
-        private(&base, &cache, &mut |line| said.push(line.to_owned())).expect("re-used");
-        // A child that another test starts has the lock, too, until it has become its program.
-        said.retain(|line| !line.starts_with("another demo"));
-        assert!(said.is_empty(), "{said:?}");
-
-        std::fs::remove_file(home.join("complete")).expect("take the mark away");
-        std::fs::write(home.join("half"), "").expect("leave a rest");
-        private(&base, &cache, &mut |_| ()).expect("made anew");
-        assert!(!home.join("half").exists() && home.join("complete").exists());
-    }
-
-    #[test]
-    fn pips_failure_is_told_in_its_last_words() {
-        let temp = tempfile::tempdir().expect("a folder");
-        let source = temp.path().join("source");
-        stand_in(
-            &source,
-            true,
-            "echo 'ERROR: No matching distribution' >&2; exit 1",
-        );
-        let makes = format!(
-            "mkdir -p \"$3/bin\" && cp {}/bin/python3 \"$3/bin/python\"",
-            source.display()
-        );
-        let base = stand_in(&temp.path().join("py"), false, &makes);
-        let error = private(&base, &temp.path().join("cache"), &mut |_| ()).expect_err("offline");
-        assert!(
-            error.to_string().contains("No matching distribution"),
-            "{error}"
-        );
-        assert!(error.hint().contains("network"), "{error}");
+        // Bases whose environment is a copy of a stand-in above.
+        let mut make = |from: &Path| {
+            let copies = format!(
+                "mkdir -p \"$3/bin\" && cp {} \"$3/bin/python\"",
+                from.display()
+            );
+            let base = stand_in(&temp.path().join("py"), false, &copies);
+            said.clear();
+            let made = private(&base, &folder, &HashMap::new(), &mut |line| {
+                said.push(line.to_owned());
+            });
+            // A child that another test starts has the lock, too, until it has become its program.
+            said.retain(|line| !line.starts_with("another demo"));
+            assert!(made.expect("made").starts_with(&folder));
+            said.len()
+        };
+        assert_eq!(make(&half), 1);
+        assert_eq!(make(&whole), 1);
+        assert_eq!(make(&half), 0);
     }
 }
