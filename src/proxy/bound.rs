@@ -13,7 +13,7 @@ use super::log;
 use super::presence::Presence;
 use super::shell::Shell;
 use super::start::Pending;
-use super::target::{Found, Named, Target, usual};
+use super::target::{Found, Look, Named, Target, usual};
 use super::trouble::Trouble;
 use super::watch::Watch;
 use super::words;
@@ -24,13 +24,17 @@ use crate::route::{Ending, FrontEnd, Kernel, Policies};
 /// The session that is served, and what is kept for it.
 pub(super) struct Bound {
     pub(super) target: Target,
-    pub(super) journal: journal::Log,
-    pub(super) keep: Keep,
-    presence: Presence,
+    pub(super) journal: Rc<journal::Log>,
+    pub(super) keep: Rc<Keep>,
+    pub(super) presence: Rc<Presence>,
     /// The kernel's record cannot be read.
     pub(super) unread: Trouble,
     /// Its end cannot be written into it.
     pub(super) unwritten: Trouble,
+    /// The session is written down, as far as was seen last.
+    pub(super) is_recorded: Cell<bool>,
+    /// A kernel may be started here for it, as far as was seen last.
+    pub(super) may_start: Cell<bool>,
     /// What this proxy has set going for the kernel.
     pub(super) pending: Cell<Pending>,
     /// Why the kernel could not be started.
@@ -41,6 +45,12 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// Takes what a look has found.
+    pub(super) fn note(&self, look: &Look) {
+        self.is_recorded.set(look.is_recorded);
+        self.may_start.set(look.may_start);
+    }
+
     /// Tells others how many clients are joined, and what was counted.
     pub(super) fn tell(&self, clients: usize, counted: Option<Counters>) {
         self.presence.tell(clients, counted);
@@ -226,8 +236,10 @@ impl Shell {
 
     /// Lets everything wait for a kernel that is about to be found.
     fn let_go(&self, ending: &Ending) {
-        self.write_journal();
-        self.bound.take();
+        if let Some(bound) = self.bound.take() {
+            bound.journal.write_soon();
+            self.spawn(async move |_| bound.presence.withdraw().await);
+        }
         let links = self.links.take();
         let unsent = links.map(|links| links.take_unsent()).unwrap_or_default();
         self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, ending, unsent));
@@ -236,18 +248,25 @@ impl Shell {
     /// Makes it the session that is served. Its kernel is looked for next.
     pub(super) fn take(&self, target: Target) {
         self.bridge.borrow_mut().set_info(target.last_info());
-        let presence = Presence::new(
+        let presence = Rc::new(Presence::new(
             target.project.clone(),
             target.key.clone(),
             self.origin.name.to_owned(),
-        );
+            Rc::clone(&self.presence_work),
+        ));
         presence.tell(self.bridge.borrow().joined().count(), None);
         let bound = Bound {
-            journal: journal::Log::open(&target.project, self.origin.by()),
-            keep: Keep::new(self.origin.by(), self.origin.name),
+            journal: Rc::new(journal::Log::open(&target.project, self.origin.by())),
+            keep: Rc::new(Keep::new(
+                self.origin.by(),
+                self.origin.name,
+                Rc::clone(&self.rearm),
+            )),
             presence,
             unread: Trouble::default(),
             unwritten: Trouble::default(),
+            is_recorded: Cell::new(target.is_recorded()),
+            may_start: Cell::new(target.may_start()),
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
             missed: Cell::new(false),

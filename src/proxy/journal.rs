@@ -2,8 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::storage::FileWork;
 use super::trouble::Trouble;
 use crate::project::Project;
 use crate::project::journal::{Entry, Journal};
@@ -20,30 +23,30 @@ struct Life {
 
 /// The journal of the project, as this proxy writes it.
 ///
-/// Entries are collected and written together once the messages that led to them have gone on
-/// their way: a lock on a file is no part of a cell's round trip.
+/// Entries are collected, and written together by another thread: a lock on a file is no part of a cell's
+/// round trip.
 pub(super) struct Log {
     by: String,
-    journal: Option<RefCell<Journal>>,
+    journal: Option<Arc<Mutex<Journal>>>,
     /// Whose kernel and which of its lives each number is that the bridge counts with.
     lives: RefCell<HashMap<u64, Life>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Entry>>,
-    /// Since when somebody holds the journal's lock, and when it is tried again.
+    /// How many entries were let go since the journal was written last.
+    lost: Cell<usize>,
+    /// How many entries the other thread has now.
+    in_flight: Cell<usize>,
+    work: FileWork,
+    /// Since when another process holds the journal's lock.
     held: Cell<Option<Instant>>,
-    again: Cell<Option<Instant>>,
     trouble: Trouble,
 }
 
 /// So many entries are kept for a journal that cannot be written; the oldest go first.
 const UNWRITTEN: usize = 1000;
 
-/// How long is waited for somebody who holds the journal's lock, which is for moments: meanwhile no message
-/// passes.
-const MOMENT: Duration = Duration::from_millis(2);
-
-/// How often a lock is tried that was not had.
-const AGAIN: Duration = Duration::from_millis(50);
+/// How long one try waits for another process that holds the journal's lock, and the pause before the next.
+const TRY: Duration = Duration::from_millis(50);
 
 /// A lock that is held for longer is told in the log.
 const LONG: Duration = Duration::from_secs(1);
@@ -55,15 +58,17 @@ impl Log {
             .journal()
             .inspect_err(|error| tracing::warn!("the journal cannot be written: {error}"))
             .ok()
-            .map(RefCell::new);
+            .map(|journal| Arc::new(Mutex::new(journal)));
         Self {
             by,
             journal,
             lives: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
+            lost: Cell::new(0),
+            in_flight: Cell::new(0),
+            work: FileWork::default(),
             held: Cell::new(None),
-            again: Cell::new(None),
             trouble: Trouble::default(),
         }
     }
@@ -95,7 +100,7 @@ impl Log {
         entry.generation = Some(generation);
         entry.by = Some(self.by.clone());
         entry.other.insert("withdrawn".to_owned(), withdrawn.into());
-        self.unwritten.borrow_mut().push(entry);
+        self.add(entry);
     }
 
     fn life(&self, number: u64) -> Option<Life> {
@@ -104,10 +109,7 @@ impl Log {
 
     /// Takes one step of an execution; [`Log::write`] writes it.
     pub(super) fn take(&self, execution: Execution) {
-        let Some(life) = self
-            .life(execution.generation)
-            .filter(|_| self.journal.is_some())
-        else {
+        let Some(life) = self.life(execution.generation) else {
             return;
         };
         let key = (execution.generation, execution.msg_id.clone());
@@ -143,65 +145,108 @@ impl Log {
         entry.raised = raised;
         entry.notebook = life.notebook.filter(|_| !is_others);
         entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-        self.unwritten.borrow_mut().push(entry);
+        self.add(entry);
     }
 
-    /// Returns when [`Log::write`] wants to be called.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.again.get()
+    fn add(&self, entry: Entry) {
+        if self.journal.is_some() {
+            self.unwritten.borrow_mut().push(entry);
+            self.let_oldest_go();
+        }
     }
 
-    /// Returns how many entries wait.
+    /// Returns how many entries are not written yet.
     pub(super) fn waiting(&self) -> usize {
-        self.unwritten.borrow().len()
+        self.unwritten.borrow().len() + self.in_flight.get()
     }
 
-    /// Writes what was taken; later, where somebody holds the journal's lock.
-    pub(super) fn write(&self) {
-        let entries = self.unwritten.take();
-        self.again.set(None);
-        let Some(journal) = self.journal.as_ref().filter(|_| !entries.is_empty()) else {
-            return;
-        };
-        let mut journal = journal.borrow_mut();
-        let now = Instant::now();
-        let moment = match self.held.get() {
-            None => MOMENT,
-            Some(_) => Duration::ZERO,
-        };
-        match journal.append_within(&entries, moment) {
-            Ok(true) => {
-                self.held.set(None);
-                self.trouble.is_over("the journal is written again");
+    /// Begins to write what was taken, unless that is under way.
+    pub(super) fn write_soon(self: &Rc<Self>) {
+        if self.work.is_idle() {
+            let me = Rc::clone(self);
+            tokio::task::spawn_local(async move { me.write().await });
+        }
+    }
+
+    /// Writes what was taken. Returns when all of it is written, or where it cannot be written; another
+    /// process that holds the lock is waited for.
+    pub(super) async fn write(&self) {
+        let Some(journal) = &self.journal else { return };
+        let turn = self.work.turn().await;
+        loop {
+            let entries = self.unwritten.take();
+            if entries.is_empty() {
+                return;
             }
-            Ok(false) => {
-                let since = self.held.get().unwrap_or(now);
-                self.held.set(Some(since));
-                self.again.set(Some(now + AGAIN));
-                if since.elapsed() > LONG {
-                    let text = journal.held(since.elapsed());
-                    self.trouble.is(
-                        "held",
-                        &format!("the journal waits, {UNWRITTEN} entries at most: {text}"),
-                    );
+            let journal = Arc::clone(journal);
+            self.in_flight.set(entries.len());
+            let appended = turn.run(move || {
+                let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+                let appended = journal.append_within(&entries, TRY);
+                let held = matches!(appended, Ok(false)).then(|| journal.held(TRY));
+                (entries, appended, held)
+            });
+            let appended = appended.await;
+            self.in_flight.set(0);
+            let (entries, appended, held) = match appended {
+                Ok(done) => done,
+                Err(error) => return self.failed(&error),
+            };
+            match appended {
+                Ok(true) => {
+                    self.held.set(None);
+                    self.trouble.is_over("the journal is written again");
+                    let lost = self.lost.take();
+                    if lost > 0 {
+                        tracing::warn!("{lost} entries of the journal are lost");
+                    }
                 }
-                self.put_back(entries);
-            }
-            Err(error) => {
-                let text = format!("the journal cannot be written: {error}");
-                self.trouble.is(error.kind(), &text);
-                // With the next ones. A reader keeps one of each, should some have been written.
-                self.put_back(entries);
+                Ok(false) => {
+                    self.put_back(entries);
+                    self.waits(held);
+                    tokio::time::sleep(TRY).await;
+                }
+                Err(error) => {
+                    // With the next ones. A reader keeps one of each, should some have been written.
+                    self.put_back(entries);
+                    return self.failed(&error);
+                }
             }
         }
     }
 
-    fn put_back(&self, entries: Vec<Entry>) {
-        let oldest = entries.len().saturating_sub(UNWRITTEN);
-        if oldest > 0 {
-            tracing::warn!("{oldest} entries of the journal are lost: it cannot be written");
+    /// Takes that another process holds the lock.
+    fn waits(&self, held: Option<std::io::Error>) {
+        let since = self.held.get().unwrap_or_else(Instant::now);
+        self.held.set(Some(since));
+        if since.elapsed() > LONG {
+            let held = held.map(|held| held.to_string()).unwrap_or_default();
+            let text = format!("the journal waits, {UNWRITTEN} entries at most: {held}");
+            self.trouble.is("held", &text);
         }
-        self.unwritten
-            .replace(entries.into_iter().skip(oldest).collect());
+    }
+
+    fn failed(&self, error: &std::io::Error) {
+        let text = format!("the journal cannot be written: {error}");
+        self.trouble.is(error.kind(), &text);
+    }
+
+    fn put_back(&self, mut entries: Vec<Entry>) {
+        let mut unwritten = self.unwritten.borrow_mut();
+        entries.append(&mut unwritten);
+        *unwritten = entries;
+        drop(unwritten);
+        self.let_oldest_go();
+    }
+
+    fn let_oldest_go(&self) {
+        let mut unwritten = self.unwritten.borrow_mut();
+        let oldest = unwritten.len().saturating_sub(UNWRITTEN);
+        if oldest > 0 {
+            unwritten.drain(..oldest);
+            if self.lost.replace(self.lost.get() + oldest) == 0 {
+                tracing::warn!("the oldest entries of the journal are lost: it cannot be written");
+            }
+        }
     }
 }

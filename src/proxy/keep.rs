@@ -9,35 +9,28 @@
 //! later. An editor that was killed before its cell ended, or that stands still, has not got the outputs:
 //! where it goes without having read them, a recorder writes them.
 
+mod series;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::sync::Notify;
 
+use self::series::{Kept, Line, Series, Stage, Stored};
+use super::storage::FileWork;
 use super::target::Target;
 use super::trouble::Trouble;
 use crate::ops::executions::lost;
-use crate::project::Lock;
-use crate::project::jobs::{FrontEnd, Job, JobCell, JobFolder, JobPrompt, JobState};
+use crate::project::jobs::{FrontEnd, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::questions::Question;
 use crate::route::{ClientId, Execution, Phase};
 use crate::socket::Reach;
 use crate::wire::Verified;
-
-/// How long a cell runs before what it says goes into a file.
-const LONG: Duration = Duration::from_secs(2);
-
-/// How often that is written.
-const EVERY: Duration = Duration::from_secs(1);
-
-/// How many bytes wait in memory at most.
-const WAITING: usize = 256 << 10;
-
-/// Where they cannot be written: how many then. Above that they are let go.
-const UNWRITTEN: usize = 32 << 20;
 
 /// How long a recorder may take until it hears the kernel. A Jupyter server kills what has not ended
 /// 2.5 s after it was asked to.
@@ -58,6 +51,11 @@ const ENDED_BYTES: usize = 32 << 20;
 /// file. The others stay in memory.
 const ENDED_FOLDERS: usize = 8;
 
+/// How many bytes of one series wait at most while another thread writes. Above that iopub is not routed, and
+/// after [`FULL_FOR`] they are let go: the disk does not answer.
+const FULL: usize = 16 << 20;
+const FULL_FOR: Duration = Duration::from_secs(1);
+
 /// The cells of one front end that the kernel has, and those that have ended without proof that somebody
 /// has got their outputs, with what they said.
 pub(super) struct Keep {
@@ -71,33 +69,24 @@ pub(super) struct Keep {
     /// What was handed over while this process stays: the kernel goes on asking it.
     handed: RefCell<Vec<Handed>>,
     number: Cell<u64>,
+    work: FileWork,
+    /// [`Keep::store`] is at work.
+    storing: Cell<bool>,
+    /// Since when more waits than may wait.
+    full: Cell<Option<Instant>>,
+    /// Files that nothing needs any more.
+    over: RefCell<Vec<Over>>,
+    /// Told when [`Keep::due`] may have become sooner.
+    rearm: Rc<Notify>,
     trouble: Trouble,
 }
 
-/// The cells of one client from the first to the last that it sent while one was under way.
-struct Series {
-    number: u64,
-    client: Option<ClientId>,
-    /// The client's, in its messages.
-    session: String,
-    /// The session whose kernel it is, and which of its kernels.
-    owner: String,
-    generation: u64,
-    begun: Instant,
-    cells: Vec<Kept>,
-    /// What is not in the file yet.
-    waiting: Vec<Line>,
-    /// What the kernel asks, and whom.
-    question: Option<(ClientId, Question)>,
-    bytes: usize,
-    /// Something changed that the file does not tell.
-    changed: bool,
-    lost: bool,
-    stored: Option<Stored>,
-    /// While it is handed over: the messages that came since.
-    heard: Option<HashSet<String>>,
-    /// It has ended, and whoever asked has gone without its outputs.
-    is_unseen: bool,
+/// A file that nothing needs any more.
+enum Over {
+    /// The folder of cells whose outputs somebody has got.
+    Folder(JobFolder),
+    /// The question of a job that was answered.
+    Question(JobFolder),
 }
 
 /// Cells that have ended.
@@ -150,34 +139,9 @@ struct Handed {
     asked: Option<ClientId>,
 }
 
-/// A cell.
-struct Kept {
-    cell: JobCell,
-    raised: bool,
-    idle: bool,
-    done: Option<String>,
-}
-
-struct Line {
-    cell: usize,
-    msg_type: String,
-    id: Option<String>,
-    content: Bytes,
-}
-
-struct Stored {
-    folder: JobFolder,
-    job: Job,
-    /// Held until a recorder takes the job over. No other file is open between two writes: clients may
-    /// have many cells under way.
-    lock: Option<Lock>,
-    /// Held while this proxy adds to the events of a job that a recorder has taken over.
-    feed: Option<Lock>,
-    at: Instant,
-}
-
 impl Keep {
-    pub(super) fn new(by: String, front_end: &str) -> Self {
+    /// Keeps nothing yet. `rearm` is told when [`Keep::due`] may have become sooner.
+    pub(super) fn new(by: String, front_end: &str, rearm: Rc<Notify>) -> Self {
         Self {
             by,
             front_end: front_end.to_owned(),
@@ -186,6 +150,11 @@ impl Keep {
             settles: Cell::new(None),
             handed: RefCell::default(),
             number: Cell::new(0),
+            work: FileWork::default(),
+            storing: Cell::new(false),
+            full: Cell::new(None),
+            over: RefCell::default(),
+            rearm,
             trouble: Trouble::default(),
         }
     }
@@ -199,33 +168,23 @@ impl Keep {
         }
     }
 
-    fn asked(&self, execution: &Execution, (owner, generation): (&str, u64)) {
+    fn asked(&self, execution: &Execution, kernel: (&str, u64)) {
         let mut all = self.all.borrow_mut();
         let at = all.iter().position(|series| {
             series.session == execution.session
                 && series.heard.is_none()
-                && !series.is_unseen
-                && (&*series.owner, series.generation) == (owner, generation)
+                && series.stage == Stage::Runs
+                && (&*series.owner, series.generation) == kernel
         });
         let at = at.unwrap_or_else(|| {
             self.number.set(self.number.get() + 1);
-            all.push(Series {
-                number: self.number.get(),
-                client: None,
-                session: execution.session.clone(),
-                owner: owner.to_owned(),
-                generation,
-                begun: Instant::now(),
-                cells: Vec::new(),
-                waiting: Vec::new(),
-                question: None,
-                bytes: 0,
-                changed: false,
-                lost: false,
-                stored: None,
-                heard: None,
-                is_unseen: false,
-            });
+            let client = execution.client.clone();
+            all.push(Series::new(
+                self.number.get(),
+                client,
+                &execution.session,
+                kernel,
+            ));
             all.len() - 1
         });
         let code = execution.code.clone().unwrap_or_default();
@@ -305,8 +264,11 @@ impl Keep {
                         id: Some(header.msg_id.clone().into_owned()),
                         content: message.content().clone(),
                     };
-                    series.bytes += line.content.len();
-                    series.waiting.push(line);
+                    series.say(line);
+                    if series.is_writing && series.bytes > FULL {
+                        self.full
+                            .set(self.full.get().or_else(|| Some(Instant::now())));
+                    }
                 }
             }
             series.changed = true;
@@ -314,29 +276,52 @@ impl Keep {
         self.sweep(&mut all, published);
     }
 
-    /// Takes what the kernel asks a client; says whether a recorder sees to the answer.
-    pub(super) fn asked_input(&self, client: &ClientId, message: &Verified) -> bool {
-        let Some(question) = question(message) else {
-            return false;
-        };
+    /// Takes what the kernel asks a client. Returns what [`Keep::pass_on`] takes, where a recorder may see to
+    /// the answer.
+    pub(super) fn asked_input(
+        &self,
+        client: &ClientId,
+        message: &Verified,
+    ) -> Option<(JobFolder, Question)> {
+        let question = question(message)?;
         let mut all = self.all.borrow_mut();
         let mut all_series = all.iter_mut();
         let asking = all_series.find_map(|it| it.cell(&question.msg_id).is_some().then_some(it));
         if let Some(series) = asking {
             series.question = Some((client.clone(), question));
-            return false;
+            return None;
         }
-        let mut handed = self.handed.borrow_mut();
-        handed.retain(|it| it.folder.has_recorder());
-        let Some(one) = handed
-            .iter_mut()
-            .find(|it| it.ids.contains(&question.msg_id))
-        else {
-            return false;
-        };
-        one.asked = Some(client.clone());
-        match one.folder.pass_on(&question) {
-            Ok(()) => true,
+        let handed = self.handed.borrow();
+        let one = handed.iter().find(|it| it.ids.contains(&question.msg_id))?;
+        Some((one.folder.clone(), question))
+    }
+
+    /// Passes a question on to the recorder of a job; returns whether it sees to the answer.
+    pub(super) async fn pass_on(
+        &self,
+        client: &ClientId,
+        folder: JobFolder,
+        question: Question,
+    ) -> bool {
+        let id = folder.id().to_owned();
+        let turn = self.work.turn().await;
+        let passed = turn.run(move || {
+            let has_recorder = folder.has_recorder();
+            has_recorder.then(|| folder.pass_on(&question))
+        });
+        match passed.await.and_then(Option::transpose) {
+            Ok(Some(())) => {
+                let mut handed = self.handed.borrow_mut();
+                let one = handed.iter_mut().find(|it| it.folder.id() == id);
+                if let Some(one) = one {
+                    one.asked = Some(client.clone());
+                }
+                true
+            }
+            Ok(None) => {
+                self.handed.borrow_mut().retain(|it| it.folder.id() != id);
+                false
+            }
             Err(error) => {
                 tracing::warn!("a question could not be passed on: {error}");
                 false
@@ -351,7 +336,7 @@ impl Keep {
         }
         for handed in self.handed.borrow_mut().iter_mut() {
             if handed.asked.take_if(|asked| asked == client).is_some() {
-                handed.folder.forget_question();
+                self.is_over(Over::Question(handed.folder.clone()));
             }
         }
     }
@@ -359,7 +344,8 @@ impl Keep {
     /// Takes the end of the kernel, and with it that of all cells.
     pub(super) fn kernel_ended(&self, published: Published) {
         let mut all = self.all.borrow_mut();
-        for series in all.extract_if(.., |series| series.heard.is_none() && !series.is_unseen) {
+        let runs = |series: &mut Series| series.heard.is_none() && series.stage == Stage::Runs;
+        for series in all.extract_if(.., runs) {
             self.ends(series, published);
         }
     }
@@ -368,7 +354,7 @@ impl Keep {
     fn sweep(&self, all: &mut Vec<Series>, published: Published) {
         let over = |series: &mut Series| {
             let ended = |kept: &Kept| kept.idle && kept.done.is_some();
-            series.heard.is_none() && !series.is_unseen && series.cells.iter().all(ended)
+            series.heard.is_none() && series.stage == Stage::Runs && series.cells.iter().all(ended)
         };
         for series in all.extract_if(.., over) {
             self.ends(series, published);
@@ -381,22 +367,14 @@ impl Keep {
                 kept.done.get_or_insert_with(|| "kernel_died".to_owned());
             }
         }
-        if let Some(stored) = &mut series.stored
-            && published.is_heard
-        {
-            // Should this process be killed now: nobody has to go on with it.
-            stored.job.state = JobState::Done;
-            if let Err(error) = add_to_folder(&mut series) {
-                self.trouble.is(
-                    error.kind(),
-                    &format!("what cells say cannot be kept: {error}"),
-                );
-            }
+        series.stage = Stage::Ended;
+        if series.has_folder() && published.is_heard {
+            // Should this process be killed then: nobody has to go on with it.
+            series.state = JobState::Done;
+            series.urgent = true;
+            self.rearm.notify_one();
         }
-        for line in &mut series.waiting {
-            // Its own: it must not keep the buffer that it came in.
-            line.content = Bytes::copy_from_slice(&line.content);
-        }
+        series.own_lines();
         let due = Instant::now() + STAYS;
         self.settles.set(self.settles.get().or(Some(due)));
         let mut ended = self.ended.borrow_mut();
@@ -411,7 +389,7 @@ impl Keep {
             && let Some(oldest) = ended.pop_front()
         {
             bytes -= oldest.series.bytes;
-            oldest.series.remove();
+            self.let_go(oldest.series);
         }
     }
 
@@ -420,7 +398,6 @@ impl Keep {
     /// whether there are cells to be handed over, whose outputs nobody has got.
     pub(super) fn settle(
         &self,
-        target: &Target,
         reach: impl Fn(u64) -> Reach,
         is_joined: impl Fn(&ClientId) -> bool,
         settle: Settle,
@@ -437,31 +414,34 @@ impl Keep {
         let is_due = |it: &Ended| at_last || it.due <= now;
         let last = ended.iter().rev().find(|it| is_due(it)).map(|it| it.number);
         let all_read = last.is_some_and(|number| reach(number) == Reach::Read);
+        let mut folders = ended.iter().filter(|it| it.series.has_folder()).count();
         while let Some(mut it) = ended.pop_front() {
             if !is_due(&it) {
                 later.push_back(it);
                 continue;
             }
             match reach_of(all_read, it.number, &reach) {
-                Reach::Read => it.series.remove(),
-                Reach::Waits if at_last => it.series.remove(),
+                Reach::Read => self.let_go(it.series),
+                Reach::Waits if at_last => self.let_go(it.series),
                 Reach::Waits => {
                     it.due = now + STAYS;
-                    let is_stored = |it: &&Ended| it.series.stored.is_some();
-                    let folders = later.iter().chain(&ended).filter(is_stored).count();
-                    if it.series.stored.is_none() && folders < ENDED_FOLDERS {
-                        self.store_one(&mut it.series, target);
+                    if !it.series.has_folder() && folders < ENDED_FOLDERS {
+                        folders += 1;
+                        it.series.urgent = true;
+                        self.rearm.notify_one();
                     }
                     later.push_back(it);
                 }
                 // It does without outputs, or was told that it has missed some.
                 Reach::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
-                    it.series.remove();
+                    self.let_go(it.series);
                 }
-                Reach::Nobody if settle == Settle::Stopped && it.was_heard => it.series.remove(),
+                Reach::Nobody if settle == Settle::Stopped && it.was_heard => {
+                    self.let_go(it.series);
+                }
                 Reach::Nobody => {
                     unseen = true;
-                    it.series.is_unseen = true;
+                    it.series.stage = Stage::Unseen;
                     self.all.borrow_mut().push(it.series);
                 }
             }
@@ -471,83 +451,133 @@ impl Keep {
         unseen
     }
 
-    /// Returns when [`Keep::store`] and [`Keep::settle`] want to be called.
-    pub(super) fn due(&self) -> Option<Instant> {
-        let all = self.all.borrow();
-        let due = all.iter().filter_map(Series::due);
-        due.chain(self.settles.get()).min()
+    /// Returns when [`Keep::settle`] wants to be called.
+    pub(super) fn settles(&self) -> Option<Instant> {
+        self.settles.get()
     }
 
-    /// Writes what is due.
-    pub(super) fn store(&self, target: &Target) {
-        let now = Instant::now();
-        for series in self.all.borrow_mut().iter_mut() {
-            if series.due().is_some_and(|due| due <= now) {
-                self.store_one(series, target);
-            }
+    /// Returns when [`Keep::store`] wants to be called; never while it is at work.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if let Some(full) = self.full.get() {
+            return Some(full + FULL_FOR);
+        }
+        if self.storing.get() {
+            return None;
+        }
+        if !self.over.borrow().is_empty() {
+            return Some(Instant::now());
+        }
+        let all = self.all.borrow();
+        let running = all.iter().filter_map(Series::due);
+        let ended = self.ended.borrow();
+        let ended = ended.iter().filter_map(|it| it.series.due());
+        running.chain(ended).min()
+    }
+
+    /// Returns whether more waits to be written than may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.get().is_some()
+    }
+
+    /// Begins to write what is due, and to remove what nothing needs any more.
+    pub(super) fn store_soon(keep: &Rc<Self>, target: &Target) {
+        if keep.due().is_none_or(|due| due > Instant::now()) {
+            return;
+        }
+        if keep.full.take().is_some() {
+            tracing::warn!("what cells say is not kept for now: the disk does not answer");
+            let mut all = keep.all.borrow_mut();
+            all.iter_mut().for_each(Series::give_up);
+        }
+        if !keep.storing.get() {
+            keep.storing.set(true);
+            let (keep, target) = (Rc::clone(keep), target.clone());
+            tokio::task::spawn_local(async move { keep.store(&target).await });
         }
     }
 
-    fn store_one(&self, series: &mut Series, target: &Target) {
-        let stored = match series.stored.as_mut() {
-            Some(stored) => Ok(stored),
-            None => self
-                .folder(series, target)
-                .map(|stored| series.stored.insert(stored)),
+    async fn store(&self, target: &Target) {
+        let _storing = Storing(self);
+        self.tidy().await;
+        let now = Instant::now();
+        let due = |series: &Series| {
+            let is_due = series.due().is_some_and(|due| due <= now);
+            is_due.then_some(series.number)
         };
-        let written = stored.map(|_| ()).and_then(|()| add_to_folder(series));
-        match written {
-            Ok(()) => {
-                self.trouble.is_over("what cells say is kept again");
+        let numbers: Vec<u64> = {
+            let (all, ended) = (self.all.borrow(), self.ended.borrow());
+            let all = all.iter().chain(ended.iter().map(|it| &it.series));
+            all.filter_map(due).collect()
+        };
+        for number in numbers {
+            self.write(number, target).await;
+        }
+    }
+
+    /// Removes what nothing needs any more.
+    pub(super) async fn tidy(&self) {
+        let turn = self.work.turn().await;
+        let over = self.over.take();
+        if over.is_empty() {
+            return;
+        }
+        let removed = turn.run(move || {
+            for it in over {
+                match it {
+                    Over::Folder(folder) => folder.remove(),
+                    Over::Question(folder) => folder.forget_question(),
+                }
             }
+        });
+        let _ = removed.await;
+    }
+
+    fn is_over(&self, over: Over) {
+        self.over.borrow_mut().push(over);
+        self.rearm.notify_one();
+    }
+
+    fn let_go(&self, series: Series) {
+        // One that is just being written is removed when that is done.
+        if let Some(stored) = series.stored {
+            self.is_over(Over::Folder(stored.folder));
+        }
+    }
+
+    /// Writes what is not in the folder of a series yet.
+    async fn write(&self, number: u64, target: &Target) {
+        let turn = self.work.turn().await;
+        let write = self.with(number, |series| {
+            series.begin_write(target, &self.by, &self.front_end)
+        });
+        let Some(write) = write else { return };
+        let written = match turn.run(move || write.run()).await {
+            Ok(written) => written,
             Err(error) => {
-                let text = format!("what cells say cannot be kept: {error}");
-                self.trouble.is(error.kind(), &text);
-                if series.bytes > UNWRITTEN {
-                    series.waiting.clear();
-                    series.bytes = 0;
+                self.with(number, |series| {
+                    series.is_writing = false;
                     series.lost = true;
+                });
+                return self.not_kept(&error);
+            }
+        };
+        self.full.set(None);
+        let folder = written.stored.as_ref().map(|it| it.folder.clone());
+        match self.with(number, |series| series.end_write(written)) {
+            Some(Ok(())) => self.trouble.is_over("what cells say is kept again"),
+            Some(Err(error)) => self.not_kept(&error),
+            // It was let go meanwhile.
+            None => {
+                if let Some(folder) = folder {
+                    self.is_over(Over::Folder(folder));
                 }
             }
         }
     }
 
-    fn folder(&self, series: &Series, target: &Target) -> std::io::Result<Stored> {
-        let mut job = Job {
-            id: String::new(),
-            by: self.by.clone(),
-            notebook: target.key.clone(),
-            path: target.notebook(),
-            session: series.owner.clone(),
-            state: JobState::Running,
-            asked_at: Timestamp::now(),
-            ended_at: None,
-            generation: Some(series.generation),
-            cells: Vec::new(),
-            behind: None,
-            behind_since: None,
-            prompt: None,
-            allow_errors: false,
-            max_time: None,
-            max_output: Some(crate::ops::executions::exec::MAX_OUTPUT),
-            saves: true,
-            notes: Vec::new(),
-            front_end: Some(FrontEnd {
-                name: self.front_end.clone(),
-                handed_at: None,
-                whole: false,
-                may_return: false,
-            }),
-            other: serde_json::Map::new(),
-        };
-        let folder = target.project.make_kept_job(&mut job)?;
-        Ok(Stored {
-            lock: folder.lock()?,
-            feed: None,
-            folder,
-            job,
-            at: Instant::now(),
-        })
+    fn not_kept(&self, error: &io::Error) {
+        let text = format!("what cells say cannot be kept: {error}");
+        self.trouble.is(error.kind(), &text);
     }
 
     /// Hands over to a recorder each what has not ended, or whose outputs nobody has got. Returns when
@@ -558,11 +588,12 @@ impl Keep {
             let mut all = self.all.borrow_mut();
             let meant = all.iter_mut().filter(|series| {
                 let runs = || series.cells.iter().any(|kept| !kept.idle);
+                let is_unseen = series.stage == Stage::Unseen;
                 series.heard.is_none()
                     && match which {
                         Which::Sessions(sessions) => sessions.contains(&series.session) && runs(),
-                        Which::Unseen => series.is_unseen,
-                        Which::All => series.is_unseen || runs(),
+                        Which::Unseen => is_unseen,
+                        Which::All => is_unseen || runs(),
                     }
             });
             meant
@@ -595,47 +626,13 @@ impl Keep {
         leaves: bool,
     ) -> anyhow::Result<Option<ClientId>> {
         let deadline = Instant::now() + PATIENCE;
-        let adopted = self.with(number, |series| {
-            self.store_one(series, target);
-            let Some(stored) = &mut series.stored else {
-                anyhow::bail!("it cannot be written down");
-            };
-            stored.job.state = JobState::Running;
-            stored.job.front_end = Some(FrontEnd {
-                name: self.front_end.clone(),
-                handed_at: Some(Timestamp::now()),
-                whole: false,
-                may_return: leaves,
-            });
-            stored.folder.write(&stored.job)?;
-            stored.feed = stored.folder.lock_feed()?;
-            stored.folder = target.project.adopt(&stored.folder)?;
-            stored.lock = None;
-            Ok(stored.folder.clone())
-        });
-        let Some(folder) = adopted.transpose()? else {
-            return Ok(None);
-        };
+        self.with(number, |series| series.state = JobState::Running);
+        self.write(number, target).await;
+        let folder = self.adopt(target, number, leaves).await?;
         lost::resume(&target.project, folder.id()).await?;
         // The recorder of cells that have ended hears nothing.
-        let has_ended = self.with(number, |series| series.is_unseen);
-        let has_ended = has_ended.unwrap_or(false);
-        let mut ready = None;
-        let is_heard = has_ended
-            || loop {
-                ready = ready.or_else(|| folder.ready());
-                let heard = ready.as_ref().is_some_and(|id| {
-                    let heard = |series: &mut Series| {
-                        let heard = series.heard.as_ref();
-                        heard.is_some_and(|heard| heard.contains(id))
-                    };
-                    self.with(number, heard).unwrap_or(true)
-                });
-                if heard || Instant::now() > deadline {
-                    break heard;
-                }
-                tokio::time::sleep(LOOK).await;
-            };
+        let has_ended = self.with(number, |series| series.stage == Stage::Unseen);
+        let is_heard = has_ended.unwrap_or(true) || self.hears(number, &folder, deadline).await;
         tracing::info!(
             job = folder.id(),
             "a recorder goes on with the cells of {}{}",
@@ -646,29 +643,97 @@ impl Keep {
                 ", and may have missed something"
             }
         );
-        let asked = self.with(number, |series| {
+        self.with(number, |series| {
             let whole = is_heard && !series.lost;
             if let Some(stored) = &mut series.stored
                 && let Some(front_end) = &mut stored.job.front_end
             {
                 front_end.whole = whole;
             }
-            self.store_one(series, target);
-            // Until here the client might have answered.
-            let (client, question) = series.question.as_ref()?;
-            let passed_on = folder.pass_on(question);
-            passed_on
-                .inspect_err(|error| tracing::warn!("a question could not be passed on: {error}"))
-                .ok()?;
-            Some(client.clone())
         });
-        Ok(asked.flatten())
+        self.write(number, target).await;
+        // Until here the client might have answered.
+        let question = self
+            .with(number, |series| series.question.clone())
+            .flatten();
+        let Some((client, question)) = question else {
+            return Ok(None);
+        };
+        let turn = self.work.turn().await;
+        let passed_on = turn.run(move || folder.pass_on(&question)).await.flatten();
+        let passed_on = passed_on
+            .inspect_err(|error| tracing::warn!("a question could not be passed on: {error}"));
+        Ok(passed_on.ok().map(|()| client))
+    }
+
+    /// Makes a job of a series.
+    async fn adopt(&self, target: &Target, number: u64, leaves: bool) -> anyhow::Result<JobFolder> {
+        let turn = self.work.turn().await;
+        let stored = self.with(number, |series| series.stored.take()).flatten();
+        let Some(mut stored) = stored else {
+            anyhow::bail!("it cannot be written down");
+        };
+        stored.job.front_end = Some(FrontEnd {
+            name: self.front_end.clone(),
+            handed_at: Some(Timestamp::now()),
+            whole: false,
+            may_return: leaves,
+        });
+        let project = target.project.clone();
+        let adopted = turn.run(move || {
+            let adopted = stored.adopt(&project);
+            (stored, adopted)
+        });
+        let (stored, adopted) = adopted.await?;
+        let folder = stored.folder.clone();
+        self.with(number, |series| series.stored = Some(stored));
+        adopted?;
+        Ok(folder)
+    }
+
+    /// Waits until a recorder hears the kernel; returns whether no message was missed.
+    async fn hears(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
+        // Nothing else waits meanwhile.
+        let work = FileWork::default();
+        let turn = work.turn().await;
+        let mut ready = None;
+        loop {
+            if ready.is_none() {
+                let folder = folder.clone();
+                ready = turn.run(move || folder.ready()).await.ok().flatten();
+            }
+            let heard = ready.as_ref().is_some_and(|id| {
+                let heard = |series: &mut Series| {
+                    let heard = series.heard.as_ref();
+                    heard.is_some_and(|heard| heard.contains(id))
+                };
+                self.with(number, heard).unwrap_or(true)
+            });
+            if heard || Instant::now() > deadline {
+                return heard;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     fn with<T>(&self, number: u64, does: impl FnOnce(&mut Series) -> T) -> Option<T> {
         let mut all = self.all.borrow_mut();
-        let series = all.iter_mut().find(|series| series.number == number)?;
-        Some(does(series))
+        if let Some(series) = all.iter_mut().find(|series| series.number == number) {
+            return Some(does(series));
+        }
+        let mut ended = self.ended.borrow_mut();
+        let mut ended = ended.iter_mut().map(|it| &mut it.series);
+        ended.find(|series| series.number == number).map(does)
+    }
+}
+
+/// [`Keep::store`] at work, also where it panics.
+struct Storing<'a>(&'a Keep);
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        self.0.storing.set(false);
+        self.0.rearm.notify_one();
     }
 }
 
@@ -708,72 +773,9 @@ fn question(message: &Verified) -> Option<Question> {
     })
 }
 
-/// Writes what is not in the folder of a series yet.
-fn add_to_folder(series: &mut Series) -> std::io::Result<()> {
-    let Some(stored) = &mut series.stored else {
-        return Ok(());
-    };
-    stored.at = Instant::now();
-    if !series.waiting.is_empty() {
-        let mut events = stored.folder.events()?;
-        for line in &series.waiting {
-            let id = line.id.as_deref();
-            events.append_said(line.cell, &line.msg_type, id, &line.content)?;
-        }
-    }
-    stored.job.cells = series.cells.iter().map(Kept::job_cell).collect();
-    stored.folder.write(&stored.job)?;
-    series.waiting.clear();
-    series.bytes = 0;
-    series.changed = false;
-    Ok(())
-}
-
 /// Returns how far a message has come.
 fn reach_of(all_read: bool, number: u64, reach: impl Fn(u64) -> Reach) -> Reach {
     if all_read { Reach::Read } else { reach(number) }
-}
-
-impl Series {
-    fn cell(&mut self, msg_id: &str) -> Option<(usize, &mut Kept)> {
-        let mut cells = self.cells.iter_mut().enumerate();
-        cells.find(|(_, kept)| kept.cell.msg_id.as_deref() == Some(msg_id))
-    }
-
-    fn due(&self) -> Option<Instant> {
-        // Whoever hands it over writes it.
-        if !self.changed || self.heard.is_some() {
-            return None;
-        }
-        Some(match &self.stored {
-            _ if self.bytes > WAITING => self.begun,
-            Some(stored) => stored.at + EVERY,
-            None => self.begun + LONG,
-        })
-    }
-
-    fn remove(self) {
-        if let Some(stored) = self.stored {
-            stored.folder.remove();
-        }
-    }
-}
-
-impl Kept {
-    /// Returns the cell as the job has it. One that is idle has ended, although its reply may be on
-    /// the way.
-    fn job_cell(&self) -> JobCell {
-        let mut cell = self.cell.clone();
-        if self.idle {
-            let word = if self.raised { "error" } else { "ok" };
-            let done = self.done.clone();
-            cell.status = Some(done.unwrap_or_else(|| word.to_owned()));
-            if let (Some(begun), Some(idle)) = (cell.begun_at, cell.idle_at) {
-                cell.took_ms = u64::try_from(idle.duration_since(begun).as_millis()).ok();
-            }
-        }
-        cell
-    }
 }
 
 fn state(content: &[u8]) -> Option<String> {
@@ -822,7 +824,7 @@ mod tests {
 
     #[test]
     fn a_cell_whose_idle_the_kernel_has_lost_is_not_kept_for_ever() {
-        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code");
+        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
         take(&keep, "1", Phase::Asked);
         take(&keep, "1", Phase::Done("ok".to_owned()));
         assert_eq!(keep.all.borrow().len(), 1, "its idle is not here yet");
@@ -831,15 +833,15 @@ mod tests {
         assert_eq!(keep.ended.borrow()[0].number, 8);
     }
 
-    #[test]
-    fn ends_that_a_subscriber_has_not_read_take_few_open_files() {
+    #[tokio::test]
+    async fn ends_that_a_subscriber_has_not_read_take_few_open_files() {
         let temp = tempfile::tempdir().unwrap();
         let notebook = temp.path().join("t.ipynb");
         let target = Target {
             project: Project::for_notebook(&notebook).unwrap(),
             key: "t.ipynb".to_owned(),
         };
-        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code");
+        let keep = Keep::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
         let cells = 3 * ENDED_FOLDERS;
         for number in 0..cells {
             let msg_id = number.to_string();
@@ -853,7 +855,8 @@ mod tests {
             .borrow_mut()
             .iter_mut()
             .for_each(|it| it.due = now);
-        keep.settle(&target, |_| Reach::Waits, |_| true, Settle::Due);
+        keep.settle(|_| Reach::Waits, |_| true, Settle::Due);
+        keep.store(&target).await;
         assert_eq!(keep.ended.borrow().len(), cells);
         let folders = target.project.kept_jobs();
         assert_eq!(folders.len(), ENDED_FOLDERS);
@@ -864,7 +867,8 @@ mod tests {
             open.filter(|path| path.starts_with(&kept)).count(),
             ENDED_FOLDERS
         );
-        keep.settle(&target, |_| Reach::Waits, |_| true, Settle::Stopped);
+        keep.settle(|_| Reach::Waits, |_| true, Settle::Stopped);
+        keep.tidy().await;
         assert!(target.project.kept_jobs().is_empty());
     }
 }

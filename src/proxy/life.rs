@@ -3,11 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::LOCKS_WITHIN;
 use super::bound::Bound;
 use super::links::Links;
 use super::shell::Shell;
 use super::start::Pending;
-use super::target::{Found, LiveKernel};
+use super::storage::Turn;
+use super::target::{Found, LiveKernel, Look};
 use super::words;
 use crate::kernel::process::Process;
 use crate::ops::kernels::death::note_death;
@@ -23,20 +25,35 @@ impl Shell {
         self.look.notify_one();
     }
 
+    /// Follows the kernel to what it is now, soon: once for all who ask until then.
+    pub(super) fn refresh_soon(&self) {
+        if !self.refresh_waits.replace(true) {
+            self.spawn(async |shell| shell.refresh().await);
+        }
+    }
+
     /// Follows the kernel to what it is now.
-    pub(super) fn refresh(&self) {
+    pub(super) async fn refresh(&self) {
+        let turn = self.state_work.turn().await;
+        self.refresh_waits.set(false);
         let Some(bound) = self.bound() else { return };
-        self.notice_death(&bound);
-        match bound.target.look() {
-            // Whoever removed the record did not end the kernel.
-            Ok(Found::None(_)) if self.kernel_lives() && !bound.target.is_recorded() => {
-                let key = &bound.target.key;
-                let text = format!("{key} is no longer written down, its kernel lives");
-                bound.unread.is("removed", &text);
-            }
-            Ok(found) => {
+        let look = self.look_closely(&bound, &turn).await;
+        let is_served = self.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
+        if !is_served {
+            return;
+        }
+        match look {
+            Ok(look) => {
+                bound.note(&look);
+                // Whoever removed the record did not end the kernel.
+                if matches!(look.found, Found::None(_)) && self.kernel_lives() && !look.is_recorded
+                {
+                    let key = &bound.target.key;
+                    let text = format!("{key} is no longer written down, its kernel lives");
+                    return bound.unread.is("removed", &text);
+                }
                 bound.unread.is_over("the kernel's record is read again");
-                self.adopt(found);
+                self.adopt(look.found);
             }
             // What is known stays true until something better can be read.
             Err(error) => {
@@ -46,31 +63,38 @@ impl Shell {
         }
     }
 
+    /// Reads what is known of the kernel; writes down that it has exited unexpectedly, where no one else has.
+    async fn look_closely(&self, bound: &Bound, turn: &Turn<'_>) -> anyhow::Result<Look> {
+        let read = async || {
+            let target = bound.target.clone();
+            turn.run(move || target.look_closely()).await?
+        };
+        let mut look = read().await?;
+        if bound.pending.get() == Pending::Nothing
+            && let Some((owner, session)) = look.unnoticed.take()
+        {
+            // In whose cell it died is read in the journal.
+            let _ = tokio::time::timeout(LOCKS_WITHIN, bound.journal.write()).await;
+            let project = bound.target.project.clone();
+            let noted = turn.run(move || note_death(&project, &owner, session));
+            match noted.await.map_err(Into::into).and_then(|it| Ok(it?)) {
+                Ok(_) => bound.unwritten.is_over("the kernel's end is written down"),
+                Err::<_, anyhow::Error>(error) => {
+                    let text = format!("the kernel's end could not be written down: {error:#}");
+                    bound.unwritten.is("the end", &text);
+                }
+            }
+            look = read().await?;
+        }
+        Ok(look)
+    }
+
     fn kernel_lives(&self) -> bool {
         let links = self.links.borrow();
         let process = links
             .as_ref()
             .and_then(|links| links.kernel().process.as_ref());
         process.is_some_and(|process| process.is_alive())
-    }
-
-    /// Writes down that the kernel went by itself, where nobody has noticed before.
-    fn notice_death(&self, bound: &Bound) {
-        if bound.pending.get() != Pending::Nothing {
-            return;
-        }
-        let Some((owner, session)) = bound.target.unnoticed() else {
-            return;
-        };
-        // In whose cell it died is read in the journal.
-        self.write_journal();
-        match note_death(&bound.target.project, &owner, session) {
-            Ok(_) => bound.unwritten.is_over("the kernel's end is written down"),
-            Err(error) => {
-                let text = format!("the kernel's end could not be written down: {error}");
-                bound.unwritten.is("the end", &text);
-            }
-        }
     }
 
     /// Returns whether a kernel is being started or restarted.
@@ -121,7 +145,7 @@ impl Shell {
             Found::Died(ended) => {
                 let (target, ended) = (&bound.target, ended.as_ref());
                 let failure = bound.failure.borrow().clone();
-                let kernel = if self.may_start(target) && self.has_person() {
+                let kernel = if self.may_start_again(&bound) && self.has_person() {
                     Kernel::Died(failure.unwrap_or_else(|| words::died_for_now(target, ended)))
                 } else {
                     Kernel::Ended(failure.unwrap_or_else(|| words::died(target, ended)))
@@ -131,7 +155,7 @@ impl Shell {
             Found::None(ending) => {
                 let failure = bound.failure.borrow().clone();
                 let ending = match failure {
-                    Some(failure) if !bound.target.is_recorded() => failure,
+                    Some(failure) if !bound.is_recorded.get() => failure,
                     _ => ending,
                 };
                 self.end(Kernel::Ended(ending), before.as_ref());
@@ -203,9 +227,9 @@ impl Shell {
             self.bridge.borrow_mut().set_notice(notice);
         } else if before.is_none()
             && self.origin.front_end == FrontEnd::VsCode
-            && let Some(job) = bound.target.handed_over()
+            && let Some(job) = &kernel.handed_over
         {
-            let notice = words::handed_over(&job);
+            let notice = words::handed_over(job);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         }
@@ -221,25 +245,35 @@ impl Shell {
             interrupt: kernel.interrupt,
             info: kernel.info.clone(),
         };
+        let widgets = kernel.widgets.clone();
         let links = Links::connect(kernel, self.id.clone(), &self.me);
         *self.links.borrow_mut() = Some(Rc::new(links));
         let ending = words::replaced(&bound.target);
         self.route(|bridge, now| {
             // First, since the probe may be among what is held.
-            bridge.set_widgets(bound.target.widgets());
+            bridge.set_widgets(widgets);
             bridge.kernel_is(now, live, &ending, unsent);
         });
     }
 
     /// Writes down what this life of the kernel has told, for proxies that find it busy.
-    pub(super) fn remember_widgets(&self, version: &str) {
+    pub(super) fn remember_widgets(&self, version: String) {
         let links = self.links.borrow();
         let (Some(bound), Some(links)) = (self.bound(), &*links) else {
             return;
         };
-        if let Err(error) = bound.target.remember_widgets(links.kernel(), version) {
-            tracing::warn!("the version of ipywidgets was not written down: {error}");
-        }
+        let kernel = links.kernel();
+        let (owner, generation) = (kernel.owner.clone(), kernel.generation);
+        self.spawn(async move |shell| {
+            let turn = shell.state_work.turn().await;
+            let target = bound.target.clone();
+            let written = turn.run(move || target.remember_widgets(&owner, generation, &version));
+            let written: anyhow::Result<()> =
+                written.await.map_err(Into::into).and_then(|it| Ok(it?));
+            if let Err(error) = written {
+                tracing::warn!("the version of ipywidgets was not written down: {error:#}");
+            }
+        });
     }
 
     /// The kernel's iopub is connected.

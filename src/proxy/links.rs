@@ -27,6 +27,7 @@ pub(super) struct Links {
     beats: RefCell<HashMap<PeerId, Dialer>>,
     /// Identities for clients that announced none.
     named: Cell<u64>,
+    is_held: Cell<bool>,
     id: String,
 }
 
@@ -92,6 +93,7 @@ impl Links {
             own: RefCell::default(),
             beats: RefCell::default(),
             named: Cell::new(0),
+            is_held: Cell::new(false),
             id,
         }
     }
@@ -250,6 +252,13 @@ impl Links {
     /// Returns whether messages of iopub were read that are still to be checked and routed.
     pub(super) fn iopub_is_behind(&self) -> bool {
         self.iopub.ahead_bytes() > 0
+    }
+
+    /// Stops or goes on routing what comes on iopub, which is read all the same.
+    pub(super) fn hold_iopub(&self, holds: bool) {
+        if self.is_held.replace(holds) != holds {
+            self.iopub.set_paused(holds);
+        }
     }
 
     /// Returns what is queued for the kernel, in bytes.

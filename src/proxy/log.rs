@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tracing_appender::rolling::RollingFileAppender;
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::project::{Lock, Project, beneath};
@@ -15,12 +15,15 @@ const ROTATE_BYTES: u64 = 5 << 20;
 /// How much is kept of what happens before the project is known.
 const KEPT_BYTES: usize = 64 << 10;
 
+/// How many lines wait at most for a disk that is slow; those that come then are lost, and counted.
+const WAITING: usize = 2_000;
+
 /// Where the lines go.
 enum Sink {
     /// Which project's log it will be is not known yet: under VS Code, its traffic tells.
     Kept(Vec<u8>),
-    /// Written synchronously: a background writer loses lines at exit and under load.
-    File(RollingFileAppender),
+    /// Another thread writes them; [`close`] waits for it.
+    File(NonBlocking, WorkerGuard),
 }
 
 /// The sink that every event of this process goes to.
@@ -32,7 +35,7 @@ impl Write for Lines {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::Kept(kept) if kept.len() + line.len() > KEPT_BYTES => Ok(line.len()),
             Sink::Kept(kept) => kept.write(line),
-            Sink::File(file) => file.write(line),
+            Sink::File(lines, _) => lines.write(line),
         }
     }
 
@@ -98,12 +101,28 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
         if let Sink::Kept(kept) = &*sink {
             file.write_all(kept)?;
         }
-        *sink = Sink::File(file);
+        let lines = NonBlockingBuilder::default().buffered_lines_limit(WAITING);
+        let (lines, guard) = lines.finish(file);
+        *sink = Sink::File(lines, guard);
     }
     if let Some(wanted) = wanted {
         (log.set_level)(level(Some(wanted)));
     }
     Ok(())
+}
+
+/// Waits until the lines are written, for a second at most. Those that come after are not written.
+pub(super) fn close() {
+    let Some(log) = LOG.get() else { return };
+    let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Sink::File(lines, guard) = std::mem::replace(&mut *sink, Sink::Kept(Vec::new())) {
+        drop(sink);
+        let lost = lines.error_counter().dropped_lines();
+        drop(guard);
+        if lost > 0 {
+            eprintln!("nb-proxy: {lost} lines of its log are lost: the disk was too slow");
+        }
+    }
 }
 
 fn level(wanted: Option<&str>) -> EnvFilter {

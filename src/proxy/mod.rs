@@ -18,6 +18,7 @@
 //! | `shell` | how these meet: actions, the loop; `stop` signals and orphans; `panics` what follows one |
 //! | `log`, `journal`, `presence` | what is left for others to read; `trouble` in doing so |
 //! | `counters`, `report` | what passes, counted; and told |
+//! | `storage` | file work, on other threads |
 //! | `keep` | what cells say, for a recorder to go on with when the front end goes |
 
 mod args;
@@ -39,6 +40,7 @@ mod restart;
 mod shell;
 mod start;
 mod stop;
+mod storage;
 mod target;
 mod trouble;
 mod watch;
@@ -95,7 +97,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(shell::serve(launch, signals)) {
+    let served = runtime.block_on(shell::serve(launch, signals));
+    // Without waiting for a disk that does not answer.
+    runtime.shutdown_background();
+    log::close();
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nb-proxy: {error:#}");

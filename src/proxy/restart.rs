@@ -139,11 +139,11 @@ impl Shell {
         match done {
             Ok(Report::Done(session)) => {
                 tracing::info!(generation = session.generation, "the kernel was restarted");
-                self.refresh();
+                self.refresh().await;
             }
             Ok(Report::Failed { message, .. }) => {
                 tracing::error!("the kernel was not restarted: {message}");
-                self.refresh();
+                self.refresh().await;
             }
             // As at any launch: whoever has none gets one.
             Err(OpenError::NoKernel { .. }) => self.arrive(),

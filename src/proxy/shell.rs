@@ -17,7 +17,7 @@ use super::args::Launch;
 use super::bound::{Bound, working_folder};
 use super::counters::{Counters, Way};
 use super::front::Front;
-use super::keep::{Published, Settle, Which};
+use super::keep::{Keep, Published, Settle, Which};
 use super::links::Links;
 use super::log;
 use super::origin::Origin;
@@ -25,6 +25,7 @@ use super::panics;
 use super::relaunch;
 use super::report;
 use super::stop::{Asked, Orphan, Signals};
+use super::storage::FileWork;
 use super::target::{Named, Target, read_connection};
 use super::words;
 use crate::kernel::paths::ProcessVariables;
@@ -70,9 +71,13 @@ pub(super) struct Shell {
     panics_next: Cell<bool>,
     /// When the alarm of [`Shell::run`] goes off.
     armed: Cell<Option<Instant>>,
-    rearm: Notify,
-    /// The journal has something to write.
-    write: Notify,
+    pub(super) rearm: Rc<Notify>,
+    /// Reading and writing the state.
+    pub(super) state_work: FileWork,
+    /// Somebody waits for a turn to read it.
+    pub(super) refresh_waits: Cell<bool>,
+    /// Writing the records of who is joined.
+    pub(super) presence_work: Rc<FileWork>,
     stop: Notify,
     /// A subscriber has left.
     pub(super) parted: Notify,
@@ -178,8 +183,10 @@ impl Shell {
             #[cfg(test)]
             panics_next: Cell::new(false),
             armed: Cell::new(None),
-            rearm: Notify::new(),
-            write: Notify::new(),
+            rearm: Rc::default(),
+            state_work: FileWork::default(),
+            refresh_waits: Cell::new(false),
+            presence_work: Rc::default(),
             stop: Notify::new(),
             parted: Notify::new(),
             why: Cell::new(None),
@@ -300,7 +307,7 @@ impl Shell {
                         self.wake_by(bound.keep.due());
                     }
                     bound.journal.take(execution);
-                    self.write.notify_one();
+                    bound.journal.write_soon();
                 }
             }
             Action::IdleLost { msg_id } => {
@@ -311,10 +318,10 @@ impl Shell {
             Action::JournalInterrupt { withdrawn, .. } => {
                 if let Some(bound) = self.bound() {
                     bound.journal.interrupted(self.number.get(), withdrawn);
-                    self.write.notify_one();
+                    bound.journal.write_soon();
                 }
             }
-            Action::Widgets { version } => self.remember_widgets(&version),
+            Action::Widgets { version } => self.remember_widgets(version),
             Action::Log(note) => {
                 if let Note::Undeliverable { count, .. } | Note::NoKernel { count, .. } = note {
                     self.count.lost(count);
@@ -358,6 +365,11 @@ impl Shell {
         if let Some(bound) = &*self.bound.borrow() {
             bound.keep.heard(message, self.published());
             self.wake_by(bound.keep.due());
+            if bound.keep.is_full()
+                && let Some(links) = &*self.links.borrow()
+            {
+                links.hold_iopub(true);
+            }
         }
     }
 
@@ -379,14 +391,19 @@ impl Shell {
         let bridge = self.bridge.borrow();
         let is_joined = |client: &ClientId| bridge.joined().any(|joined| joined == client);
         let reach = |number| front.reach(number);
-        bound.keep.settle(&bound.target, reach, is_joined, settle)
+        bound.keep.settle(reach, is_joined, settle)
     }
 
     /// Keeps what the kernel asks a client of this front end: one that goes cannot answer.
     pub(super) fn keeps_question(&self, client: &ClientId, message: &Verified) {
-        let bound = self.bound();
-        if bound.is_some_and(|bound| bound.keep.asked_input(client, message)) {
-            self.keep_prompts(std::slice::from_ref(client));
+        let Some(bound) = self.bound() else { return };
+        if let Some((folder, question)) = bound.keep.asked_input(client, message) {
+            let client = client.clone();
+            self.spawn(async move |shell| {
+                if bound.keep.pass_on(&client, folder, question).await {
+                    shell.keep_prompts(&[client]);
+                }
+            });
         }
     }
 
@@ -567,9 +584,13 @@ impl Shell {
         let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         loop {
             let bound = self.bound();
-            let keep_due = bound.as_ref().and_then(|bound| bound.keep.due());
-            let journal_due = bound.as_ref().and_then(|bound| bound.journal.due());
-            for due in [self.bridge.borrow().poll_timeout(), keep_due, journal_due] {
+            let keep = bound.as_ref().map(|bound| &*bound.keep);
+            if let (Some(keep), Some(links)) = (keep, &*self.links.borrow()) {
+                links.hold_iopub(keep.is_full());
+            }
+            let stores = keep.and_then(Keep::due);
+            let settles = keep.and_then(Keep::settles);
+            for due in [self.bridge.borrow().poll_timeout(), stores, settles] {
                 if let Some(due) = due.filter(|_| is_sooner(due, self.armed.get())) {
                     alarm.as_mut().reset(due.into());
                     self.armed.set(Some(due));
@@ -580,10 +601,7 @@ impl Shell {
                 () = alarm.as_mut(), if self.armed.get().is_some() => {
                     self.armed.set(None);
                     if let Some(bound) = self.bound() {
-                        if bound.journal.due().is_some_and(|due| due <= Instant::now()) {
-                            bound.journal.write();
-                        }
-                        bound.keep.store(&bound.target);
+                        Keep::store_soon(&bound.keep, &bound.target);
                         if self.settle_kept(&bound, Settle::Due) {
                             self.spawn(async move |_| {
                                 bound.keep.hand_over(&bound.target, Which::Unseen).await;
@@ -598,8 +616,7 @@ impl Shell {
                     });
                 }
                 () = self.rearm.notified() => {}
-                () = self.write.notified() => self.write_journal(),
-                () = self.look.notified() => self.refresh(),
+                () = self.look.notified() => self.refresh_soon(),
                 () = panics::HAPPENED.notified() => self.recover(),
                 () = self.parted.notified() => {
                     orphan.is_heard();
@@ -618,26 +635,19 @@ impl Shell {
         }
     }
 
-    pub(super) fn write_journal(&self) {
-        if let Some(bound) = self.bound() {
-            bound.journal.write();
-        }
-    }
-
-    /// Writes what waits for the journal, or says what is lost.
-    async fn write_journal_at_last(&self, deadline: Instant) {
+    /// Writes what waits for the journal, or says what is lost, and removes the record of this proxy.
+    async fn finish_records(&self, deadline: Instant) {
         let Some(bound) = self.bound() else { return };
-        bound.journal.write();
-        while let Some(due) = bound.journal.due().filter(|due| *due <= deadline) {
-            tokio::time::sleep_until(due.into()).await;
-            bound.journal.write();
-        }
+        let _ = tokio::time::timeout_at(deadline.into(), bound.journal.write()).await;
         if bound.journal.waiting() > 0 {
             tracing::warn!(
                 "{} entries of the journal are lost: it could not be written until the end",
                 bound.journal.waiting()
             );
         }
+        let deadline = deadline.max(Instant::now() + LEAST);
+        let rest = async { tokio::join!(bound.presence.withdraw(), bound.keep.tidy()) };
+        let _ = tokio::time::timeout_at(deadline.into(), rest).await;
     }
 
     /// Returns the front end's sockets.
@@ -679,7 +689,6 @@ impl Shell {
             }
         };
         let ((), left) = tokio::join!(to_kernel, to_clients);
-        self.write_journal_at_last(deadline).await;
         if let Some(own) = self.record.take() {
             own.withdraw();
         }
@@ -689,6 +698,7 @@ impl Shell {
             );
         }
         self.report();
+        self.finish_records(deadline).await;
     }
 }
 

@@ -53,6 +53,11 @@ impl Shell {
         self.settings.borrow().autostart && target.may_start()
     }
 
+    /// As [`Shell::may_start`], as far as was seen last.
+    pub(super) fn may_start_again(&self, bound: &Bound) -> bool {
+        self.settings.borrow().autostart && bound.may_start.get()
+    }
+
     /// Follows the kernel, for a launch that has just learnt which it is; starts one where none
     /// lives, so that choosing "nb shared kernel" always works.
     pub(super) fn arrive(&self) {
@@ -96,14 +101,16 @@ impl Shell {
                 });
             }
         }
-        self.refresh();
+        self.refresh().await;
         Ok(())
     }
 
     /// Looks at the kernel; returns nothing where one is to be started.
     fn wants_a_start(&self, bound: &Bound) -> anyhow::Result<Option<Found>> {
         let target = &bound.target;
-        let found = target.look()?;
+        let look = target.look_closely()?;
+        bound.note(&look);
+        let found = look.found;
         let text = match &found {
             Found::Live(_) => return Ok(Some(found)),
             Found::Awaited if !target.is_abandoned() => return Ok(Some(found)),
@@ -130,15 +137,17 @@ impl Shell {
     /// Starts another kernel for one that went by itself.
     pub(super) fn revive(&self) {
         let Some(bound) = self.bound() else { return };
-        if self.may_start(&bound.target) {
+        if self.may_start_again(&bound) {
             return self.start(&bound);
         }
-        self.refresh();
-        // Nobody starts one, whatever is known of it.
-        if self.is_awaited() {
-            let ending = words::died(&bound.target, None);
-            self.adopt(Found::None(ending));
-        }
+        self.spawn(async move |shell| {
+            shell.refresh().await;
+            // Nobody starts one, whatever is known of it.
+            if shell.is_awaited() {
+                let ending = words::died(&bound.target, None);
+                shell.adopt(Found::None(ending));
+            }
+        });
     }
 
     /// Starts a kernel while the front end's messages wait.
@@ -171,7 +180,7 @@ impl Shell {
                 }
             }
             if is_served {
-                shell.refresh();
+                shell.refresh().await;
             }
         });
     }

@@ -68,6 +68,21 @@ pub(super) struct LiveKernel {
     pub(super) info: Option<Bytes>,
     /// How the kernel before it ended.
     pub(super) before: Option<Ended>,
+    /// The version of ipywidgets that it most likely has.
+    pub(super) widgets: Option<String>,
+    /// The job that goes on with cells whose front end ended its proxy before they ended.
+    pub(super) handed_over: Option<Job>,
+}
+
+/// What a look at the files of a target has found.
+pub(super) struct Look {
+    pub(super) found: Found,
+    /// The session is written down.
+    pub(super) is_recorded: bool,
+    /// See [`Target::may_start`].
+    pub(super) may_start: bool,
+    /// The record of a kernel whose process has ended although no one has written that down, with its key.
+    pub(super) unnoticed: Option<(String, Session)>,
 }
 
 impl LiveKernel {
@@ -175,6 +190,19 @@ impl Target {
         }
     }
 
+    /// Reads all that is known of the session and its kernel now.
+    ///
+    /// # Errors
+    /// When `state.json` or the kernel's connection file cannot be used.
+    pub(super) fn look_closely(&self) -> anyhow::Result<Look> {
+        Ok(Look {
+            found: self.look()?,
+            is_recorded: self.is_recorded(),
+            may_start: self.may_start(),
+            unnoticed: self.unnoticed(),
+        })
+    }
+
     /// Reads what is known of the kernel now.
     ///
     /// # Errors
@@ -211,6 +239,8 @@ impl Target {
             generation: session.generation,
             interrupt,
             info: info(&session),
+            widgets: widgets(&state, &session),
+            handed_over: self.handed_over(),
             before: session.ended,
         })))
     }
@@ -225,7 +255,7 @@ impl Target {
     }
 
     /// Returns the record of a kernel whose process is gone although nobody has written that down.
-    pub(super) fn unnoticed(&self) -> Option<(String, Session)> {
+    fn unnoticed(&self) -> Option<(String, Session)> {
         let state = self.project.state().ok()?;
         let session = recorded(&state, &self.project, &self.key)?;
         let here = session.place.relation() != Relation::Elsewhere;
@@ -241,7 +271,7 @@ impl Target {
 
     /// Returns the job that goes on with cells of the notebook whose front end ended its proxy before
     /// they ended.
-    pub(super) fn handed_over(&self) -> Option<Job> {
+    fn handed_over(&self) -> Option<Job> {
         let folders = self.project.open_jobs();
         let mut jobs = folders.iter().filter_map(|folder| folder.read().ok());
         jobs.find(|job| {
@@ -297,22 +327,16 @@ impl Target {
         )?)
     }
 
-    /// Returns the version of ipywidgets that the session's kernel most likely has.
-    pub(super) fn widgets(&self) -> Option<String> {
-        let state = self.project.state().ok()?;
-        let session = recorded(&state, &self.project, &self.key)?;
-        widgets(&state, &session)
-    }
-
     /// Writes down which ipywidgets a kernel has told.
     pub(super) fn remember_widgets(
         &self,
-        kernel: &LiveKernel,
+        owner: &str,
+        generation: u64,
         version: &str,
     ) -> Result<(), StateError> {
         self.project.update(|state| {
-            if let Some(session) = state.sessions.get_mut(&kernel.owner)
-                && session.generation == kernel.generation
+            if let Some(session) = state.sessions.get_mut(owner)
+                && session.generation == generation
             {
                 let told = json!({ "version": version });
                 session.other.insert(WIDGETS.to_owned(), told);

@@ -164,6 +164,12 @@ impl Dialer {
         self.shared.link.ahead_bytes()
     }
 
+    /// Stops or goes on delivering what is read. Meanwhile it is read ahead, up to
+    /// [`Limits::read_ahead_bytes`]. A new connection begins unpaused.
+    pub fn set_paused(&self, paused: bool) {
+        self.shared.link.set_paused(paused);
+    }
+
     /// Waits until no more than half of the budget is used; for callers that [`Full`] stopped.
     pub async fn room(&self) {
         self.shared.link.room().await;

@@ -251,17 +251,17 @@ impl Link {
                         break;
                     }
                 }
-                let may_read = read < READ_FIRST_BYTES && self.ahead.get() < self.read_ahead;
-                if !may_read && !queue.is_empty() {
+                let has_read_enough = read >= READ_FIRST_BYTES && !self.is_held();
+                let is_full = has_read_enough || self.ahead.get() >= self.read_ahead;
+                if is_full && !queue.is_empty() {
                     break;
                 }
-                // Waits only where there is nothing to deliver.
-                let waits = queue.is_empty();
                 let mut space = connection.space();
                 let mut reading = pin!(reader.read_buf(&mut space));
                 let done = poll_fn(|cx| match reading.as_mut().poll(cx) {
                     Poll::Ready(done) => Poll::Ready(Some(done)),
-                    Poll::Pending if waits => Poll::Pending,
+                    // There is nothing to deliver, or nothing may be delivered.
+                    Poll::Pending if queue.is_empty() || self.is_held() => Poll::Pending,
                     Poll::Pending => Poll::Ready(None),
                 });
                 match done.await {
@@ -273,7 +273,13 @@ impl Link {
             }
             let (mut messages, mut bytes) = (0, 0);
             while messages < TURN_MESSAGES && bytes < TURN_BYTES {
-                self.may_read().await;
+                if self.is_held() {
+                    let reads_on = ended.is_none() && self.ahead.get() < self.read_ahead;
+                    if reads_on && self.cut.borrow().is_none() {
+                        break;
+                    }
+                    self.may_read().await;
+                }
                 let Some(event) = queue.pop_front() else {
                     break;
                 };
@@ -345,16 +351,18 @@ impl Link {
 
     /// Waits while paused, and for good once cut: nothing is delivered after that.
     async fn may_read(&self) {
-        poll_fn(|_| {
-            let open = self.finishing.get() || !self.paused.get();
-            if open && self.cut.borrow().is_none() {
-                Poll::Ready(())
-            } else {
-                // `poll_cut` has registered this task.
-                Poll::Pending
-            }
+        poll_fn(|_| match self.is_held() {
+            // `poll_cut` has registered this task.
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         })
         .await;
+    }
+
+    /// Returns whether nothing may be delivered now.
+    fn is_held(&self) -> bool {
+        let paused = self.paused.get() && !self.finishing.get();
+        paused || self.cut.borrow().is_some()
     }
 
     /// Queues what the protocol itself has to say.

@@ -26,7 +26,7 @@
 //!
 //! An outbox that is empty takes one message of any size: a budget bounds what queues up, not
 //! what can be said. While a peer's connection is [paused](Router::pause), the system's socket
-//! buffer fills and the peer itself has to wait.
+//! buffer fills and the peer itself has to wait. What a paused [`Dialer`] reaches is read ahead first.
 //!
 //! Dropping a socket closes it at once: the address is free when `drop` returns, its
 //! connections are closed when the thread next comes round to them, no handler is called any

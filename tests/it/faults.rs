@@ -131,6 +131,11 @@ fn a_stopped_process_that_holds_the_states_lock_stops_no_front_end() {
 }
 
 #[test]
+fn a_stopped_process_that_holds_every_lock_stops_no_front_end() {
+    somebody_who_is_stopped_holds("all");
+}
+
+#[test]
 fn a_proxy_may_open_all_files_it_ever_may_and_its_kernel_as_many_as_before() {
     let world = World::new();
     succeed(&mut world.script("descriptors.py", SHARED));

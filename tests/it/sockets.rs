@@ -146,6 +146,8 @@ struct Worker {
     dialer: RefCell<Option<Dialer>>,
     got: Cell<u8>,
     most: Cell<usize>,
+    /// After so many messages it pauses the dialer, if ever.
+    pauses_after: Option<u8>,
     done: Notify,
 }
 
@@ -162,6 +164,11 @@ impl DialHandler for Worker {
         self.most.set(self.most.get().max(ahead));
         // The work.
         std::thread::sleep(Duration::from_millis(1));
+        if self.pauses_after == Some(self.got.get())
+            && let Some(dialer) = &*self.dialer.borrow()
+        {
+            dialer.set_paused(true);
+        }
         if self.got.get() == MANY {
             self.done.notify_one();
         }
@@ -179,6 +186,13 @@ impl DialHandler for Worker {
 /// Returns how many bytes were read at most before they were delivered, of many large messages that
 /// another thread sends at once.
 fn most_read_ahead(read_ahead_bytes: usize) -> usize {
+    let worker = Rc::new(Worker::default());
+    works(&worker, read_ahead_bytes, async {});
+    worker.most.get()
+}
+
+/// Lets a worker get many large messages that another thread sends at once; does something meanwhile.
+fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Output = ()>) {
     let (tell, told) = std::sync::mpsc::channel();
     let sender = std::thread::spawn(move || {
         run(async {
@@ -195,7 +209,6 @@ fn most_read_ahead(read_ahead_bytes: usize) -> usize {
         });
     });
     let endpoint = told.recv().expect("it is bound");
-    let worker = Rc::new(Worker::default());
     run(async {
         let as_ = DialAs {
             socket_type: DialRole::Sub,
@@ -208,11 +221,35 @@ fn most_read_ahead(read_ahead_bytes: usize) -> usize {
         };
         let dialer = Dialer::connect(endpoint, as_, limits, worker.clone());
         worker.dialer.replace(Some(dialer));
+        meanwhile.await;
         soon("the last message", worker.done.notified()).await;
         worker.dialer.take();
     });
     sender.join().expect("it ends");
-    worker.most.get()
+}
+
+#[test]
+fn a_paused_dialer_reads_ahead_and_delivers_nothing() {
+    let first = 10;
+    let worker = Rc::new(Worker {
+        pauses_after: Some(first),
+        ..Worker::default()
+    });
+    let dialer = || worker.dialer.borrow();
+    let ahead = || dialer().as_ref().map_or(0, Dialer::ahead_bytes);
+    works(&worker, 64 << 20, async {
+        let all_read = async {
+            let rest = usize::from(MANY - first) * LARGE;
+            while worker.got.get() < first || ahead() < rest {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon("the rest is read", all_read).await;
+        assert_eq!(worker.got.get(), first);
+        if let Some(dialer) = &*dialer() {
+            dialer.set_paused(false);
+        }
+    });
 }
 
 #[test]

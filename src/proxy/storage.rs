@@ -1,0 +1,48 @@
+//! File work on other threads: no lock of a file and no disk holds up a message.
+//!
+//! Each kind of work (the journal, the record of who is joined, what cells say, the state) is done one piece
+//! after the other. What comes meanwhile waits with its owner, which says how much of it may wait and what is
+//! let go then; so few threads are busy at a time, and each for no longer than the disk and the deadlines of
+//! locks let it be.
+
+use std::io;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// The file work of one kind.
+#[derive(Debug, Default)]
+pub(super) struct FileWork(Mutex<()>);
+
+/// The right to do file work of one kind, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl FileWork {
+    /// Waits until no other work of this kind is done. Those who wait have their turns in order.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        Turn {
+            _alone: self.0.lock().await,
+        }
+    }
+
+    /// Returns whether no work of this kind is being done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.try_lock().is_ok()
+    }
+}
+
+impl Turn<'_> {
+    /// Does a piece of work on another thread.
+    ///
+    /// # Errors
+    /// It panicked.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|error| io::Error::other(error.to_string()))
+    }
+}
