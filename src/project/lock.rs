@@ -27,16 +27,10 @@ impl Lock {
     /// [`Lock::set_patience`].
     ///
     /// # Errors
-    /// Somebody holds it all the time, which the error names where that is known.
+    /// Another process holds it all the time, which the error names where that is known.
     pub fn wait(path: &Path) -> io::Result<Self> {
         let patience = patience();
-        let lock = if patience < LONG {
-            let file = beneath::write(path)?;
-            take(&file, Instant::now() + patience)?.then_some(Self { file })
-        } else {
-            Self::within(path, patience)?
-        };
-        lock.ok_or_else(|| held(path, patience))
+        Self::within(path, patience)?.ok_or_else(|| held(path, patience))
     }
 
     /// Says how long this process waits for a lock that is held for moments only: a minute, where nothing is
@@ -46,25 +40,11 @@ impl Lock {
         PATIENCE_MS.store(millis, Ordering::Relaxed);
     }
 
-    /// Waits for the lock, `within` at most; none where somebody else holds it all the time.
+    /// Waits for the lock, `within` at most; none where another process holds it all the time.
     pub fn within(path: &Path, within: Duration) -> io::Result<Option<Self>> {
-        if let Some(lock) = Self::attempt(path)? {
-            return Ok(Some(lock));
-        }
-        // The system gives the lock to those who wait for it in turn, but has no end for the
-        // waiting: a thread waits, and drops what it gets when nobody asks for it any more.
-        let (give, get) = std::sync::mpsc::sync_channel(1);
-        let wanted = path.to_owned();
-        std::thread::spawn(move || {
-            let _ = give.send(Self::wait_on(&wanted));
-        });
-        get.recv_timeout(within).ok().transpose()
-    }
-
-    fn wait_on(path: &Path) -> io::Result<Self> {
         let file = beneath::write(path)?;
-        file.lock()?;
-        Ok(Self { file })
+        let is_had = take(&file, Instant::now() + within)?;
+        Ok(is_had.then_some(Self { file }))
     }
 
     /// Takes the lock if it is free.
@@ -95,11 +75,8 @@ impl Lock {
 /// How long this process waits in [`Lock::wait`].
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(60_000);
 
-/// Whoever waits for less looks again and again: a thread that waits would be left behind.
-const LONG: Duration = Duration::from_secs(2);
-
 /// The longest pause between two looks.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// Returns how long this process waits for a lock that is held for moments only.
 pub(super) fn patience() -> Duration {
@@ -107,6 +84,8 @@ pub(super) fn patience() -> Duration {
 }
 
 /// Takes the lock on an open file, by looking again and again until the deadline; says whether it was had.
+///
+/// The system knows no deadline for `flock`, and a thread that waits in it would be left behind.
 pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
     let mut pause = Duration::from_micros(100);
     loop {
@@ -249,8 +228,6 @@ mod tests {
             drop(held);
             drop(waits.join().unwrap().unwrap());
         });
-        // What the thread that gave up was still waiting for is free again, too.
-        drop(lock_notebook(&notebook, Duration::from_secs(20)).unwrap());
     }
 
     #[test]
