@@ -1,21 +1,22 @@
 //! A kernel that does nothing, fast: what remains to be measured is the way to it.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use nb::socket::{Left, Limits, Message, PeerId, PeerInfo, Publisher, ServerHandler};
-use nb::wire::{Channel, ConnectionInfo, NewHeader, Unverified, Verified};
+use nb::socket::{EndpointHandler, EndpointLimits, KernelEndpoint, Limits};
+use nb::wire::{Channel, NewHeader, Verified};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use zeromq::{RouterSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::client::Flood;
 
 /// Serves the connection file until the process is killed.
 ///
 /// Every request on shell and control is answered with busy, its reply and idle; a `comm_msg` with the
-/// same on iopub. Heartbeat and stdin are bound and silent. Its iopub has no bound, so that what
+/// same on iopub. Heartbeats are echoed, stdin is silent. Its iopub has no bound, so that what
 /// is lost is lost on the way.
 pub async fn serve(file: &Path) {
     let info = super::process::read(file);
@@ -24,36 +25,40 @@ pub async fn serve(file: &Path) {
         max_peers: usize::MAX,
         ..Limits::default()
     };
-    let iopub = Publisher::bind(
-        &info.endpoint(Channel::Iopub),
-        unbounded,
-        None,
-        Rc::new(Silent),
-    )
-    .expect("bind iopub");
-    let bind = async |channel| {
-        let mut socket = RouterSocket::new();
-        let bound = socket.bind(&info.endpoint(channel).to_string()).await;
-        bound.expect("bind");
-        socket
+    let limits = EndpointLimits {
+        router: unbounded,
+        iopub: unbounded,
+        spill: None,
     };
-    let _stdin = bind(Channel::Stdin).await;
-    let _heartbeat = bind(Channel::Heartbeat).await;
-    let mut control = bind(Channel::Control).await;
-    let mut shell = bind(Channel::Shell).await;
-    let mut kernel = Kernel {
-        info,
-        iopub,
-        count: 0,
+    let (sender, mut requests) = unbounded_channel();
+    let endpoint = KernelEndpoint::bind(&info, limits, Rc::new(Requests(sender)));
+    let kernel = Kernel {
+        endpoint: endpoint.expect("bind"),
+        count: Cell::new(0),
     };
-    loop {
-        let (socket, message) = tokio::select! {
-            message = shell.recv() => (&mut shell, message),
-            message = control.recv() => (&mut control, message),
-        };
-        if let Ok(message) = message {
-            kernel.answer(socket, message).await;
-        }
+    while let Some(request) = requests.recv().await {
+        kernel.answer(request).await;
+    }
+}
+
+/// What a client has sent.
+struct Request {
+    channel: Channel,
+    client: Bytes,
+    message: Verified,
+}
+
+/// Takes what clients send.
+struct Requests(UnboundedSender<Request>);
+
+impl EndpointHandler for Requests {
+    fn message(&self, channel: Channel, client: &Bytes, message: Verified) {
+        let client = client.clone();
+        let _ = self.0.send(Request {
+            channel,
+            client,
+            message,
+        });
     }
 }
 
@@ -61,21 +66,17 @@ pub async fn serve(file: &Path) {
 const TURN: usize = 64;
 
 struct Kernel {
-    info: ConnectionInfo,
-    iopub: Publisher,
-    count: u64,
+    endpoint: KernelEndpoint,
+    count: Cell<u64>,
 }
 
 impl Kernel {
-    async fn answer(&mut self, socket: &mut RouterSocket, message: ZmqMessage) {
-        let mut frames = message.into_vec();
-        let peer = frames.remove(0);
-        let Some(request) = Unverified::parse(frames)
-            .ok()
-            .and_then(|message| self.info.key.verify(message).ok())
-        else {
-            return;
-        };
+    async fn answer(&self, request: Request) {
+        let Request {
+            channel,
+            client,
+            message: request,
+        } = request;
         let parent = request.header_bytes().clone();
         let msg_type = request.header().expect("a readable header").msg_type;
         self.status(&parent, "busy");
@@ -85,7 +86,7 @@ impl Kernel {
                 self.flood(&parent, &flood).await;
             }
             "comm_msg" => {
-                let buffers = request.buffers().iter().cloned();
+                let buffers = request.buffers().to_vec();
                 let content = String::from_utf8(request.content().to_vec()).expect("JSON");
                 let content = RawValue::from_string(content).expect("JSON");
                 self.publish("comm_msg", &parent, &content, buffers);
@@ -96,16 +97,13 @@ impl Kernel {
             let reply_type = format!("{name}_reply");
             let content = serde_json::json!({ "status": "ok" });
             let reply = self.say(&reply_type, &parent, &content);
-            let mut frames = vec![peer];
-            frames.extend(request.identities().iter().cloned());
-            frames.extend(reply.into_frames(&self.info.key));
-            let reply = ZmqMessage::try_from(frames).expect("frames");
-            let _ = socket.send(reply).await;
+            let reply = reply.with_identities(request.identities().to_vec());
+            let _ = self.endpoint.send(channel, &client, reply);
         }
         self.status(&parent, "idle");
     }
 
-    async fn flood(&mut self, parent: &Bytes, flood: &Flood) {
+    async fn flood(&self, parent: &Bytes, flood: &Flood) {
         let text = "x".repeat(flood.bytes);
         let (text, buffer) = if flood.in_buffer {
             ("", Some(Bytes::from(text.clone())))
@@ -122,30 +120,27 @@ impl Kernel {
         }
     }
 
-    fn status(&mut self, parent: &Bytes, state: &str) {
+    fn status(&self, parent: &Bytes, state: &str) {
         let content = serde_json::json!({ "execution_state": state });
         self.publish("status", parent, &content, None);
     }
 
     fn publish(
-        &mut self,
+        &self,
         msg_type: &str,
         parent: &Bytes,
         content: &impl Serialize,
         buffers: impl IntoIterator<Item = Bytes>,
     ) {
         let topic = Bytes::from(format!("kernel.fake.{msg_type}"));
-        let message = self
-            .say(msg_type, parent, content)
-            .with_identities(vec![topic]);
-        let mut frames = message.into_frames(&self.info.key);
-        frames.extend(buffers);
-        self.iopub.send(&frames);
+        let message = self.say(msg_type, parent, content);
+        let message = message.with_identities(vec![topic]).with_buffers(buffers);
+        self.endpoint.publish(message);
     }
 
-    fn say(&mut self, msg_type: &str, parent: &Bytes, content: &impl Serialize) -> Verified {
-        self.count += 1;
-        let id = format!("fake_{}", self.count);
+    fn say(&self, msg_type: &str, parent: &Bytes, content: &impl Serialize) -> Verified {
+        self.count.update(|count| count + 1);
+        let id = format!("fake_{}", self.count.get());
         let header = NewHeader {
             msg_id: &id,
             session: "fake",
@@ -155,12 +150,4 @@ impl Kernel {
         };
         Verified::new(&header, parent.clone(), content)
     }
-}
-
-struct Silent;
-
-impl ServerHandler for Silent {
-    fn joined(&self, _: &PeerId, _: &PeerInfo) {}
-    fn message(&self, _: &PeerId, _: Message) {}
-    fn left(&self, _: &PeerId, _: &Left) {}
 }

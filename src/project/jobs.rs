@@ -699,7 +699,7 @@ impl Events {
     fn append_all(&mut self, mut line: Vec<u8>, content: &[u8]) -> io::Result<()> {
         // A newline is white space in JSON, and here the end of the record.
         let breaks = |byte: &u8| matches!(byte, b'\n' | b'\r');
-        if content.len() > SHORT && !content.iter().any(breaks) {
+        if content.len() > SHORT && memchr::memchr2(b'\n', b'\r', content).is_none() {
             // It may be half a gigabyte: it is not copied.
             self.file.write_all(&line)?;
             self.file.write_all(content)?;

@@ -53,7 +53,7 @@ const ENDED_FOLDERS: usize = 8;
 
 /// How many bytes of one series wait at most while another thread writes. Above that iopub is not routed, and
 /// after [`FULL_FOR`] they are let go: the disk does not answer.
-const FULL: usize = 16 << 20;
+const FULL: usize = 8 << 20;
 const FULL_FOR: Duration = Duration::from_secs(1);
 
 /// The cells of one front end that the kernel has, and those that have ended without proof that somebody

@@ -364,6 +364,8 @@ impl Shell {
     pub(super) fn keeps(&self, message: &Verified) {
         if let Some(bound) = &*self.bound.borrow() {
             bound.keep.heard(message, self.published());
+            // At once: in a flood a timer is late.
+            Keep::store_soon(&bound.keep, &bound.target);
             self.wake_by(bound.keep.due());
             if bound.keep.is_full()
                 && let Some(links) = &*self.links.borrow()

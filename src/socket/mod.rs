@@ -33,6 +33,7 @@
 //! more. `close` first writes what is queued, until a deadline.
 
 mod dialer;
+mod endpoint;
 mod left;
 mod link;
 mod outbox;
@@ -54,6 +55,7 @@ use bytes::Bytes;
 
 pub use crate::zmtp::Message;
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
+pub use endpoint::{BindError, Dropped, EndpointHandler, EndpointLimits, KernelEndpoint};
 pub use left::{Fault, Left};
 pub use publisher::{Backlog, Publisher, Reach};
 pub use router::{Router, Unsent, WhyUnsent};

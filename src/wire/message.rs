@@ -210,6 +210,13 @@ impl Verified {
         self.0.frames.get(..self.0.delimiter).unwrap_or_default()
     }
 
+    /// Appends buffers, which are not signed.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: impl IntoIterator<Item = Bytes>) -> Self {
+        self.0.frames.extend(buffers);
+        self
+    }
+
     /// Replaces the frames before the delimiter.
     #[must_use]
     pub fn with_identities(mut self, identities: Vec<Bytes>) -> Self {

@@ -46,8 +46,10 @@ pub(super) struct Series {
     pub(super) changed: bool,
     /// It is written as soon as that is possible, although it has ended.
     pub(super) urgent: bool,
-    /// Before then it is not tried again to write it.
-    not_before: Option<Instant>,
+    /// When it was written last, or that was tried.
+    written_at: Option<Instant>,
+    /// That failed.
+    failed: bool,
     pub(super) lost: bool,
     /// What its folder says of it.
     pub(super) state: JobState,
@@ -117,7 +119,8 @@ impl Series {
             bytes: 0,
             changed: false,
             urgent: false,
-            not_before: None,
+            written_at: None,
+            failed: false,
             lost: false,
             state: JobState::Running,
             stored: None,
@@ -164,16 +167,20 @@ impl Series {
 
     /// Returns when it is to be written.
     pub(super) fn due(&self) -> Option<Instant> {
-        let due = match self.stage {
+        let is_due = match self.stage {
             // Whoever hands it over writes it.
-            _ if self.is_writing || self.heard.is_some() => return None,
-            Stage::Runs if self.changed && self.bytes > WAITING => Some(self.begun),
-            Stage::Runs if self.changed && self.stored.is_none() => Some(self.begun + LONG),
-            Stage::Runs if self.changed => Some(self.begun),
-            Stage::Ended if self.urgent => Some(self.begun),
-            _ => None,
-        }?;
-        Some(self.not_before.map_or(due, |before| due.max(before)))
+            _ if self.is_writing || self.heard.is_some() => false,
+            Stage::Runs => self.changed,
+            Stage::Ended => self.urgent,
+            Stage::Unseen => false,
+        };
+        let at_once = !self.failed && (self.urgent || self.bytes > WAITING);
+        let due = match self.written_at {
+            _ if at_once => self.begun,
+            Some(written_at) => written_at + EVERY,
+            None => self.begun + LONG,
+        };
+        is_due.then_some(due)
     }
 
     /// Begins to write what is not in the folder yet; the folder is made where there is none.
@@ -196,17 +203,14 @@ impl Series {
     /// Takes what came of a write; returns why it failed.
     pub(super) fn end_write(&mut self, written: Written) -> io::Result<()> {
         self.is_writing = false;
-        self.not_before = Some(Instant::now() + EVERY);
+        self.written_at = Some(Instant::now());
+        self.failed = written.done.is_err();
         self.stored = written.stored;
         let mut lines = written.lines;
         lines.append(&mut self.waiting);
         self.waiting = lines;
         self.bytes = self.waiting.iter().map(|line| line.content.len()).sum();
-        if written.done.is_ok() {
-            if self.bytes > WAITING {
-                self.not_before = None;
-            }
-        } else {
+        if self.failed {
             self.changed = true;
             self.urgent = self.stage == Stage::Ended;
             if self.bytes > UNWRITTEN {
