@@ -2,12 +2,10 @@
 //! `KernelSpecManager.allowed_kernelspecs`.
 //!
 //! As in Jupyter, it hides the others from lists and from choices, and one that is named is started
-//! all the same. A configuration in JSON is read whole; of one in Python, a set or list of plain
-//! strings, since nobody but Python can run the rest.
+//! all the same. Only configurations in JSON are read: one in Python is a program.
 
 use std::path::PathBuf;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::bounded;
@@ -15,12 +13,7 @@ use super::paths::{JupyterPaths, Prefix};
 use super::spec::Installed;
 
 /// The files' names, that which counts most first: what a server reads comes after what all read.
-const FILES: [&str; 4] = [
-    "jupyter_server_config.json",
-    "jupyter_server_config.py",
-    "jupyter_config.json",
-    "jupyter_config.py",
-];
+const FILES: [&str; 2] = ["jupyter_server_config.json", "jupyter_config.json"];
 
 /// The settings' names, the newer first.
 const NAMES: [&str; 2] = ["allowed_kernelspecs", "whitelist"];
@@ -47,13 +40,7 @@ impl Allowed {
             let Ok(text) = bounded::text(&file) else {
                 continue;
             };
-            let is_json = file.extension() == Some("json".as_ref());
-            let names = if is_json {
-                of_json(&text)
-            } else {
-                of_python(&text)
-            };
-            if let Some(names) = names {
+            if let Some(names) = of_json(&text) {
                 // An empty set allows all of them.
                 return Self((!names.is_empty()).then_some(Only { file, names }));
             }
@@ -99,15 +86,6 @@ fn of_json(text: &str) -> Option<Vec<String>> {
     Some(names.map(str::to_owned).collect())
 }
 
-fn of_python(text: &str) -> Option<Vec<String>> {
-    let assigned = r#"(?m)^[ \t]*c\.KernelSpecManager\.(?:allowed_kernelspecs|whitelist)[ \t]*=[ \t]*(?:set\()?[\[{(]([^\]})]*)[\]})]"#;
-    let assigned = Regex::new(assigned).expect("it is well formed");
-    let last = assigned.captures_iter(text).last()?;
-    let string = Regex::new(r#"["']([^"']*)["']"#).expect("it is well formed");
-    let names = string.captures_iter(last.get(1)?.as_str());
-    Some(names.map(|name| name[1].to_owned()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -119,15 +97,6 @@ mod tests {
         let json = r#"{"KernelSpecManager": {"allowed_kernelspecs": ["python3", "ir"]}}"#;
         assert_eq!(of_json(json).unwrap(), ["python3", "ir"]);
         assert_eq!(of_json("{}"), None);
-        let python = "c = get_config()\n# c.KernelSpecManager.allowed_kernelspecs = {'x'}\n\
-            c.KernelSpecManager.allowed_kernelspecs = {\n    'python3',\n    \"ir\",\n}\n";
-        assert_eq!(of_python(python).unwrap(), ["python3", "ir"]);
-        let older = "c.KernelSpecManager.whitelist = set(['a'])";
-        assert_eq!(of_python(older).unwrap(), ["a"]);
-        assert_eq!(
-            of_python("c.KernelSpecManager.allowed_kernelspecs = names()"),
-            None
-        );
     }
 
     #[test]

@@ -168,9 +168,14 @@ impl Log {
         }
     }
 
-    /// Writes what was taken. Returns when all of it is written, or where it cannot be written; another
-    /// process that holds the lock is waited for.
-    pub(super) async fn write(&self) {
+    /// Waits until all that was taken is written, or cannot be written; another process that holds the lock is
+    /// waited for. May be dropped halfway: it is written all the same.
+    pub(super) async fn written(self: &Rc<Self>) {
+        let me = Rc::clone(self);
+        let _ = tokio::task::spawn_local(async move { me.write().await }).await;
+    }
+
+    async fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let turn = self.work.turn().await;
         loop {
@@ -248,5 +253,41 @@ impl Log {
                 tracing::warn!("the oldest entries of the journal are lost: it cannot be written");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn entries_wait_for_a_lock_that_is_held_and_the_oldest_are_let_go() {
+        let local = tokio::task::LocalSet::new();
+        local.run_until(entries_wait()).await;
+    }
+
+    async fn entries_wait() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
+        let log = Rc::new(Log::open(&project, "human".to_owned()));
+        log.follow(1, "t.ipynb", 1, "t.ipynb");
+        let holder = std::fs::File::open(project.journal_file()).unwrap();
+        holder.lock().unwrap();
+        let most = u64::try_from(UNWRITTEN).unwrap();
+        log.interrupted(1, 0);
+        let patience = tokio::time::timeout(2 * TRY, log.written());
+        assert!(patience.await.is_err(), "it is held");
+        for number in 1..=UNWRITTEN {
+            log.interrupted(1, number);
+        }
+        holder.unlock().unwrap();
+        log.written().await;
+        assert_eq!((log.waiting(), log.lost.get()), (0, 0));
+        let entries = project.journal_entries().unwrap();
+        let withdrawn = entries.iter().map(|it| it.other["withdrawn"].as_u64());
+        let withdrawn: Vec<u64> = withdrawn.flatten().collect();
+        // Whether the first was let go depends on who had it when the others came.
+        let from = u64::from(withdrawn.len() == UNWRITTEN);
+        assert!(withdrawn.iter().copied().eq(from..=most), "{withdrawn:?}");
     }
 }

@@ -561,7 +561,9 @@ impl Keep {
                 return self.not_kept(&error);
             }
         };
-        self.full.set(None);
+        if self.full.take().is_some() {
+            self.rearm.notify_one();
+        }
         let folder = written.stored.as_ref().map(|it| it.folder.clone());
         match self.with(number, |series| series.end_write(written)) {
             Some(Ok(())) => self.trouble.is_over("what cells say is kept again"),

@@ -74,7 +74,7 @@ impl Shell {
             && let Some((owner, session)) = look.unnoticed.take()
         {
             // In whose cell it died is read in the journal.
-            let _ = tokio::time::timeout(LOCKS_WITHIN, bound.journal.write()).await;
+            let _ = tokio::time::timeout(LOCKS_WITHIN, bound.journal.written()).await;
             let project = bound.target.project.clone();
             let noted = turn.run(move || note_death(&project, &owner, session));
             match noted.await.map_err(Into::into).and_then(|it| Ok(it?)) {

@@ -16,7 +16,7 @@ const ROTATE_BYTES: u64 = 5 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 
 /// How many lines wait at most for a disk that is slow; those that come then are lost, and counted.
-const WAITING: usize = 2_000;
+const WAITING: usize = 500;
 
 /// Where the lines go.
 enum Sink {

@@ -114,7 +114,10 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     let connection_file = launch.connection_file;
     let shell = Shell::bind(&connection, connection_file, origin, folder)?;
     shell.listen(signals)?;
-    shell.begin(named).await?;
+    if let Err(error) = shell.begin(named).await {
+        shell.finish_records(Instant::now()).await;
+        return Err(error);
+    }
     shell.run_on().await;
 
     let orphaned = shell.why.get() == Some(ORPHANED);
@@ -640,7 +643,8 @@ impl Shell {
     /// Writes what waits for the journal, or says what is lost, and removes the record of this proxy.
     async fn finish_records(&self, deadline: Instant) {
         let Some(bound) = self.bound() else { return };
-        let _ = tokio::time::timeout_at(deadline.into(), bound.journal.write()).await;
+        let deadline = deadline.max(Instant::now() + LEAST);
+        let _ = tokio::time::timeout_at(deadline.into(), bound.journal.written()).await;
         if bound.journal.waiting() > 0 {
             tracing::warn!(
                 "{} entries of the journal are lost: it could not be written until the end",

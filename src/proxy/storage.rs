@@ -4,6 +4,18 @@
 //! after the other. What comes meanwhile waits with its owner, which says how much of it may wait and what is
 //! let go then; so few threads are busy at a time, and each for no longer than the disk and the deadlines of
 //! locks let it be.
+//!
+//! | what | how much waits | and when that is full |
+//! |---|---|---|
+//! | entries of the journal | 1,000 | the oldest are let go; the log says how many |
+//! | the record of this proxy | the latest | a newer one takes its place |
+//! | what a cell says | 8 MB while a write is under way | iopub is read and not routed; after a second what waits is let go, and the cell's job says that it is not whole |
+//! | the same, where it cannot be written | 32 MB | it is let go, and the job says so |
+//! | looks at the state | one | it sees what all others would |
+//! | lines of the log | 500 | those that come then are lost; their number is told at the end |
+//!
+//! What subscribers have not read is written by the loop itself ([`crate::socket::SpillTo`]): into a file
+//! without a name, which no other process can lock. Until it serves a kernel, the loop itself reads the state.
 
 use std::io;
 

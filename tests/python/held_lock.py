@@ -79,7 +79,7 @@ class Longest:
 
     def __exit__(self, *_):
         self.seconds.append(time.monotonic() - self.began)
-        if len(self.seconds) in (1, 20, 40, 1000):
+        if len(self.seconds) in (1, 10, 40, 1000):
             middle = sorted(self.seconds)[len(self.seconds) // 2]
             say(f"{len(self.seconds)} {self.what}: {middle:.3f} s, {max(self.seconds):.3f} s at most")
 

@@ -54,20 +54,13 @@ pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Enviro
     if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
         return None;
     }
-    let prefixes = shelves(variables).into_iter().map(|shelf| shelf.join(name));
-    // A root that only the variables of an interactive shell name is known by what was made in it.
-    let elsewhere = registered(variables).into_iter();
-    let elsewhere = elsewhere.filter(|prefix| {
-        let shelf = prefix.parent().and_then(Path::file_name);
-        prefix.is_absolute() && prefix.ends_with(name) && shelf.is_some_and(|it| it == "envs")
-    });
-    let mut prefixes = prefixes.chain(elsewhere);
-    let prefix = prefixes.find(|prefix| prefix.join("conda-meta").is_dir())?;
+    let known = known(variables);
+    let prefix = &known.iter().find(|it| it.name() == name)?.prefix;
     let source = format!(
         "the environment {name} of environment.yml in {}",
         folder.display()
     );
-    Some(Environment::of(&prefix, source))
+    Some(Environment::of(prefix, source))
 }
 
 /// Returns every environment that conda, mamba or micromamba made anywhere, as they note it.
@@ -88,13 +81,6 @@ pub(in crate::kernel) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
         shelves.extend(std::env::split_paths(&list).filter(|path| path.is_absolute()));
     }
     if let Ok(home) = home(variables) {
-        let settings = [".condarc", ".mambarc", ".conda/.condarc"];
-        let texts = settings.map(|name| bounded::text(&home.join(name)));
-        let listed = texts
-            .iter()
-            .flatten()
-            .flat_map(|text| envs_dirs(text, &home));
-        shelves.extend(listed);
         shelves.push(home.join(".conda/envs"));
     }
     shelves.extend(roots(variables).iter().map(|root| root.join("envs")));
@@ -124,23 +110,6 @@ pub(in crate::kernel) fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
     roots
 }
 
-/// Reads the list `envs_dirs` of conda's settings, which are YAML.
-fn envs_dirs(text: &str, home: &Path) -> Vec<PathBuf> {
-    let mut lines = text
-        .lines()
-        .skip_while(|line| !line.starts_with("envs_dirs:"));
-    lines.next();
-    let listed = lines.map_while(|line| line.trim().strip_prefix('-').map(str::trim));
-    listed
-        .map(|path| path.trim_matches(['"', '\'']))
-        .map(|path| match path.strip_prefix("~/") {
-            Some(below) => home.join(below),
-            None => PathBuf::from(path),
-        })
-        .filter(|path| path.is_absolute())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -168,12 +137,12 @@ mod tests {
         make(&home.join("miniforge3/envs/ml"));
         make(&home.join("far/b"));
         make(&home.join("shelf/a"));
-        std::fs::create_dir_all(home.join("shelf/none")).unwrap();
         std::fs::create_dir_all(home.join(".conda")).unwrap();
-        let all = format!("{0}/far/b\n{0}/gone\n\n{0}/miniforge3\n", home.display());
+        let all = format!(
+            "{0}/far/b\n{0}/shelf/a\n{0}/gone\n\n{0}/miniforge3\n",
+            home.display()
+        );
         std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
-        let settings = "channels:\n  - x\nenvs_dirs:\n  - ~/shelf\n  - relative\nother: 1\n";
-        std::fs::write(home.join(".condarc"), settings).unwrap();
         let names: Vec<_> = known(&variables)
             .into_iter()
             .filter(|it| it.prefix.starts_with(home))
