@@ -35,6 +35,8 @@ pub(super) struct Bound {
     pub(super) is_recorded: Cell<bool>,
     /// A kernel may be started here for it, as far as was seen last.
     pub(super) may_start: Cell<bool>,
+    /// The kernel's process may live, and its sockets do not answer.
+    pub(super) is_unreachable: Cell<bool>,
     /// What this proxy has set going for the kernel.
     pub(super) pending: Cell<Pending>,
     /// Why the kernel could not be started.
@@ -267,6 +269,7 @@ impl Shell {
             unwritten: Trouble::default(),
             is_recorded: Cell::new(target.is_recorded()),
             may_start: Cell::new(target.may_start()),
+            is_unreachable: Cell::new(false),
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
             missed: Cell::new(false),

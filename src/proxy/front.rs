@@ -139,6 +139,7 @@ impl EndpointHandler for Events {
         let client = id(client);
         shell.count.came(Way::FromClients, channel, message.size());
         tracing::debug!(%client, %channel, ?message, "from the client");
+        shell.refresh_before_an_error();
         shell.route(|bridge, now| bridge.client_message(now, channel, &client, message));
     }
 

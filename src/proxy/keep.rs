@@ -72,6 +72,8 @@ pub(super) struct Keep {
     work: FileWork,
     /// [`Keep::store`] is at work.
     storing: Cell<bool>,
+    /// Some that have ended may be urgent.
+    has_urgent: Cell<bool>,
     /// Since when more waits than may wait.
     full: Cell<Option<Instant>>,
     /// Files that nothing needs any more.
@@ -152,6 +154,7 @@ impl Keep {
             number: Cell::new(0),
             work: FileWork::default(),
             storing: Cell::new(false),
+            has_urgent: Cell::new(false),
             full: Cell::new(None),
             over: RefCell::default(),
             rearm,
@@ -371,8 +374,7 @@ impl Keep {
         if series.has_folder() && published.is_heard {
             // Should this process be killed then: nobody has to go on with it.
             series.state = JobState::Done;
-            series.urgent = true;
-            self.rearm.notify_one();
+            self.is_urgent(&mut series);
         }
         series.own_lines();
         let due = Instant::now() + STAYS;
@@ -427,8 +429,7 @@ impl Keep {
                     it.due = now + STAYS;
                     if !it.series.has_folder() && folders < ENDED_FOLDERS {
                         folders += 1;
-                        it.series.urgent = true;
-                        self.rearm.notify_one();
+                        self.is_urgent(&mut it.series);
                     }
                     later.push_back(it);
                 }
@@ -470,8 +471,8 @@ impl Keep {
         let all = self.all.borrow();
         let running = all.iter().filter_map(Series::due);
         let ended = self.ended.borrow();
-        let ended = ended.iter().filter_map(|it| it.series.due());
-        running.chain(ended).min()
+        let ended = ended.iter().filter(|_| self.has_urgent.get());
+        running.chain(ended.filter_map(|it| it.series.due())).min()
     }
 
     /// Returns whether more waits to be written than may wait.
@@ -512,6 +513,8 @@ impl Keep {
         for number in numbers {
             self.write(number, target).await;
         }
+        let has_urgent = self.ended.borrow().iter().any(|it| it.series.urgent);
+        self.has_urgent.set(has_urgent);
     }
 
     /// Removes what nothing needs any more.
@@ -530,6 +533,13 @@ impl Keep {
             }
         });
         let _ = removed.await;
+    }
+
+    /// Has a series that has ended written soon.
+    fn is_urgent(&self, series: &mut Series) {
+        series.urgent = true;
+        self.has_urgent.set(true);
+        self.rearm.notify_one();
     }
 
     fn is_over(&self, over: Over) {

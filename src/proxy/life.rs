@@ -37,11 +37,30 @@ impl Shell {
         let turn = self.state_work.turn().await;
         self.refresh_waits.set(false);
         let Some(bound) = self.bound() else { return };
+        let looks = self.looks.get();
         let look = self.look_closely(&bound, &turn).await;
         let is_served = self.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
-        if !is_served {
-            return;
+        if looks != self.looks.get() {
+            // It may be older than what was seen meanwhile.
+            self.look_again();
+        } else if is_served {
+            self.take_look(&bound, look);
         }
+    }
+
+    /// Follows the kernel to what it is at this moment, where there is none: a request is not answered with
+    /// an error that was true a moment ago, and nothing else passes that would wait for the files.
+    pub(super) fn refresh_before_an_error(&self) {
+        let is_ended = matches!(self.bridge.borrow().kernel(), Kernel::Ended(_));
+        if let Some(bound) = self.bound().filter(|_| is_ended)
+            && !bound.is_unreachable.get()
+        {
+            self.looks.update(|looks| looks + 1);
+            self.take_look(&bound, bound.target.look_closely());
+        }
+    }
+
+    fn take_look(&self, bound: &Bound, look: anyhow::Result<Look>) {
         match look {
             Ok(look) => {
                 bound.note(&look);
@@ -193,6 +212,7 @@ impl Shell {
     }
 
     fn connect(&self, bound: &Bound, kernel: LiveKernel, before: Option<&Links>) {
+        bound.is_unreachable.set(false);
         let unsent = take_unsent(before);
         let is_another = before.is_some_and(|links| !links.kernel().is_same(&kernel));
         // Another kernel may count its lives from anew, as where a notebook begins to share one;
@@ -296,6 +316,7 @@ impl Shell {
                 .and_then(|links| links.kernel().process.clone());
             drop(links);
             let pid = process.map(|process| process.pid);
+            bound.is_unreachable.set(true);
             self.adopt(Found::None(words::unreachable(&bound.target, error, pid)));
         }
     }

@@ -76,6 +76,8 @@ pub(super) struct Shell {
     pub(super) state_work: FileWork,
     /// Somebody waits for a turn to read it.
     pub(super) refresh_waits: Cell<bool>,
+    /// How often the state was read on this thread: what another thread has read before is older.
+    pub(super) looks: Cell<u64>,
     /// Writing the records of who is joined.
     pub(super) presence_work: Rc<FileWork>,
     stop: Notify,
@@ -189,6 +191,7 @@ impl Shell {
             rearm: Rc::default(),
             state_work: FileWork::default(),
             refresh_waits: Cell::new(false),
+            looks: Cell::new(0),
             presence_work: Rc::default(),
             stop: Notify::new(),
             parted: Notify::new(),

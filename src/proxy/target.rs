@@ -195,11 +195,13 @@ impl Target {
     /// # Errors
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn look_closely(&self) -> anyhow::Result<Look> {
+        let state = self.project.state()?;
+        let session = recorded(&state, &self.project, &self.key);
         Ok(Look {
-            found: self.look()?,
-            is_recorded: self.is_recorded(),
-            may_start: self.may_start(),
-            unnoticed: self.unnoticed(),
+            found: self.look_in(&state)?,
+            is_recorded: session.is_some(),
+            may_start: session.as_ref().is_none_or(may_be_started),
+            unnoticed: session.and_then(|session| self.unnoticed(&state, session)),
         })
     }
 
@@ -208,8 +210,11 @@ impl Target {
     /// # Errors
     /// When `state.json` or the kernel's connection file cannot be used.
     pub(super) fn look(&self) -> anyhow::Result<Found> {
-        let state = self.project.state()?;
-        let Some(session) = recorded(&state, &self.project, &self.key) else {
+        self.look_in(&self.project.state()?)
+    }
+
+    fn look_in(&self, state: &State) -> anyhow::Result<Found> {
+        let Some(session) = recorded(state, &self.project, &self.key) else {
             return Ok(Found::None(words::no_kernel(self)));
         };
         match session.status {
@@ -239,7 +244,7 @@ impl Target {
             generation: session.generation,
             interrupt,
             info: info(&session),
-            widgets: widgets(&state, &session),
+            widgets: widgets(state, &session),
             handed_over: self.handed_over(),
             before: session.ended,
         })))
@@ -254,10 +259,8 @@ impl Target {
         }
     }
 
-    /// Returns the record of a kernel whose process is gone although nobody has written that down.
-    fn unnoticed(&self) -> Option<(String, Session)> {
-        let state = self.project.state().ok()?;
-        let session = recorded(&state, &self.project, &self.key)?;
+    /// Returns the record of a kernel whose process has ended although no one has written that down.
+    fn unnoticed(&self, state: &State, session: Session) -> Option<(String, Session)> {
         let here = session.place.relation() != Relation::Elsewhere;
         (session.status == Status::Live && here && !may_live(&session))
             .then(|| (state.owner_key(&self.key), session))
@@ -295,9 +298,8 @@ impl Target {
     /// and no other place says that it has the kernel.
     pub(super) fn may_start(&self) -> bool {
         self.project.state().is_ok_and(|state| {
-            recorded(&state, &self.project, &self.key).is_none_or(|session| {
-                session.owned && session.place.relation() != Relation::Elsewhere
-            })
+            let session = recorded(&state, &self.project, &self.key);
+            session.as_ref().is_none_or(may_be_started)
         })
     }
 
@@ -427,6 +429,11 @@ pub(super) fn read_connection(path: &Path) -> anyhow::Result<ConnectionInfo> {
     let context = || format!("cannot use the connection file {}", path.display());
     let bytes = Zeroizing::new(std::fs::read(path).with_context(context)?);
     ConnectionInfo::parse(&bytes).with_context(context)
+}
+
+/// Returns whether this program, on this machine, may start a session's kernel.
+fn may_be_started(session: &Session) -> bool {
+    session.owned && session.place.relation() != Relation::Elsewhere
 }
 
 /// Returns whether a session's kernel may be there: only its sockets can prove it.

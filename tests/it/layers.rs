@@ -1,7 +1,9 @@
 //! The map in `src/lib.rs` is the architecture: a module imports only what its row allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use syn::visit::Visit;
 
 /// Reads the map's rows: a module and what it may import.
 fn map() -> BTreeMap<String, Vec<String>> {
@@ -36,6 +38,117 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The module of a file in `src`: `["route", "turns"]` for `route/turns.rs`.
+fn module_of(src: &Path, file: &Path) -> Vec<String> {
+    let below = file.strip_prefix(src).expect("it is in src");
+    let names = below.with_extension("");
+    let names = names.iter().map(|name| name.to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.collect();
+    if names.last().is_some_and(|name| name == "mod") {
+        names.pop();
+    }
+    names
+}
+
+/// Finds every path of a file that leads into this crate, however it is written.
+struct Imports {
+    /// The module where it stands now: the file's, or one inside it.
+    module: Vec<String>,
+    /// Whether modules of tests are left out.
+    skips_tests: bool,
+    /// Whole paths, from the crate's root on.
+    found: Vec<Vec<String>>,
+}
+
+impl Imports {
+    fn of(src: &Path, file: &Path, skips_tests: bool) -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(file).expect("read a source file");
+        let mut imports = Self {
+            module: module_of(src, file),
+            skips_tests,
+            found: Vec::new(),
+        };
+        imports.visit_file(&syn::parse_file(&text).expect("parse a source file"));
+        imports.found
+    }
+
+    /// Takes a path that begins with `crate`, `self` or `super`.
+    fn take(&mut self, names: &[String]) {
+        let mut whole = match names.first().map(String::as_str) {
+            Some("crate") => Vec::new(),
+            Some("self" | "super") => self.module.clone(),
+            _ => return,
+        };
+        for name in names {
+            match &**name {
+                "crate" | "self" => {}
+                "super" => drop(whole.pop()),
+                name => whole.push(name.to_owned()),
+            }
+        }
+        self.found.push(whole);
+    }
+
+    fn take_tree(&mut self, before: &[String], tree: &syn::UseTree) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.take_tree(&with(&path.ident), &path.tree),
+            syn::UseTree::Name(name) => self.take(&with(&name.ident)),
+            syn::UseTree::Rename(rename) => self.take(&with(&rename.ident)),
+            syn::UseTree::Glob(_) => self.take(before),
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|it| self.take_tree(before, it));
+            }
+        }
+    }
+}
+
+fn has_test(condition: &str) -> bool {
+    condition
+        .split(|c: char| !c.is_ascii_lowercase())
+        .any(|word| word == "test")
+}
+
+impl<'ast> Visit<'ast> for Imports {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        let is_test = |attribute: &syn::Attribute| match &attribute.meta {
+            syn::Meta::List(cfg) => cfg.path.is_ident("cfg") && has_test(&cfg.tokens.to_string()),
+            _ => false,
+        };
+        if self.skips_tests && item.attrs.iter().any(is_test) {
+            return;
+        }
+        self.module.push(item.ident.to_string());
+        syn::visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.take_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names = path.segments.iter().map(|it| it.ident.to_string());
+        self.take(&names.collect::<Vec<_>>());
+        syn::visit::visit_path(self, path);
+    }
+
+    /// `pub(super)` imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        // What stands in a macro is not parsed.
+        let text = item.tokens.to_string().replace(' ', "");
+        for used in text.split("crate::").skip(1) {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+            let used: String = used.chars().take_while(|c| is_name(*c)).collect();
+            let names = used.split("::").filter(|name| !name.is_empty());
+            self.found.push(names.map(str::to_owned).collect());
+        }
+        syn::visit::visit_macro(self, item);
+    }
+}
+
 #[test]
 fn modules_import_only_what_the_map_allows() {
     let map = map();
@@ -45,28 +158,92 @@ fn modules_import_only_what_the_map_allows() {
         let mut files = Vec::new();
         sources(&src.join(module), &mut files);
         for file in files {
-            let text = std::fs::read_to_string(&file).expect("read a source file");
-            for (number, line) in text.lines().enumerate() {
-                if line.trim_start().starts_with("//") {
-                    continue;
-                }
-                for used in line.split("crate::").skip(1) {
-                    let name: String = used
-                        .chars()
-                        .take_while(|c| c.is_ascii_lowercase() || *c == '_')
-                        .collect();
-                    if map.contains_key(&name) && name != *module && !allowed.contains(&name) {
-                        faults.push(format!(
-                            "{}:{}: {module} imports {name}",
-                            file.display(),
-                            number + 1
-                        ));
-                    }
+            for path in Imports::of(&src, &file, false) {
+                let Some(name) = path.first() else { continue };
+                if map.contains_key(name) && name != module && !allowed.contains(name) {
+                    let file = file.display();
+                    faults.push(format!("{file}: {module} imports {}", path.join("::")));
                 }
             }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn an_import_is_found_however_it_is_written() {
+    let text = "
+        use crate::{client::{self, Execute as Run}, zmtp::*};
+        use super::super::kernel;
+        mod inside { use super::super::other; }
+        fn f(it: &crate::socket::Left) { debug!(\"{}\", crate::cmd::main()); }
+    ";
+    let mut imports = Imports {
+        module: ["ops", "editing"].map(str::to_owned).to_vec(),
+        skips_tests: false,
+        found: Vec::new(),
+    };
+    imports.visit_file(&syn::parse_file(text).expect("parse"));
+    let found = imports.found.iter().map(|names| names.join("::"));
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            "client",
+            "client::Execute",
+            "zmtp",
+            "kernel",
+            "ops::other",
+            "socket::Left",
+            "cmd::main",
+        ]
+    );
+}
+
+/// How many groups of files import each other in a circle. There are to be fewer, never more.
+const CIRCLES: usize = 17;
+
+#[test]
+fn no_more_files_import_in_a_circle() {
+    type Name = Vec<String>;
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    let of_file = |file: PathBuf| (module_of(&src, &file), file);
+    let modules: BTreeMap<Name, PathBuf> = files.into_iter().map(of_file).collect();
+    let imports: BTreeMap<&Name, BTreeSet<&Name>> = modules
+        .iter()
+        .filter(|(module, _)| !module.iter().any(|name| name == "tests"))
+        .map(|(module, file)| {
+            let paths = Imports::of(&src, file, true);
+            let of_path = |path: &Name| {
+                let mut beginnings = (1..=path.len()).rev().map(|length| &path[..length]);
+                let found = beginnings.find_map(|it| modules.get_key_value(it));
+                found.map(|(name, _)| name).filter(|name| *name != module)
+            };
+            (module, paths.iter().filter_map(of_path).collect())
+        })
+        .collect();
+    let reached = |from: &Name| {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<&Name> = imports[from].iter().copied().collect();
+        while let Some(module) = next.pop() {
+            if reached.insert(module) {
+                next.extend(imports.get(module).into_iter().flatten());
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<&Name, _> = imports.keys().map(|name| (*name, reached(name))).collect();
+    let circles: BTreeSet<Vec<String>> = reached
+        .iter()
+        .map(|(module, ends)| {
+            let back = |end: &&&Name| reached.get(**end).is_some_and(|it| it.contains(*module));
+            ends.iter().filter(back).map(|end| end.join("::")).collect()
+        })
+        .filter(|circle: &Vec<String>| circle.len() > 1)
+        .collect();
+    let shown: Vec<_> = circles.iter().map(|circle| circle.join(" ")).collect();
+    assert_eq!(circles.len(), CIRCLES, "{}", shown.join("\n"));
 }
 
 #[test]

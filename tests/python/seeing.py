@@ -34,7 +34,7 @@ def counted(child):
 
 
 def record(child, client):
-    before = counted(child)
+    before = until("something is counted", lambda: counted(child))
     for _ in range(20):
         client.run("print('not to be told')")
     asked = before["from_clients"]["shell"]["messages"] + 20
