@@ -85,8 +85,8 @@ pub(super) struct Keep {
 
 /// A file that nothing needs any more.
 enum Over {
-    /// The folder of cells whose outputs somebody has got.
-    Folder(JobFolder),
+    /// The folder of cells whose outputs somebody has got. Its lock is held until it is removed.
+    Folder(Box<Stored>),
     /// The question of a job that was answered.
     Question(JobFolder),
 }
@@ -527,7 +527,7 @@ impl Keep {
         let removed = turn.run(move || {
             for it in over {
                 match it {
-                    Over::Folder(folder) => folder.remove(),
+                    Over::Folder(stored) => stored.folder.remove(),
                     Over::Question(folder) => folder.forget_question(),
                 }
             }
@@ -550,7 +550,7 @@ impl Keep {
     fn let_go(&self, series: Series) {
         // One that is just being written is removed when that is done.
         if let Some(stored) = series.stored {
-            self.is_over(Over::Folder(stored.folder));
+            self.is_over(Over::Folder(Box::new(stored)));
         }
     }
 
@@ -574,14 +574,17 @@ impl Keep {
         if self.full.take().is_some() {
             self.rearm.notify_one();
         }
-        let folder = written.stored.as_ref().map(|it| it.folder.clone());
-        match self.with(number, |series| series.end_write(written)) {
+        let mut written = Some(written);
+        let ended = self.with(number, |series| {
+            written.take().map(|it| series.end_write(it))
+        });
+        match ended.flatten() {
             Some(Ok(())) => self.trouble.is_over("what cells say is kept again"),
             Some(Err(error)) => self.not_kept(&error),
             // It was let go meanwhile.
             None => {
-                if let Some(folder) = folder {
-                    self.is_over(Over::Folder(folder));
+                if let Some(stored) = written.and_then(|it| it.stored) {
+                    self.is_over(Over::Folder(Box::new(stored)));
                 }
             }
         }
@@ -880,6 +883,9 @@ mod tests {
             ENDED_FOLDERS
         );
         keep.settle(|_| Reach::Waits, |_| true, Settle::Stopped);
+        // Until they are removed, no other command takes them for what a killed proxy has left.
+        let mut folders = target.project.kept_jobs().into_iter();
+        assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));
         keep.tidy().await;
         assert!(target.project.kept_jobs().is_empty());
     }
