@@ -96,6 +96,34 @@ pub struct FrontEnd {
     pub may_return: bool,
 }
 
+impl Job {
+    /// Returns a job of a notebook, to be run by the kernel of a session, without cells yet.
+    pub fn new(project: &Project, notebook: &str, session: String, by: &str) -> Self {
+        Self {
+            id: String::new(),
+            by: by.to_owned(),
+            notebook: notebook.to_owned(),
+            path: project.notebook(notebook),
+            session,
+            state: JobState::Queued,
+            asked_at: Timestamp::now(),
+            ended_at: None,
+            generation: None,
+            cells: Vec::new(),
+            behind: None,
+            behind_since: None,
+            prompt: None,
+            allow_errors: false,
+            max_time: None,
+            saves: true,
+            max_output: None,
+            notes: Vec::new(),
+            front_end: None,
+            other: Map::new(),
+        }
+    }
+}
+
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -732,28 +760,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(in crate::project) fn job(project: &Project) -> (Job, JobFolder) {
-        let mut job = Job {
-            id: String::new(),
-            by: "ada".to_owned(),
-            notebook: "a.ipynb".to_owned(),
-            path: project.notebook("a.ipynb"),
-            session: "a.ipynb".to_owned(),
-            state: JobState::Queued,
-            asked_at: Timestamp::now(),
-            ended_at: None,
-            generation: None,
-            cells: Vec::new(),
-            behind: None,
-            behind_since: None,
-            prompt: None,
-            allow_errors: false,
-            max_time: None,
-            saves: true,
-            max_output: None,
-            notes: Vec::new(),
-            front_end: None,
-            other: Map::new(),
-        };
+        let mut job = Job::new(project, "a.ipynb", "a.ipynb".to_owned(), "ada");
         let folder = project.make_job(&mut job).unwrap();
         (job, folder)
     }

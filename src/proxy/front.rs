@@ -221,10 +221,10 @@ impl EndpointHandler for Events {
         }
     }
 
-    /// Logs a connection that never became a client's; one that only looked whether the port is open
-    /// is nobody's fault.
+    /// Logs a connection that never became a client's; one that only tried whether the port is open
+    /// is no fault.
     fn refused(&self, channel: Channel, why: &Left) {
-        // VS Code dials shell and iopub and resets the connection, to see whether somebody listens.
+        // VS Code dials shell and iopub and resets the connection, to see whether the port is open.
         let reset =
             matches!(why, Left::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
         if reset || why.fault() == crate::socket::Fault::Nobody {

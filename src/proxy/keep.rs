@@ -78,14 +78,14 @@ pub(super) struct Keep {
     full: Cell<Option<Instant>>,
     /// Files that nothing needs any more.
     over: RefCell<Vec<Over>>,
-    /// Told when [`Keep::due`] may have become sooner.
+    /// Notified when [`Keep::due`] may have become sooner.
     rearm: Rc<Notify>,
     trouble: Trouble,
 }
 
 /// A file that nothing needs any more.
 enum Over {
-    /// The folder of cells whose outputs somebody has got. Its lock is held until it is removed.
+    /// The folder of cells whose outputs a client has got. Its lock is held until it is removed.
     Folder(Box<Stored>),
     /// The question of a job that was answered.
     Question(JobFolder),
@@ -142,7 +142,7 @@ struct Handed {
 }
 
 impl Keep {
-    /// Keeps nothing yet. `rearm` is told when [`Keep::due`] may have become sooner.
+    /// Keeps nothing yet. `rearm` is notified when [`Keep::due`] may have become sooner.
     pub(super) fn new(by: String, front_end: &str, rearm: Rc<Notify>) -> Self {
         Self {
             by,
@@ -372,7 +372,7 @@ impl Keep {
         }
         series.stage = Stage::Ended;
         if series.has_folder() && published.is_heard {
-            // Should this process be killed then: nobody has to go on with it.
+            // Should this process be killed then: no recorder has to go on with it.
             series.state = JobState::Done;
             self.is_urgent(&mut series);
         }
@@ -471,7 +471,9 @@ impl Keep {
         let all = self.all.borrow();
         let running = all.iter().filter_map(Series::due);
         let ended = self.ended.borrow();
-        let ended = ended.iter().filter(|_| self.has_urgent.get());
+        // There may be thousands, and this is asked for each message.
+        let ended = self.has_urgent.get().then(|| ended.iter());
+        let ended = ended.into_iter().flatten();
         running.chain(ended.filter_map(|it| it.series.due())).min()
     }
 
@@ -480,10 +482,12 @@ impl Keep {
         self.full.get().is_some()
     }
 
-    /// Begins to write what is due, and to remove what nothing needs any more.
-    pub(super) fn store_soon(keep: &Rc<Self>, target: &Target) {
-        if keep.due().is_none_or(|due| due > Instant::now()) {
-            return;
+    /// Begins to write what is due, and to remove what nothing needs any more. Returns when it wants to be
+    /// called next.
+    pub(super) fn store_soon(keep: &Rc<Self>, target: &Target) -> Option<Instant> {
+        let due = keep.due();
+        if due.is_none_or(|due| due > Instant::now()) {
+            return due;
         }
         if keep.full.take().is_some() {
             tracing::warn!("what cells say is not kept for now: the disk does not answer");
@@ -495,6 +499,8 @@ impl Keep {
             let (keep, target) = (Rc::clone(keep), target.clone());
             tokio::task::spawn_local(async move { keep.store(&target).await });
         }
+        // It says so itself when it is done.
+        None
     }
 
     async fn store(&self, target: &Target) {
@@ -581,7 +587,7 @@ impl Keep {
         match ended.flatten() {
             Some(Ok(())) => self.trouble.is_over("what cells say is kept again"),
             Some(Err(error)) => self.not_kept(&error),
-            // It was let go meanwhile.
+            // It was let go during the write.
             None => {
                 if let Some(stored) = written.and_then(|it| it.stored) {
                     self.is_over(Over::Folder(Box::new(stored)));
@@ -708,7 +714,7 @@ impl Keep {
 
     /// Waits until a recorder hears the kernel; returns whether no message was missed.
     async fn hears(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
-        // Nothing else waits meanwhile.
+        // Its own: no other file work waits for it.
         let work = FileWork::default();
         let turn = work.turn().await;
         let mut ready = None;

@@ -41,7 +41,7 @@ impl Shell {
         let look = self.look_closely(&bound, &turn).await;
         let is_served = self.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
         if looks != self.looks.get() {
-            // It may be older than what was seen meanwhile.
+            // The state was read on this thread since: this may be older.
             self.look_again();
         } else if is_served {
             self.take_look(&bound, look);
@@ -64,7 +64,7 @@ impl Shell {
         match look {
             Ok(look) => {
                 bound.note(&look);
-                // Whoever removed the record did not end the kernel.
+                // The removal of a record does not end its kernel.
                 if matches!(look.found, Found::None(_)) && self.kernel_lives() && !look.is_recorded
                 {
                     let key = &bound.target.key;

@@ -74,7 +74,7 @@ pub(super) struct Shell {
     pub(super) rearm: Rc<Notify>,
     /// Reading and writing the state.
     pub(super) state_work: FileWork,
-    /// Somebody waits for a turn to read it.
+    /// A refresh waits for its turn.
     pub(super) refresh_waits: Cell<bool>,
     /// How often the state was read on this thread: what another thread has read before is older.
     pub(super) looks: Cell<u64>,
@@ -371,8 +371,7 @@ impl Shell {
         if let Some(bound) = &*self.bound.borrow() {
             bound.keep.heard(message, self.published());
             // At once: in a flood a timer is late.
-            Keep::store_soon(&bound.keep, &bound.target);
-            self.wake_by(bound.keep.due());
+            self.wake_by(Keep::store_soon(&bound.keep, &bound.target));
             if bound.keep.is_full()
                 && let Some(links) = &*self.links.borrow()
             {

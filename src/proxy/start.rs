@@ -142,7 +142,7 @@ impl Shell {
         }
         self.spawn(async move |shell| {
             shell.refresh().await;
-            // Nobody starts one, whatever is known of it.
+            // None is started, even where the state says that one is.
             if shell.is_awaited() {
                 let ending = words::died(&bound.target, None);
                 shell.adopt(Found::None(ending));

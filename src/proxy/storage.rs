@@ -1,8 +1,8 @@
 //! File work on other threads: no lock of a file and no disk holds up a message.
 //!
 //! Each kind of work (the journal, the record of who is joined, what cells say, the state) is done one piece
-//! after the other. What comes meanwhile waits with its owner, which says how much of it may wait and what is
-//! let go then; so few threads are busy at a time, and each for no longer than the disk and the deadlines of
+//! after the other. What comes during a piece waits with its owner, which bounds how much may wait and says what is
+//! let go then. So few threads are busy at a time, and each for no longer than the disk and the deadlines of
 //! locks let it be.
 //!
 //! | what | how much waits | and when that is full |
@@ -12,10 +12,11 @@
 //! | what a cell says | 8 MB while a write is under way | iopub is read and not routed; after a second what waits is let go, and the cell's job says that it is not whole |
 //! | the same, where it cannot be written | 32 MB | it is let go, and the job says so |
 //! | looks at the state | one | it sees what all others would |
-//! | lines of the log | 500 | those that come then are lost; their number is told at the end |
+//! | lines of the log | 500 | those that come then are lost; their number is printed at the end |
 //!
 //! What subscribers have not read is written by the loop itself ([`crate::socket::SpillTo`]): into a file
-//! without a name, which no other process can lock. Until it serves a kernel, the loop itself reads the state.
+//! without a name, which no other process can lock. Until it serves a kernel, and before it
+//! answers that there is none, the loop itself reads the state.
 
 use std::io;
 

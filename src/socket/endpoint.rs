@@ -1,7 +1,7 @@
 //! The five bound sockets of a kernel's side, as a connection file names them.
 //!
-//! Whoever serves them gets verified messages and says what is sent: parsing, signatures, replays, and which
-//! peers have shown that they know the key are seen to here.
+//! An [`EndpointHandler`] gets verified messages; [`KernelEndpoint`] parses, checks signatures, drops replays
+//! and knows which peers have shown that they know the key.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -103,8 +103,8 @@ struct Sockets {
     replays: RefCell<Replays>,
     /// The channels on which identities are connected that have not sent one rightly signed message.
     ///
-    /// Whoever can reach a port can announce any identity: until it has shown that it knows the key, the
-    /// handler does not hear of it.
+    /// Any process that can reach a port can announce any identity: until it has shown that it knows the
+    /// key, the handler does not hear of it.
     unauthenticated: RefCell<HashMap<Bytes, Vec<Channel>>>,
     handler: Rc<dyn EndpointHandler>,
     shell: OnceCell<RouterSocket>,

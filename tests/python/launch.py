@@ -42,7 +42,7 @@ def arguments(**extra):
 
 
 def free_ports(count):
-    """Ports that are free now and reserved by nobody, as front ends find them.
+    """Ports that are free now and not reserved, as front ends find them.
 
     They are below those that the system gives to connections: tests beside this one make hundreds,
     and one of those would take such a port before the kernel binds it.

@@ -53,7 +53,7 @@ impl NoPython {
 }
 
 /// Returns a Python with ipykernel. Where there is none, an environment is made as
-/// `nb open --install` makes one: this blocks for as long as pip needs. `progress` is told before.
+/// `nb open --install` makes one: this blocks for as long as pip needs. `progress` is called before.
 pub(super) fn find(
     asked: Option<&Path>,
     variables: &dyn Variables,

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use jiff::Timestamp;
-
 use super::run::{self, RunError};
 use crate::notebook::{Cell, CellType, Document};
 use crate::ops::background;
 use crate::ops::kernels::death;
 use crate::ops::kernels::open_error::OpenError;
 use crate::ops::kernels::target::recorded;
-use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
+use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::journal::Entry;
 use crate::project::{Project, Session, State, Status, fresh_id};
 
@@ -86,25 +84,12 @@ pub async fn begin(
     let (state, session) = living(project, notebook).await?;
     let mut job = Job {
         id,
-        by: by.to_owned(),
-        notebook: notebook.to_owned(),
-        path: project.notebook(notebook),
-        session: state.owner_key(notebook),
-        state: JobState::Queued,
-        asked_at: Timestamp::now(),
-        ended_at: None,
-        generation: None,
         cells: wanted.cells,
-        behind: None,
-        behind_since: None,
-        prompt: None,
         allow_errors: wanted.allow_errors,
         max_time: bounded(wanted.max_time, &session),
         saves: wanted.saves,
         max_output: wanted.max_output,
-        notes: Vec::new(),
-        front_end: None,
-        other: serde_json::Map::new(),
+        ..Job::new(project, notebook, state.owner_key(notebook), by)
     };
     let failed = |source| ExecError::Job {
         folder: project.dir().to_owned(),

@@ -5,7 +5,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use crate::project::jobs::{FrontEnd, Job, JobCell, JobFolder, JobState};
 use crate::project::questions::Question;
@@ -68,7 +67,7 @@ pub(super) enum Stage {
     Runs,
     /// All have ended, and it is not known whether a subscriber has read that.
     Ended,
-    /// All have ended, and whoever asked has gone without the outputs.
+    /// All have ended, and the client that asked has gone without the outputs.
     Unseen,
 }
 
@@ -168,7 +167,7 @@ impl Series {
     /// Returns when it is to be written.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_due = match self.stage {
-            // Whoever hands it over writes it.
+            // The handover writes it.
             _ if self.is_writing || self.heard.is_some() => false,
             Stage::Runs => self.changed,
             Stage::Ended => self.urgent,
@@ -188,12 +187,12 @@ impl Series {
         self.changed = false;
         self.urgent = false;
         self.is_writing = true;
-        let stored = self.stored.take();
-        let new = stored.is_none().then(|| self.job(target, by, front_end));
+        let into = match self.stored.take() {
+            Some(stored) => Destination::Made(stored),
+            None => Destination::New(target.project.clone(), self.job(target, by, front_end)),
+        };
         Write {
-            project: target.project.clone(),
-            stored,
-            new,
+            into,
             state: self.state,
             cells: self.cells.iter().map(Kept::job_cell).collect(),
             lines: std::mem::take(&mut self.waiting),
@@ -224,31 +223,16 @@ impl Series {
 
     fn job(&self, target: &Target, by: &str, front_end: &str) -> Job {
         Job {
-            id: String::new(),
-            by: by.to_owned(),
-            notebook: target.key.clone(),
-            path: target.notebook(),
-            session: self.owner.clone(),
             state: JobState::Running,
-            asked_at: Timestamp::now(),
-            ended_at: None,
             generation: Some(self.generation),
-            cells: Vec::new(),
-            behind: None,
-            behind_since: None,
-            prompt: None,
-            allow_errors: false,
-            max_time: None,
             max_output: Some(crate::ops::executions::exec::MAX_OUTPUT),
-            saves: true,
-            notes: Vec::new(),
             front_end: Some(FrontEnd {
                 name: front_end.to_owned(),
                 handed_at: None,
                 whole: false,
                 may_return: false,
             }),
-            other: serde_json::Map::new(),
+            ..Job::new(&target.project, &target.key, self.owner.clone(), by)
         }
     }
 }
@@ -306,13 +290,17 @@ impl Stored {
 
 /// What is to be written of a series.
 pub(super) struct Write {
-    project: Project,
-    stored: Option<Stored>,
-    /// Where there is no folder yet: what its job says.
-    new: Option<Job>,
+    into: Destination,
     state: JobState,
     cells: Vec<JobCell>,
     lines: Vec<Line>,
+}
+
+/// The folder that a series is written into.
+enum Destination {
+    Made(Stored),
+    /// It is made in a project, with this job.
+    New(Project, Job),
 }
 
 /// What came of that.
@@ -327,18 +315,19 @@ impl Write {
     /// Writes it.
     pub(super) fn run(self) -> Written {
         let Self {
-            project,
-            stored,
-            new,
+            into,
             state,
             cells,
             mut lines,
         } = self;
-        let made = new.map_or(Ok(stored), |job| Stored::make(&project, job).map(Some));
+        let made = match into {
+            Destination::Made(stored) => Ok(stored),
+            Destination::New(project, job) => Stored::make(&project, job),
+        };
         let (stored, done) = match made {
             Ok(mut stored) => {
-                let done = stored.as_mut().map(|it| it.add(state, cells, &lines));
-                (stored, done.unwrap_or(Ok(())))
+                let done = stored.add(state, cells, &lines);
+                (Some(stored), done)
             }
             Err(error) => (None, Err(error)),
         };
