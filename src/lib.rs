@@ -13,20 +13,34 @@
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs, environments, launch, the keeper, process identity, signals, the sandbox | wire, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
-//! | [`ops`] | the use cases, each once: open, share, serve, status, restart, who may end what; read, edit, undo a notebook; run, record, follow | wire, notebook, project, kernel, client |
-//! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, ops |
-//! | [`cmd`] | the `nb` command line, one file a command; printing lives only here | ops, and types of wire, notebook, kernel, project |
+//! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel, editing |
+//! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
+//! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
+//! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, client, activity, task, editing |
+//! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
+//! | [`api`] | the use cases, one function a command | wire, notebook, project, kernel, client, activity, task, editing, lifecycle, execution |
+//! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
+//! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
+//! | [`cli`] | the `nb` command line; printing lives only here | api, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
+//! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
-//! Adapters (`proxy`, `cmd`) never import each other.
+//! Adapters (`proxy`, `cli`) never import each other.
 
+pub mod activity;
+pub mod api;
+pub mod cli;
 pub mod client;
-pub mod cmd;
+pub mod demo;
+pub mod editing;
+pub mod execution;
 pub mod kernel;
+pub mod lifecycle;
 pub mod notebook;
-pub mod ops;
+pub mod program;
 pub mod project;
 pub mod proxy;
 pub mod route;
 pub mod socket;
+pub mod task;
 pub mod wire;
 pub mod zmtp;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    nb::ops::entry::run(|| nb::proxy::main(std::env::args_os().skip(1)))
+    nb::program::run(|| nb::proxy::main(std::env::args_os().skip(1)))
 }

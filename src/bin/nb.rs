@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    nb::ops::entry::run(|| {
+    nb::program::run(|| {
         // One executable is enough: `nb serve` installs a copy of this one under the other's name.
         let mut args = std::env::args_os();
         let program = args.next();
@@ -15,6 +15,6 @@ fn main() -> ExitCode {
         {
             return nb::proxy::main(args);
         }
-        nb::cmd::main()
+        nb::cli::main()
     })
 }

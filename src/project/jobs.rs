@@ -155,7 +155,7 @@ pub struct JobCell {
     /// The kernel's request that runs it, once that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// How it ended: a word of `ops::executions::run::Status`; `withdrawn`, `no_kernel` or `not_run`
+    /// How it ended: a word of `execution::run::Status`; `withdrawn`, `no_kernel` or `not_run`
     /// where it never began; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,

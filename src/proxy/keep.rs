@@ -25,7 +25,7 @@ use self::series::{Kept, Line, Series, Stage, Stored};
 use super::storage::FileWork;
 use super::target::Target;
 use super::trouble::Trouble;
-use crate::ops::executions::lost;
+use crate::execution::lost;
 use crate::project::jobs::{FrontEnd, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::questions::Question;
 use crate::route::{ClientId, Execution, Phase};

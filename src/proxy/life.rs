@@ -12,7 +12,7 @@ use super::storage::Turn;
 use super::target::{Found, LiveKernel, Look};
 use super::words;
 use crate::kernel::process::Process;
-use crate::ops::kernels::death::note_death;
+use crate::lifecycle::death::note_death;
 use crate::route::{ClientId, Ending, FrontEnd, Kernel};
 use crate::wire::{Channel, Verified};
 

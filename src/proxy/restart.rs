@@ -12,8 +12,8 @@ use super::relaunch::{self, Launched, Own, Record};
 use super::shell::Shell;
 use super::start::{PATIENCE, Pending};
 use super::target::Target;
-use crate::ops::kernels::open_error::OpenError;
-use crate::ops::kernels::restart::{Report, begin_restart};
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::restart::{Report, begin_restart};
 use crate::project::{OnRestart, Project, Status};
 use crate::route::FrontEnd;
 
@@ -132,7 +132,7 @@ impl Shell {
         bound.pending.set(Pending::Restart(now.max(known)));
         let begun = begin_restart(&target.project, &owner, &by, PATIENCE);
         let done = match begun.await {
-            Ok(begun) => begun.report().await,
+            Ok(begun) => begun.report().await.map_err(OpenError::from),
             Err(error) => Err(error),
         };
         bound.pending.set(Pending::Nothing);

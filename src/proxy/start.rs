@@ -13,8 +13,8 @@ use super::shell::Shell;
 use super::target::{Found, Target};
 use super::words;
 use crate::kernel::python;
-use crate::ops::kernels::open::{OpenOptions, Opened, ensure_kernel};
-use crate::ops::kernels::open_error::OpenError;
+use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
+use crate::lifecycle::open_error::OpenError;
 use crate::route::Kernel;
 
 /// What this proxy has set going for the kernel.

@@ -13,7 +13,7 @@ use super::words;
 use crate::kernel::paths::Variables;
 use crate::kernel::process::Process;
 use crate::kernel::python::{self, quote};
-use crate::ops::kernels::target::recorded;
+use crate::lifecycle::target::recorded;
 use crate::project::jobs::Job;
 use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, StateError, Status};
 use crate::route::{Ending, FrontEnd, Interrupt};

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
 use crate::kernel::python::quote;
-use crate::ops::kernels::death::{clock, mend};
+use crate::lifecycle::death::{clock, mend};
 use crate::project::Ended;
 use crate::project::jobs::Job;
 use crate::route::Ending;

@@ -176,7 +176,7 @@ fn an_import_is_found_however_it_is_written() {
         use crate::{client::{self, Execute as Run}, zmtp::*};
         use super::super::kernel;
         mod inside { use super::super::other; }
-        fn f(it: &crate::socket::Left) { debug!(\"{}\", crate::cmd::main()); }
+        fn f(it: &crate::socket::Left) { debug!(\"{}\", crate::cli::main()); }
     ";
     let mut imports = Imports {
         module: ["ops", "editing"].map(str::to_owned).to_vec(),
@@ -194,7 +194,7 @@ fn an_import_is_found_however_it_is_written() {
             "kernel",
             "ops::other",
             "socket::Left",
-            "cmd::main",
+            "cli::main",
         ]
     );
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nb::editing::edit::{self, Editor};
+use nb::editing::history;
+use nb::editing::page::Page;
 use nb::notebook::{CellType, Change, Document, EditError, Json, NewCell, Operation};
-use nb::ops::editing::edit::{self, Editor};
-use nb::ops::editing::history;
-use nb::ops::editing::page::Page;
 use serde_json::{Value, json};
 
 use crate::{made, python};

@@ -1,12 +1,10 @@
-//! `ops::executions::run` against a real ipykernel: what came of scratch code, and what is left behind.
+//! `execution::run` against a real ipykernel: what came of scratch code, and what is left behind.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
 use nb::client::{Event as ClientEvent, Execute};
-use nb::ops::executions::run::{
-    Audience, Event, Options, Output, Prompt, Ran, RunError, Runner, Status,
-};
+use nb::execution::run::{Audience, Event, Options, Output, Prompt, Ran, RunError, Runner, Status};
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
 use tokio::sync::Notify;

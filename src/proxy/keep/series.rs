@@ -225,7 +225,7 @@ impl Series {
         Job {
             state: JobState::Running,
             generation: Some(self.generation),
-            max_output: Some(crate::ops::executions::exec::MAX_OUTPUT),
+            max_output: Some(crate::execution::exec::MAX_OUTPUT),
             front_end: Some(FrontEnd {
                 name: front_end.to_owned(),
                 handed_at: None,

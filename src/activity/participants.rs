@@ -1,0 +1,39 @@
+//! The front ends that are joined to a project's kernels.
+
+use crate::kernel::process::Process;
+use crate::project::joined::Joined;
+use crate::project::{Project, boot_id, pid_namespace};
+
+/// Returns the proxies that live; the records of others are removed.
+pub fn joined(project: &Project) -> Vec<Joined> {
+    let (alive, dead): (Vec<_>, Vec<_>) = project
+        .list_joined()
+        .into_iter()
+        .partition(|joined| Process::joined(joined).is_alive());
+    for joined in dead.iter().filter(|joined| is_of_here(joined)) {
+        let _ = project.remove_joined(joined.pid);
+    }
+    alive
+}
+
+/// Says whether it can be told from here whether a proxy lives: of another boot or namespace
+/// nothing is known.
+pub fn is_of_here(joined: &Joined) -> bool {
+    let here = pid_namespace();
+    let known = joined.pid_namespace.is_empty() || joined.pid_namespace == here;
+    known && joined.boot_id == boot_id()
+}
+
+/// Returns the proxies that serve a session's kernel now, for whichever notebook.
+pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
+    let found = joined(project);
+    if found.is_empty() {
+        return found;
+    }
+    let state = project.state().unwrap_or_default();
+    let serves = |joined: &Joined| {
+        let session = joined.session.as_deref();
+        session.is_some_and(|session| state.owner_key(session) == key)
+    };
+    found.into_iter().filter(serves).collect()
+}

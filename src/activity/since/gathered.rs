@@ -1,0 +1,528 @@
+//! The rule: what of the news is told, and in which words.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{Doings, Looked};
+use crate::activity::company::{self, label};
+use crate::editing::history::Recorded;
+use crate::notebook::Change;
+use crate::project::journal::Entry;
+
+/// At most this many lines are told.
+const LINES: usize = 3;
+
+/// So many cells are named for each thing that was done.
+const CELLS: usize = 4;
+
+/// The words for what is done to cells, in the order in which they are told.
+const VERBS: [(Change, &str); 5] = [
+    (Change::Edited, "edited"),
+    (Change::Inserted, "inserted"),
+    (Change::Removed, "removed"),
+    (Change::Moved, "moved"),
+    (Change::Outputs, "cleared"),
+];
+
+/// What one other did, as it is gathered.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// Who; none for the kernel itself.
+    by: Option<String>,
+    last: Timestamp,
+    /// What ran to its end, and how that was.
+    ran: Vec<(String, Option<String>)>,
+    runs: Option<(String, Timestamp)>,
+    /// What was done to which cells, in short; each cell once.
+    cells: Vec<(Change, String)>,
+    /// Each kind of event with how often it happened and when last.
+    events: Vec<(&'static str, usize, Timestamp)>,
+    variables_gone: bool,
+}
+
+/// The rule: what of the news is told to `name`, who looked `before`.
+pub(super) fn gathered(
+    news: &[Entry],
+    earlier: &[Entry],
+    before: &Looked,
+    generation: u64,
+    name: &str,
+) -> Vec<Gathered> {
+    let mut others: Vec<Gathered> = Vec::new();
+    // Several tell of the same end; what has been told with the first is not told again.
+    let ended_before = earlier.iter().filter(|entry| entry.event == "done");
+    let mut executions: HashSet<&str> = ended_before
+        .filter_map(|entry| entry.msg_id.as_deref())
+        .collect();
+    let mut replaced = false;
+    let (beginnings, ends) = index(news, earlier);
+    for entry in news {
+        let id = entry.msg_id.as_deref();
+        let began = id.and_then(|id| beginnings.get(id).copied());
+        let gone = matches!(entry.event.as_str(), "opened" | "restarted")
+            && entry.generation.is_some_and(|of| of > before.generation);
+        replaced |= gone;
+        let by = began
+            .and_then(|it| it.by.as_deref())
+            .or(entry.by.as_deref());
+        let by = match entry.event.as_str() {
+            "died" => None,
+            // By a program that has joined no kernel; or by one of several that have.
+            "saved" => Some(by.unwrap_or("somebody")),
+            _ => Some(company::name(by)),
+        };
+        if by.is_some_and(|by| company::is_same(by, name)) {
+            continue;
+        }
+        let mut one = Gathered {
+            by: by.map(str::to_owned),
+            last: entry.at,
+            variables_gone: gone || entry.event == "died",
+            ..Gathered::default()
+        };
+        match (entry.event.as_str(), id) {
+            ("asked" | "seen" | "done", Some(id)) => {
+                if !executions.insert(id) || began.is_some_and(|it| !it.store_history) {
+                    continue;
+                }
+                let label = began.map_or_else(|| "a cell".to_owned(), label);
+                match ends
+                    .get(id)
+                    .map(|end| company::status(end).map(str::to_owned))
+                {
+                    Some(Some(status)) if status == "aborted" => continue,
+                    Some(status) => one.ran.push((label, status)),
+                    None => one.runs = Some((label, entry.at)),
+                }
+            }
+            ("interrupted", _) if entry.other.get("withdrawn").is_none_or(|it| *it == 0) => {
+                one.events.push(("interrupted the kernel", 1, entry.at));
+            }
+            ("edited" | "saved", _) => one.cells = cells_of(entry),
+            ("opened", _) => one.events.push(("started the kernel", 1, entry.at)),
+            ("restarted", _) => one.events.push(("restarted the kernel", 1, entry.at)),
+            ("stopped", _) => one.events.push(("shut the kernel down", 1, entry.at)),
+            ("died", _) => one.events.push(("the kernel died", 1, entry.at)),
+            _ => continue,
+        }
+        if matches!(entry.event.as_str(), "edited" | "saved") && one.cells.is_empty() {
+            continue;
+        }
+        match others.iter_mut().find(|other| other.by == one.by) {
+            Some(other) => other.add(one),
+            None => others.push(one),
+        }
+    }
+    let is_end = |entry: &&Entry| {
+        let event = entry.event.as_str();
+        matches!(event, "opened" | "restarted" | "stopped" | "died")
+    };
+    // With its kernel a cell ends too, told or not.
+    if let Some(end) = news.iter().rfind(is_end) {
+        for other in &mut others {
+            if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
+                other.ran.push((label, None));
+            }
+        }
+    }
+    if generation > before.generation && !replaced {
+        // By a program that writes no journal, or one that could not.
+        others.push(Gathered {
+            last: Timestamp::now(),
+            events: vec![("the kernel was replaced", 1, Timestamp::now())],
+            variables_gone: true,
+            ..Gathered::default()
+        });
+    }
+    others
+}
+
+type ById<'a> = HashMap<&'a str, &'a Entry>;
+
+/// Returns for each request the entries that tell best how it began and how it ended.
+fn index<'a>(news: &'a [Entry], earlier: &'a [Entry]) -> (ById<'a>, ById<'a>) {
+    let (mut beginnings, mut ends) = (ById::new(), ById::new());
+    for entry in news.iter().chain(earlier) {
+        let Some(id) = entry.msg_id.as_deref() else {
+            continue;
+        };
+        match entry.event.as_str() {
+            // Whoever asked knows more than who has seen it.
+            "asked" => {
+                beginnings.insert(id, entry);
+            }
+            "seen" => {
+                beginnings.entry(id).or_insert(entry);
+            }
+            "done" => {
+                let known = ends.entry(id).or_insert(entry);
+                if known.status.as_deref().is_none_or(is_seen) {
+                    *known = entry;
+                }
+            }
+            _ => {}
+        }
+    }
+    (beginnings, ends)
+}
+
+/// Whether it is how an observer tells of an end: it has seen no reply.
+fn is_seen(status: &str) -> bool {
+    matches!(status, "seen" | "unseen")
+}
+
+/// Returns what an entry tells of a notebook's cells.
+fn cells_of(entry: &Entry) -> Vec<(Change, String)> {
+    let changes = Recorded::of(entry).map(|recorded| recorded.changes);
+    let mut cells = Vec::new();
+    for step in changes.unwrap_or_default() {
+        add_cell(&mut cells, step.what, step.cell);
+    }
+    cells
+}
+
+/// Adds what was done to a cell to what was done to cells before: a cell is told once.
+fn add_cell(cells: &mut Vec<(Change, String)>, what: Change, cell: String) {
+    let Some(at) = cells.iter().position(|(_, known)| *known == cell) else {
+        cells.push((what, cell));
+        return;
+    };
+    let Some((known, _)) = cells.get_mut(at) else {
+        return;
+    };
+    match (*known, what) {
+        // It came and went.
+        (Change::Inserted, Change::Removed) => drop(cells.remove(at)),
+        (Change::Removed, Change::Inserted) => *known = Change::Edited,
+        (Change::Inserted, _) | (Change::Edited, Change::Moved | Change::Outputs) => {}
+        _ => *known = what,
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, more: Self) {
+        self.last = more.last;
+        self.ran.extend(more.ran);
+        for (what, cell) in more.cells {
+            add_cell(&mut self.cells, what, cell);
+        }
+        self.runs = more.runs.or(self.runs.take());
+        for (what, _, at) in more.events {
+            match self.events.iter_mut().find(|(known, ..)| *known == what) {
+                Some((_, count, last)) => (*count, *last) = (*count + 1, at),
+                None => self.events.push((what, 1, at)),
+            }
+        }
+        self.variables_gone |= more.variables_gone;
+    }
+
+    fn text(&self, zone: &TimeZone) -> String {
+        let mut parts = Vec::new();
+        if let Some(((label, status), rest)) = self.ran.split_last() {
+            parts.push(match status.as_deref() {
+                Some("ok") => format!("ran {label} ok"),
+                Some("error") => format!("ran {label}: it failed"),
+                Some("interrupted") => format!("ran {label}: it was interrupted"),
+                _ => format!("ran {label}"),
+            });
+            let failed = |(_, status): &&(_, Option<String>)| status.as_deref() == Some("error");
+            match (rest.len(), rest.iter().filter(failed).count()) {
+                (0, _) => {}
+                (more, 0) => parts.push(format!("ran {more} more")),
+                (more, failed) => parts.push(format!("ran {more} more ({failed} failed)")),
+            }
+        }
+        if let Some((label, at)) = &self.runs {
+            parts.push(format!("runs {label} since {}", clock(*at, zone)));
+        }
+        for (what, verb) in VERBS {
+            let cells = self.cells.iter().filter(|(known, _)| *known == what);
+            let cells: Vec<_> = cells.map(|(_, cell)| company::cell(cell)).collect();
+            let rest = cells.len().saturating_sub(CELLS);
+            let shown = cells
+                .iter()
+                .take(CELLS)
+                .map(String::as_str)
+                .collect::<Vec<_>>();
+            match rest {
+                _ if cells.is_empty() => {}
+                0 => parts.push(format!("{verb} {}", shown.join(", "))),
+                _ => parts.push(format!("{verb} {} and {rest} more", shown.join(", "))),
+            }
+        }
+        for (what, count, at) in &self.events {
+            let at = clock(*at, zone);
+            parts.push(match count {
+                1 => format!("{what} {at}"),
+                _ => format!("{what} {count} times, last {at}"),
+            });
+        }
+        let gone = if self.variables_gone {
+            ": variables are gone"
+        } else {
+            ""
+        };
+        let who = self.by.as_deref().map(|by| format!("{by} "));
+        format!("{}{}{gone}", who.unwrap_or_default(), parts.join(", "))
+    }
+}
+
+pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Doings> {
+    let moment = clock(since, zone);
+    others.sort_by_key(|other| std::cmp::Reverse(other.last));
+    let rest = if others.len() > LINES {
+        others.split_off(LINES - 1)
+    } else {
+        Vec::new()
+    };
+    let mut told: Vec<_> = others
+        .into_iter()
+        .map(|other| Doings {
+            text: format!("since {moment} · {}", other.text(zone)),
+            by: other.by,
+            since,
+            variables_gone: other.variables_gone,
+        })
+        .collect();
+    if !rest.is_empty() {
+        let names: Vec<_> = rest
+            .iter()
+            .filter_map(|other| other.by.as_deref())
+            .collect();
+        told.push(Doings {
+            by: None,
+            since,
+            variables_gone: rest.iter().any(|other| other.variables_gone),
+            text: format!("since {moment} · {} were here too", names.join(", ")),
+        });
+    }
+    told
+}
+
+/// Shows a moment: today as a time, else with its date.
+pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
+        "%H:%M"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(format).to_string()
+}
+
+/// The requests that end in these entries and began before them.
+pub(super) fn endings(news: &[Entry]) -> Vec<String> {
+    let (beginnings, ends) = index(news, &[]);
+    ends.into_keys()
+        .filter(|id| beginnings.get(id).is_none_or(|it| it.event != "asked"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::activity::since) fn entry(event: &str, id: &str, by: &str) -> Entry {
+        let mut entry = Entry::now(event, "a.ipynb");
+        entry.at = "2026-01-02T14:05:00Z".parse().unwrap();
+        entry.generation = Some(1);
+        entry.msg_id = Some(id.to_owned()).filter(|id| !id.is_empty());
+        entry.by = Some(by.to_owned());
+        entry.code = Some(format!("code {id}"));
+        entry
+    }
+
+    pub(in crate::activity::since) fn done(id: &str, by: &str, status: &str) -> Entry {
+        let mut entry = entry("done", id, by);
+        entry.code = None;
+        entry.status = Some(status.to_owned());
+        entry
+    }
+
+    fn later(mut entry: Entry) -> Entry {
+        entry.at = "2026-01-02T14:06:00Z".parse().unwrap();
+        entry
+    }
+
+    fn restarted(by: &str) -> Entry {
+        let mut entry = entry("restarted", "", by);
+        entry.generation = Some(2);
+        entry
+    }
+
+    fn tell(news: &[Entry], earlier: &[Entry], generation: u64) -> Vec<String> {
+        let before = Looked {
+            at: "2026-01-02T14:02:00Z".parse().unwrap(),
+            position: 0,
+            generation: 1,
+        };
+        let others = gathered(news, earlier, &before, generation, "claude");
+        lines(others, before.at, &TimeZone::UTC)
+            .into_iter()
+            .map(|doings| doings.text.replace("2026-01-02 ", ""))
+            .collect()
+    }
+
+    const HUMAN: &str = "human (VS Code)";
+
+    pub(in crate::activity::since) fn changed(
+        event: &str,
+        by: Option<&str>,
+        changes: &str,
+    ) -> Entry {
+        let mut entry = entry(event, "", "");
+        entry.by = by.map(str::to_owned);
+        entry.generation = None;
+        let steps = changes.split(' ').map(|change| {
+            let (what, cell) = change.split_once(':').unwrap();
+            serde_json::json!({"cell": cell, "what": what, "index": 0})
+        });
+        entry.other.insert("changes".to_owned(), steps.collect());
+        for name in ["before", "after"] {
+            entry.other.insert(name.to_owned(), "0123456789".into());
+        }
+        entry
+    }
+
+    #[test]
+    fn what_others_did_is_told_in_a_line_each() {
+        let mut named = entry("asked", "3", HUMAN);
+        named.cell = Some("3f2c9a1e".to_owned());
+        let news = [
+            entry("asked", "1", HUMAN),
+            done("1", HUMAN, "ok"),
+            entry("asked", "2", HUMAN),
+            done("2", HUMAN, "error"),
+            named,
+            // A proxy that is none of the asker's knows less of it.
+            entry("seen", "3", "username"),
+            done("3", HUMAN, "ok"),
+            restarted(HUMAN),
+            later(entry("asked", "4", "codex")),
+        ];
+        assert_eq!(
+            tell(&news, &[], 2),
+            [
+                "since 14:02 · codex runs \"code 4\" since 14:06",
+                "since 14:02 · human (VS Code) ran 3f2c ok, ran 2 more (1 failed), \
+                 restarted the kernel 14:05: variables are gone",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_done_to_cells_is_told_a_cell_once() {
+        let news = [
+            entry("asked", "1", HUMAN),
+            done("1", HUMAN, "ok"),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "edited:77de0a1b inserted:load removed:c",
+            ),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "edited:77de0a1b edited:load moved:m outputs:o",
+            ),
+            changed(
+                "saved",
+                Some(HUMAN),
+                "removed:load edited:1 edited:2 edited:3 edited:4",
+            ),
+            changed("edited", Some("claude"), "edited:x"),
+            changed("edited", Some("codex"), "inserted:n"),
+            changed("edited", Some("codex"), "edited:n"),
+        ];
+        assert_eq!(
+            tell(&news, &[], 1),
+            [
+                "since 14:02 · human (VS Code) ran \"code 1\" ok, edited 77de, 1, 2, 3 and 1 more, \
+                 removed c, moved m, cleared o",
+                "since 14:02 · codex inserted n",
+            ]
+        );
+        let somebody = [changed("saved", None, "edited:x")];
+        assert_eq!(tell(&somebody, &[], 1), ["since 14:02 · somebody edited x"]);
+    }
+
+    #[test]
+    fn ones_own_doings_and_those_of_front_ends_themselves_are_not_told() {
+        let mut startup = entry("asked", "1", HUMAN);
+        startup.store_history = false;
+        let mut withdrawn = entry("interrupted", "", HUMAN);
+        withdrawn.other.insert("withdrawn".to_owned(), 2.into());
+        let news = [
+            startup,
+            done("1", HUMAN, "ok"),
+            entry("asked", "2", HUMAN),
+            done("2", HUMAN, "aborted"),
+            entry("asked", "3", "claude"),
+            entry("seen", "3", "username"),
+            done("3", "claude", "ok"),
+            withdrawn,
+            restarted("claude"),
+        ];
+        assert_eq!(tell(&news, &[], 2), [""; 0]);
+        assert_eq!(tell(&[], &[], 1), [""; 0]);
+    }
+
+    #[test]
+    fn an_end_is_told_with_what_is_known_of_its_beginning() {
+        let began = [entry("asked", "1", HUMAN)];
+        let told = tell(&[done("1", HUMAN, "ok")], &began, 1);
+        assert_eq!(told, ["since 14:02 · human (VS Code) ran \"code 1\" ok"]);
+        let told = tell(&[done("9", HUMAN, "interrupted")], &[], 1);
+        assert_eq!(
+            told,
+            ["since 14:02 · human (VS Code) ran a cell: it was interrupted"]
+        );
+        let mine = [entry("asked", "1", "claude")];
+        assert_eq!(tell(&[done("1", "", "seen")], &mine, 1), [""; 0]);
+        // Its observer was quicker than its asker, and this name looked in between.
+        let ended = [entry("asked", "1", HUMAN), done("1", HUMAN, "seen")];
+        assert_eq!(tell(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
+    }
+
+    #[test]
+    fn a_kernel_that_died_or_was_replaced_is_told_whoever_did_it() {
+        let mut died = entry("died", "", "");
+        died.by = None;
+        assert_eq!(
+            tell(&[died.clone()], &[], 1),
+            ["since 14:02 · the kernel died 14:05: variables are gone"]
+        );
+        let mut opened = restarted("claude");
+        opened.event = "opened".to_owned();
+        assert_eq!(tell(&[died, opened], &[], 2).len(), 1);
+        let told = tell(&[], &[], 2);
+        assert!(
+            matches!(&told[..], [one] if one.contains("replaced") && one.ends_with(": variables are gone")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_cell_does_not_outlast_its_kernel() {
+        let news = [entry("asked", "1", "codex"), restarted(HUMAN)];
+        let told = tell(&news, &[], 2);
+        assert!(
+            told.iter()
+                .any(|line| line.ends_with("codex ran \"code 1\"")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn there_are_three_lines_at_most() {
+        let news = ["a", "b", "c", "d"].map(|name| entry("interrupted", "", name));
+        let twice: Vec<_> = news.iter().chain(&news).cloned().collect();
+        let told = tell(&twice, &[], 1);
+        assert_eq!(told.len(), LINES);
+        assert!(told[0].ends_with("interrupted the kernel 2 times, last 14:05"));
+        assert!(told[2].ends_with("were here too"), "{told:?}");
+    }
+}

@@ -1,0 +1,388 @@
+//! What happened to a notebook and on its kernel: the journal as a list that people read.
+//!
+//! Several write of one execution: who asked for it, and whoever has seen it. Here it is one.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::activity::company;
+use crate::editing::history::Recorded;
+use crate::execution::meant::{Meant, is_address};
+use crate::notebook::Document;
+use crate::project::Project;
+use crate::project::journal::Entry;
+
+/// One thing that happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Happening {
+    /// When; of an execution, when it was asked for.
+    pub at: Timestamp,
+    /// Who did it, where that is known.
+    pub by: Option<String>,
+    /// What it was.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// The kinds of what happens.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase", tag = "event")]
+pub enum What {
+    /// Code was run.
+    Ran(Execution),
+    /// A command of `nb` changed cells.
+    Edited(Recorded),
+    /// Somebody else saved the notebook with other cells than it had.
+    Saved(Recorded),
+    /// Something was done to the kernel, or became of it.
+    Kernel {
+        /// `opened`, `restarted`, `stopped`, `died`, `interrupted`, `withdrew` (an interrupt that
+        /// took back cells that waited), …
+        #[serde(rename = "kernel")]
+        event: String,
+        /// Which of the session's kernels it was.
+        generation: Option<u64>,
+    },
+}
+
+/// Code that was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Execution {
+    /// The notebook; none for what came past `nb`, which belongs to no notebook.
+    pub notebook: Option<String>,
+    /// The cell's id.
+    pub cell: Option<String>,
+    /// What its client called the cell, where that is no id: VS Code has addresses of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The beginning of the cell's id, or of the code.
+    pub label: String,
+    /// The code, where it is kept.
+    pub code: Option<String>,
+    /// How it ended: `ok`, `error`, …; none while nobody has told.
+    pub status: Option<String>,
+    /// How long it took.
+    pub took_ms: Option<u64>,
+    /// Which of the session's kernels ran it.
+    pub generation: Option<u64>,
+    /// The job that it belongs to.
+    pub job: Option<String>,
+    /// It was only heard: a client straight on the kernel asked for it, through neither `nb` nor a proxy.
+    pub past_nb: bool,
+}
+
+/// Which of it is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Nothing before this.
+    pub since: Option<Timestamp>,
+    /// Only what this name did; `human` is one at whatever front end, `agent` everybody else by name.
+    pub by: Option<String>,
+    /// At most so many of the last; 0 is all.
+    pub count: usize,
+}
+
+/// How many entries before the time that is asked for are looked through for the beginnings of what has
+/// ended since.
+const BEGINNINGS: usize = 2000;
+
+/// Returns what happened to a notebook and on its kernel, newest last. Code that front ends run for
+/// themselves does not count. Where there is a document, the cells are its own.
+pub fn happenings(
+    project: &Project,
+    key: &str,
+    wanted: &Wanted,
+    document: Option<&Document>,
+) -> Vec<Happening> {
+    let mut keys = vec![key.to_owned()];
+    let owner = project.state().ok().map(|state| state.owner_key(key));
+    keys.extend(owner.filter(|owner| owner != key));
+    let mut all = Vec::new();
+    for session in &keys {
+        // Who shares another's kernel shares what runs there, not its notebook's edits.
+        let foreign = session != &keys[0];
+        let past = project.past(session).map(|placed| placed.entry);
+        let past = past.filter(|entry| !foreign || !is_of_cells(entry));
+        all.extend(gathered(past, wanted));
+    }
+    all.sort_by_key(|happening| std::cmp::Reverse(happening.at));
+    if wanted.count > 0 {
+        all.truncate(wanted.count);
+    }
+    if let Some(document) = document {
+        name_cells(&mut all, key, document);
+    }
+    all.reverse();
+    all
+}
+
+/// Gives the cells that VS Code ran their ids. `list` is newest first.
+fn name_cells(list: &mut [Happening], notebook: &str, document: &Document) {
+    let ran = |happening: &Happening| match &happening.what {
+        What::Ran(it) if it.notebook.as_deref() == Some(notebook) => {
+            Some((it.address.clone()?, it.code.clone()?))
+        }
+        _ => None,
+    };
+    let named: Vec<_> = list.iter().filter_map(ran).collect();
+    if named.is_empty() {
+        return;
+    }
+    let pairs = named.iter().map(|(name, code)| (&**name, &**code));
+    let meant = Meant::of(document, pairs);
+    for happening in list {
+        if let What::Ran(it) = &mut happening.what
+            && it.notebook.as_deref() == Some(notebook)
+            && let Some(place) = it.address.as_deref().and_then(|name| meant.place(name))
+        {
+            it.cell = Some(document.cells()[place].id().to_owned());
+            it.label = company::named(it.cell.as_deref(), it.code.as_deref());
+        }
+    }
+}
+
+fn is_of_cells(entry: &Entry) -> bool {
+    matches!(entry.event.as_str(), "edited" | "saved")
+}
+
+/// `entries` come newest first, and so does what is made of them.
+fn gathered(entries: impl Iterator<Item = Entry>, wanted: &Wanted) -> Vec<Happening> {
+    let mut list: Vec<Option<Happening>> = Vec::new();
+    let mut ends: HashMap<(Option<u64>, String), Entry> = HashMap::new();
+    // Where the executions are in the list, and whether it was their asker who told.
+    let mut begun: HashMap<(Option<u64>, String), (usize, bool)> = HashMap::new();
+    let (mut open, mut before) = (None, 0);
+    for entry in entries {
+        if wanted.since.is_some_and(|since| entry.at < since) {
+            // What has ended since may have begun before.
+            let open = open.get_or_insert_with(|| {
+                let keys = ends.keys().filter(|key| !begun.contains_key(*key));
+                keys.cloned().collect::<HashSet<_>>()
+            });
+            before += 1;
+            if before > BEGINNINGS || open.is_empty() {
+                break;
+            }
+            let key = (entry.generation, entry.msg_id.clone().unwrap_or_default());
+            if entry.event == "done" || !open.contains(&key) {
+                continue;
+            }
+            if entry.event == "asked" {
+                open.remove(&key);
+            }
+        }
+        // One more than is wanted: the one that is asked for last may be seen first.
+        let enough = wanted.count > 0 && wanted.by.is_none() && list.len() > wanted.count;
+        match (entry.event.as_str(), entry.msg_id.clone()) {
+            ("done", Some(id)) => {
+                let key = (entry.generation, id);
+                let known = ends.get(&key).and_then(|known| known.status.as_deref());
+                if known.is_none_or(|status| matches!(status, "seen" | "unseen")) {
+                    ends.insert(key, entry);
+                }
+            }
+            ("asked" | "seen", Some(id)) => {
+                let key = (entry.generation, id);
+                let asked = entry.event == "asked";
+                match begun.get_mut(&key) {
+                    // Whoever asked knows more than who has seen it.
+                    Some((at, told)) if asked && !*told => {
+                        *told = true;
+                        let own = entry.store_history;
+                        let happening = own.then(|| ran(&entry, ends.get(&key)));
+                        if let Some(slot) = list.get_mut(*at) {
+                            *slot = happening;
+                        }
+                    }
+                    Some(_) => {}
+                    None if !entry.store_history => {}
+                    None if enough => break,
+                    None => {
+                        list.push(Some(ran(&entry, ends.get(&key))));
+                        begun.insert(key, (list.len() - 1, asked));
+                    }
+                }
+            }
+            _ if enough => break,
+            _ => list.extend(other(entry).map(Some)),
+        }
+    }
+    let list = list.into_iter().flatten();
+    list.filter(|it| wanted.by.as_deref().is_none_or(|by| is_by(it, by)))
+        .collect()
+}
+
+fn is_by(happening: &Happening, word: &str) -> bool {
+    let is_known = !matches!(&happening.what, What::Ran(it) if it.past_nb);
+    let by = happening.by.as_deref();
+    by.is_some_and(|by| by == word || (is_known && company::is_meant(by, word)))
+}
+
+fn ran(entry: &Entry, end: Option<&Entry>) -> Happening {
+    let past_nb = entry.event == "seen";
+    let notebook = entry.notebook.as_ref().unwrap_or(&entry.session);
+    let (address, cell) = match entry.cell.clone() {
+        Some(name) if is_address(&name) => (Some(name), None),
+        name => (None, name),
+    };
+    Happening {
+        at: entry.at,
+        by: Some(company::name(entry.by.as_deref()).to_owned()),
+        what: What::Ran(Execution {
+            notebook: (!past_nb).then(|| notebook.clone()),
+            cell,
+            address,
+            label: company::label(entry),
+            code: entry.code.clone(),
+            status: end.and_then(|end| company::status(end).map(str::to_owned)),
+            took_ms: end.and_then(|end| end.took_ms),
+            generation: entry.generation,
+            job: entry.job.clone(),
+            past_nb,
+        }),
+    }
+}
+
+fn other(entry: Entry) -> Option<Happening> {
+    let what = match entry.event.as_str() {
+        "edited" => What::Edited(Recorded::of(&entry)?),
+        "saved" => What::Saved(Recorded::of(&entry)?),
+        // What is unknown to this version is told by its name.
+        event => What::Kernel {
+            event: match entry.other.get("withdrawn") {
+                Some(count) if event == "interrupted" && *count != 0 => "withdrew".to_owned(),
+                _ => event.to_owned(),
+            },
+            generation: entry.generation,
+        },
+    };
+    Some(Happening {
+        at: entry.at,
+        by: entry.by,
+        what,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(event: &str, id: &str, by: &str, minute: u8) -> Entry {
+        let mut entry = Entry::now(event, "a.ipynb");
+        entry.at = format!("2026-01-02T10:{minute:02}:00Z").parse().unwrap();
+        entry.generation = Some(1);
+        entry.msg_id = Some(id.to_owned()).filter(|id| !id.is_empty());
+        entry.by = Some(by.to_owned());
+        entry
+    }
+
+    fn done(id: &str, status: &str, minute: u8) -> Entry {
+        let mut entry = entry("done", id, "x", minute);
+        entry.status = Some(status.to_owned());
+        entry
+    }
+
+    fn said(entries: &[Entry], wanted: &Wanted) -> Vec<String> {
+        let list = gathered(entries.iter().rev().cloned(), wanted);
+        let said = list.into_iter().rev().map(|happening| {
+            let by = happening.by.unwrap_or_default();
+            match happening.what {
+                What::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status.as_deref()),
+                What::Kernel { event, .. } => format!("{by} {event}"),
+                other => format!("{by} {other:?}"),
+            }
+        });
+        said.collect()
+    }
+
+    #[test]
+    fn an_execution_is_one_however_many_write_of_it() {
+        let mut own = entry("asked", "1", "human (VS Code)", 1);
+        own.cell = Some("3f2c11aa".to_owned());
+        let mut startup = entry("asked", "2", "human (VS Code)", 2);
+        startup.store_history = false;
+        let mut code = entry("asked", "3", "claude", 3);
+        code.code = Some("\nx = 1\ny".to_owned());
+        let entries = [
+            entry("opened", "", "human", 0),
+            own,
+            entry("seen", "1", "username", 1),
+            done("1", "ok", 2),
+            done("1", "seen", 2),
+            startup,
+            done("2", "ok", 2),
+            entry("seen", "3", "username", 3),
+            code,
+            done("3", "seen", 4),
+            done("3", "error", 4),
+            entry("seen", "4", "9f2c6f7e-0000-4000-8000-000000000000", 5),
+        ];
+        let all = said(&entries, &Wanted::default());
+        let want = [
+            "human opened",
+            "human (VS Code) ran 3f2c Some(\"ok\")",
+            "claude ran \"x = 1\" Some(\"error\")",
+            "another client ran a cell None",
+        ];
+        assert_eq!(all, want);
+        let human = Wanted {
+            by: Some("human".to_owned()),
+            ..Wanted::default()
+        };
+        assert_eq!(said(&entries, &human), want[..2]);
+        let agent = Wanted {
+            by: Some("agent".to_owned()),
+            ..Wanted::default()
+        };
+        assert_eq!(said(&entries, &agent), want[2..3]);
+    }
+
+    #[test]
+    fn what_came_past_us_says_so_and_how_it_ended() {
+        let mut failed = done("1", "seen", 3);
+        failed.raised = true;
+        let entries = [
+            entry("seen", "1", "ada", 1),
+            entry("seen", "2", "ada", 2),
+            failed,
+            done("2", "seen", 3),
+        ];
+        let list = gathered(entries.iter().rev().cloned(), &Wanted::default());
+        let ran = list.into_iter().rev().map(|it| match it.what {
+            What::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
+            other => panic!("{other:?}"),
+        });
+        let want = ["error", "ok"].map(|status| (true, None, status.to_owned()));
+        assert_eq!(ran.collect::<Vec<_>>(), want);
+        for (by, count) in [("ada", 2), ("agent", 0), ("human", 0)] {
+            let wanted = Wanted {
+                by: Some(by.to_owned()),
+                ..Wanted::default()
+            };
+            assert_eq!(said(&entries, &wanted).len(), count, "{by}");
+        }
+    }
+
+    #[test]
+    fn what_has_ended_since_is_told_though_it_began_before() {
+        let entries = [
+            entry("asked", "1", "ada", 1),
+            done("1", "ok", 1),
+            entry("asked", "2", "ada", 2),
+            entry("opened", "", "ada", 2),
+            entry("asked", "3", "ada", 3),
+            done("2", "ok", 5),
+            done("3", "error", 6),
+            entry("asked", "4", "ada", 6),
+        ];
+        let wanted = Wanted {
+            since: Some("2026-01-02T10:04:00Z".parse().unwrap()),
+            ..Wanted::default()
+        };
+        let ran = |status| format!("ada ran a cell {status:?}");
+        let want = [ran(Some("ok")), ran(Some("error")), ran(None)];
+        assert_eq!(said(&entries, &wanted), want);
+    }
+}

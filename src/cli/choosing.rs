@@ -1,0 +1,123 @@
+//! What `nb open` does where it cannot know or use a kernel: asks at the terminal, installs
+//! ipykernel where that was wished, or says what to repeat.
+
+use std::path::{Path, PathBuf};
+
+use super::commands::Commands;
+use super::fault::{Fault, Kind, causes};
+use super::print;
+use super::terminal::Lines;
+use crate::kernel::choose::ChooseError;
+use crate::kernel::environment::install::Install;
+use crate::kernel::offer::Offer;
+use crate::lifecycle::install::install;
+use crate::lifecycle::open::OpenOptions;
+use crate::lifecycle::open_error::OpenError;
+
+/// The choice of one notebook's kernel.
+pub(super) struct Choosing {
+    notebook: PathBuf,
+    installs: bool,
+    /// Whether the question may be put which kernel is meant.
+    asks: bool,
+}
+
+impl Choosing {
+    pub(super) fn new(notebook: &Path, installs: bool, asks: bool) -> Self {
+        Self {
+            notebook: notebook.to_owned(),
+            installs,
+            asks,
+        }
+    }
+
+    /// Makes the options such that opening may be tried again.
+    ///
+    /// # Errors
+    /// The fault where there is nothing to be done here.
+    pub(super) async fn again(
+        &mut self,
+        error: OpenError,
+        options: &mut OpenOptions,
+    ) -> Result<(), Fault> {
+        match &error {
+            OpenError::Choose(ChooseError::NoIpykernel { install, .. })
+                if std::mem::take(&mut self.installs) =>
+            {
+                run(install)?;
+                if options.python.is_some() {
+                    options.python = Some(install.python.clone());
+                }
+                return Ok(());
+            }
+            OpenError::Choose(ChooseError::Several { offers }) if self.asks => {
+                print::note(&format!("{}:", causes(&error)));
+                if let Some(offer) = ask(offers).await {
+                    match offer.option() {
+                        ("--kernel", name) => options.kernel = Some(name),
+                        (_, python) => options.python = Some(python.into()),
+                    }
+                    return Ok(());
+                }
+                return Err(Fault::new(Kind::Usage, "none was chosen"));
+            }
+            _ => {}
+        }
+        let lines = match &error {
+            OpenError::Choose(ChooseError::Several { offers }) => listed(offers),
+            _ => Vec::new(),
+        };
+        let commands = Commands::on(&self.notebook);
+        Err(Fault::from(error).more_lines(&lines).completed(&commands))
+    }
+}
+
+fn run(wanted: &Install) -> Result<(), Fault> {
+    print::note(&format!("installs ipykernel: {wanted}"));
+    let done = install(wanted);
+    done.map_err(|error| {
+        Fault::new(Kind::Failed, causes(&error)).hint(format!("run it by hand: {wanted}"))
+    })
+}
+
+/// Returns the offers in a line each.
+fn listed(offers: &[Offer]) -> Vec<String> {
+    let rows: Vec<_> = offers
+        .iter()
+        .map(|offer| {
+            let display = offer.spec.as_ref().map_or("", |spec| &spec.display_name);
+            let path = offer.path.display().to_string();
+            [
+                offer.name.clone(),
+                display.to_owned(),
+                offer.source.clone(),
+                path,
+            ]
+        })
+        .collect();
+    let lines = super::columns::lines(&rows).into_iter();
+    lines.map(|line| line.trim_end().to_owned()).collect()
+}
+
+async fn ask(offers: &[Offer]) -> Option<&Offer> {
+    for (at, line) in listed(offers).iter().enumerate() {
+        print::note(&format!("  {}  {line}", at + 1));
+    }
+    let lines = Lines::new();
+    loop {
+        let question = format!(
+            "Which one is meant? [1-{}, nothing for none] ",
+            offers.len()
+        );
+        let answer = lines.ask(&question, false).await?;
+        let answer = answer.trim();
+        if answer.is_empty() {
+            return None;
+        }
+        let number: Option<usize> = answer.parse().ok();
+        let chosen = number.and_then(|number| offers.get(number.checked_sub(1)?));
+        if chosen.is_some() {
+            return chosen;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `nb kernels`: what could be started, and what would be.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::fault::{Fault, causes};
+use super::{Context, columns, print};
+use crate::kernel::offer::{From, Offer};
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::quote;
+use crate::kernel::spec;
+use crate::lifecycle::available::{Available, available};
+use crate::lifecycle::target;
+use crate::project::RealSpec;
+
+/// List the kernels that a notebook could run, and say which one nb open would start and why
+///
+/// Environments at hand (active, or at or above the notebook) come first, then kernelspecs in
+/// Jupyter's order, the python3 on PATH, and the environments that conda knows. What cannot be
+/// started says why, and what mends it. nb open --kernel NAME or --python PATH takes another.
+#[derive(Args, Debug)]
+pub(super) struct Kernels {
+    /// The notebook; without it, a new one in the working directory
+    pub(super) notebook: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Kernels {
+    /// Runs the command.
+    pub(super) fn run(self, context: &Context) -> Result<ExitCode, Fault> {
+        let given = self.notebook.clone().or_else(|| context.notebook.clone());
+        let named = target::named(given.as_deref(), &ProcessVariables);
+        let notebook = named.clone();
+        let notebook = notebook.unwrap_or_else(|| context.here.join("new.ipynb"));
+        let found = available(&notebook, &ProcessVariables)?;
+        let _ = if self.json {
+            print::json(&object(named.as_deref(), &found))
+        } else {
+            let lines = text(named.as_deref(), &found);
+            print::line(&lines.join("\n"))
+        };
+        if !self.json {
+            for (folder, error) in &found.unreadable {
+                print::note(&format!("note: cannot read {}: {error}", folder.display()));
+            }
+            if let Some(hidden) = &found.hidden {
+                print::note(&format!("note: {hidden}"));
+            }
+            let notes = found.chosen.iter().flat_map(|choice| &choice.notes);
+            notes.for_each(|note| print::note(&format!("note: {note}")));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(notebook: Option<&Path>, found: &Available) -> Vec<String> {
+    let chosen = found.chosen_offer();
+    let offers = found.offers.iter().enumerate();
+    let rows: Vec<_> = offers
+        .map(|(at, offer)| {
+            let mark = if chosen == Some(at) { "*" } else { " " };
+            [
+                format!("{mark} {}", offer.name),
+                offer.language().to_owned(),
+                source(offer),
+                offer.path.display().to_string(),
+            ]
+        })
+        .collect();
+    let mut lines = Vec::new();
+    for (line, offer) in columns::lines(&rows).iter().zip(&found.offers) {
+        lines.push(line.trim_end().to_owned());
+        if let Err(unready) = &offer.spec {
+            let install = unready.install.as_ref();
+            let mend = install.map_or(String::new(), |it| format!("; next: {it}"));
+            lines.push(format!("    {}{mend}", unready.why));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("no kernel is installed here".to_owned());
+    }
+    let which = notebook.map_or("NOTEBOOK".to_owned(), quote);
+    match &found.chosen {
+        Ok(choice) => lines.push(format!(
+            "nb open {which} starts {} ({}): {}",
+            choice.spec.display_name,
+            program(&choice.spec),
+            choice.why
+        )),
+        Err(error) => {
+            lines.push(format!("nb open {which} starts none: {}", causes(error)));
+            let hints = error.hints().into_iter();
+            lines.extend(hints.map(|hint| format!("  {}", hint.replace("NOTEBOOK", &which))));
+        }
+    }
+    lines
+}
+
+/// Returns the program that a spec starts, a bare `python` as the one that it means.
+fn program(spec: &RealSpec) -> String {
+    let argv = spec::command(spec, Path::new(""));
+    let program = argv.into_iter().next().unwrap_or_default();
+    program.to_string_lossy().into_owned()
+}
+
+/// Says where it was found; environments also who manages them, where that does not say it.
+fn source(offer: &Offer) -> String {
+    match offer.manager {
+        Some(manager) if offer.from != From::Known && offer.from != From::Path => {
+            format!("{} ({})", offer.source, manager.as_str())
+        }
+        _ => offer.source.clone(),
+    }
+}
+
+fn object(notebook: Option<&Path>, found: &Available) -> Value {
+    let chosen = found.chosen_offer();
+    let kernels = found.offers.iter().enumerate().map(|(at, offer)| {
+        let spec = offer.spec.as_ref().ok();
+        let unready = offer.spec.as_ref().err();
+        let (option, value) = offer.option();
+        json!({
+            "name": offer.name,
+            "display_name": spec.map(|spec| &spec.display_name),
+            "language": offer.language(),
+            "source": offer.source,
+            "kind": match offer.from {
+                From::AtHand => "environment",
+                From::Spec => "kernelspec",
+                From::Path => "path",
+                From::Known => "conda",
+            },
+            "manager": offer.manager.map(|manager| manager.as_str()),
+            "path": offer.path,
+            "argv": spec.map(|spec| &spec.argv),
+            "open_with": [option, &value],
+            "ready": spec.is_some(),
+            "problem": unready.map(|unready| &unready.why),
+            "install": unready.and_then(|it| it.install.as_ref()).map(ToString::to_string),
+            "chosen": chosen == Some(at),
+        })
+    });
+    let unreadable = found.unreadable.iter();
+    let unreadable =
+        unreadable.map(|(folder, error)| json!({ "folder": folder, "error": error.to_string() }));
+    let choice = found.chosen.as_ref().ok();
+    let none = found.chosen.as_ref().err();
+    json!({
+        "notebook": notebook,
+        "kernels": kernels.collect::<Vec<_>>(),
+        "chosen": choice.map(|choice| json!({
+            "name": choice.spec.name,
+            "display_name": choice.spec.display_name,
+            "language": choice.spec.language,
+            "argv": choice.spec.argv,
+            "why": choice.why,
+        })),
+        "not_chosen": none.map(|error| json!({ "why": causes(error), "hints": error.hints() })),
+        "notes": choice.map(|choice| &choice.notes),
+        "hidden": found.hidden,
+        "searched": found.searched,
+        "unreadable": unreadable.collect::<Vec<_>>(),
+    })
+}

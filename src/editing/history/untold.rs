@@ -1,0 +1,176 @@
+//! Edits that a save wiped out, until whoever made them has been told.
+
+use std::collections::HashSet;
+use std::io;
+
+use jiff::tz::TimeZone;
+
+use super::GLANCE;
+use super::recorded::Overwritten;
+use crate::activity::company;
+use crate::activity::since;
+use crate::activity::zone;
+use crate::editing::page::Page;
+use crate::notebook::Change;
+use crate::project::{Project, beneath};
+
+/// So many wait at most; the oldest are not told then, and are in the journal still.
+const WAITING: usize = 1000;
+
+/// At most so many lines tell of them.
+const LINES: usize = 3;
+
+/// Remembers edits to be told of, under the ledger's lock. Whoever saved knows it already.
+pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[Overwritten]) -> io::Result<()> {
+    let is_saver = |name: &str| saver.is_some_and(|saver| company::is_same(saver, name));
+    let mut lost = lost.iter().filter(|one| !is_saver(&one.by)).peekable();
+    if lost.peek().is_none() {
+        return Ok(());
+    }
+    let mut waiting = read(&page.project, &page.key);
+    for lost in lost {
+        if !waiting.contains(lost) {
+            waiting.push(lost.clone());
+        }
+    }
+    let too_many = waiting.len().saturating_sub(WAITING);
+    waiting.drain(..too_many);
+    write(&page.project, &page.key, &waiting)
+}
+
+/// Returns the edits of a name that saves of others wiped out, until [`told`] says that it knows.
+pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<Overwritten> {
+    let waiting = read(project, key).into_iter();
+    waiting
+        .filter(|lost| company::is_same(&lost.by, by))
+        .collect()
+}
+
+/// Remembers that a name was told of its edits. Who is killed before that is told once more, which
+/// is better than never.
+pub fn told(project: &Project, key: &str, lost: &[Overwritten]) {
+    if !lost.is_empty() {
+        let done = forget(project, key, lost);
+        let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
+    }
+}
+
+fn forget(project: &Project, key: &str, lost: &[Overwritten]) -> io::Result<()> {
+    let _locked = project.ledger(key, GLANCE)?;
+    let mut waiting = read(project, key);
+    waiting.retain(|one| !lost.contains(one));
+    match waiting.is_empty() {
+        true => beneath::remove_file(&project.untold_file(key)),
+        false => write(project, key, &waiting),
+    }
+}
+
+fn read(project: &Project, key: &str) -> Vec<Overwritten> {
+    let bytes = beneath::read(&project.untold_file(key), beneath::SMALL).ok();
+    let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    read.unwrap_or_default()
+}
+
+fn write(project: &Project, key: &str, waiting: &[Overwritten]) -> io::Result<()> {
+    beneath::replace_unsynced(&project.untold_file(key), &serde_json::to_vec(waiting)?)
+}
+
+/// Returns the words for edits that were wiped out, a line each, and at most three: of a cell that
+/// was edited more than once only the last edit is told.
+pub fn words(lost: &[Overwritten]) -> Vec<String> {
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    words_in(lost, &zone::here())
+}
+
+fn words_in(lost: &[Overwritten], zone: &TimeZone) -> Vec<String> {
+    let mut cells = HashSet::new();
+    let mut last: Vec<_> = lost
+        .iter()
+        .rev()
+        .filter(|one| cells.insert(&one.cell))
+        .collect();
+    last.reverse();
+    let (count, shown) = (
+        last.len(),
+        if last.len() > LINES { LINES - 1 } else { LINES },
+    );
+    let mut lines: Vec<_> = last.iter().take(shown).map(|one| line(one, zone)).collect();
+    if count > shown {
+        lines.push(format!(
+            "{} more of your edits were overwritten too: nb log tells",
+            count - shown
+        ));
+    }
+    lines
+}
+
+fn line(one: &Overwritten, zone: &TimeZone) -> String {
+    let Overwritten { cell, revision, .. } = one;
+    let short = company::cell(cell);
+    let at = since::clock(one.at, zone);
+    let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
+    let back = back.unwrap_or_default();
+    let what = match one.what {
+        Change::Removed => {
+            return format!(
+                "{short}, which you removed {at}, is in the file again: a save overwrote that; nb rm {cell} removes it"
+            );
+        }
+        Change::Inserted => format!("your new cell {short}"),
+        _ => format!("your edit of {short}"),
+    };
+    format!("{what} ({at}) is no longer in the file: a save overwrote it{back}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(cell: &str, what: Change) -> Overwritten {
+        Overwritten {
+            cell: cell.to_owned(),
+            op: "12345678".to_owned(),
+            by: "claude".to_owned(),
+            what,
+            revision: "1a2b3c4d5e".parse().ok(),
+            at: "2026-01-02T14:02:00Z".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_line_tells_what_is_gone_and_how_it_comes_back() {
+        let all = [
+            lost("77de0a1b", Change::Edited),
+            lost("load", Change::Inserted),
+            lost("0123abcd", Change::Removed),
+            lost("77de0a1b", Change::Edited),
+        ];
+        let words = words_in(&all, &TimeZone::UTC);
+        let words: Vec<_> = words
+            .iter()
+            .map(|line| line.replace("2026-01-02 ", ""))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "your new cell load (14:02) is no longer in the file: a save overwrote it; \
+                 nb restore load@1a2b3c4d5e brings it back",
+                "0123, which you removed 14:02, is in the file again: a save overwrote that; \
+                 nb rm 0123abcd removes it",
+                "your edit of 77de (14:02) is no longer in the file: a save overwrote it; \
+                 nb restore 77de0a1b@1a2b3c4d5e brings it back",
+            ]
+        );
+        let many: Vec<_> = ["a", "b", "c", "d"]
+            .map(|id| lost(id, Change::Edited))
+            .into();
+        let words = words_in(&many, &TimeZone::UTC);
+        assert_eq!(words.len(), 3);
+        assert_eq!(
+            words[2],
+            "2 more of your edits were overwritten too: nb log tells"
+        );
+    }
+}

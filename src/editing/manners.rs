@@ -1,0 +1,245 @@
+//! Manners towards an open editor: when not to write a notebook.
+//!
+//! A write while a front end runs a cell meets an editor that the cell's outputs make dirty: VS
+//! Code then neither takes the change nor saves over it, and its tab stands in conflict until the
+//! person decides. So writes wait for the end of a front end's own cell.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+
+use super::page::Page;
+use crate::activity::company::whose;
+use crate::activity::participants;
+use crate::project::Status;
+use crate::project::joined::Joined;
+use crate::project::journal::Entry;
+use crate::project::past::Cell;
+
+/// How long a write waits at most.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// How long after a cell's end VS Code may take to save by itself: its `files.autoSaveDelay` is a
+/// second.
+const AUTO_SAVE: Duration = Duration::from_secs(2);
+
+/// How often is looked whether the cell has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Says whether there is something to wait for: a front end's own cell runs in this notebook, or
+/// VS Code may be about to save the outputs of one.
+///
+/// Costs a listing of a folder where no front end is joined to the notebook.
+pub fn must_wait(page: &Page) -> bool {
+    held(page).is_some()
+}
+
+/// Waits for that; returns how long it was. `tell` is told once which cell is waited for.
+pub fn wait_for_front_end(page: &Page, tell: &dyn Fn(&str)) -> Duration {
+    let begun = Instant::now();
+    let mut told = false;
+    while let Some(held) = held(page) {
+        let what = match &held {
+            Held::By(cell) => format!("{} to end", whose(cell)),
+            Held::MaySave => "VS Code to save".to_owned(),
+        };
+        let most = WAIT.as_secs();
+        if begun.elapsed() >= WAIT {
+            tell(&format!("not waiting any longer than {most} s for {what}"));
+            break;
+        }
+        if !told && matches!(held, Held::By(_)) {
+            tell(&format!(
+                "waiting for {what} before writing, {most} s at most (--now does not)"
+            ));
+            told = true;
+        }
+        sleep(LOOK);
+    }
+    begun.elapsed()
+}
+
+/// Why a notebook is not written just now.
+enum Held {
+    /// A front end's cell runs.
+    By(Cell),
+    /// One has just ended, and VS Code may be about to save.
+    MaySave,
+}
+
+fn held(page: &Page) -> Option<Held> {
+    let joined = joined(page);
+    // Whoever works alone reads no journal for it.
+    if joined.is_empty() {
+        return None;
+    }
+    let state = page.project.state().ok()?;
+    let owner = state.owner_key(&page.key);
+    let session = state.session(&owner)?;
+    if session.status != Status::Live {
+        return None;
+    }
+    let running = page.project.present(&owner, session.generation).running;
+    if let Some(cell) = running.filter(|cell| is_of(&joined, cell.by.as_deref(), cell.since)) {
+        return Some(Held::By(cell));
+    }
+    let now = Timestamp::now();
+    let past = page.project.past(&owner).map(|placed| placed.entry);
+    let mut lately = past.take_while(|entry| is_young(entry.at, now));
+    let ended = lately.find(|entry| entry.event == "done" && entry.store_history)?;
+    (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(Held::MaySave)
+}
+
+/// The front ends that have this notebook open.
+pub(super) fn joined(page: &Page) -> Vec<Joined> {
+    let of_this = |joined: &Joined| joined.session.as_ref() == Some(&page.key);
+    let mut joined = participants::joined(&page.project);
+    joined.retain(of_this);
+    joined
+}
+
+/// Whether one of them asked for it. What an earlier front end of the same name asked for ended
+/// with it, or was handed on: nobody waits for the dead.
+fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
+    joined
+        .iter()
+        .any(|joined| by == Some(&joined.by()) && joined.since <= since)
+}
+
+fn may_save(joined: &[Joined], ended: &Entry) -> bool {
+    let mut vs_code = joined.iter().filter(|joined| is_vs_code(joined));
+    vs_code.any(|joined| ended.by == Some(joined.by()))
+}
+
+/// Whether this front end is VS Code, or made of it.
+pub(super) fn is_vs_code(joined: &Joined) -> bool {
+    joined.front_end == "VS Code"
+}
+
+/// Whether the file was saved after a moment.
+fn saved_since(page: &Page, moment: Timestamp) -> bool {
+    let modified = std::fs::metadata(&page.real).and_then(|found| found.modified());
+    modified.is_ok_and(|modified| modified > SystemTime::from(moment))
+}
+
+/// What seems to come from the future tells of a clock that was set back.
+fn is_young(at: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(at)).is_ok_and(|age| age < AUTO_SAVE)
+}
+
+/// Returns the record of a front end at the notebook, whose proxy is this process.
+#[cfg(test)]
+pub(super) fn joined_here(page: &Page, front_end: &str, since: Timestamp) -> Joined {
+    let process = crate::kernel::process::Process::current();
+    Joined {
+        pid: process.pid,
+        start_time: process.start_time,
+        boot_id: process.boot_id,
+        pid_namespace: String::new(),
+        session: Some(page.key.clone()),
+        front_end: front_end.to_owned(),
+        since,
+        clients: 1,
+        counters: None,
+        other: serde_json::Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::start::empty_session;
+
+    const NOTEBOOK: &str = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
+
+    /// A notebook with a kernel, and a VS Code that joined a while ago.
+    struct Desk {
+        _home: tempfile::TempDir,
+        page: Page,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("a.ipynb");
+            std::fs::write(&path, NOTEBOOK).unwrap();
+            let page = Page::of(&path).unwrap();
+            let desk = Self { _home: home, page };
+            desk.saved(60);
+            let mut session = empty_session(&desk.page.path);
+            session.status = Status::Live;
+            session.generation = 1;
+            let key = desk.page.key.clone();
+            let project = &desk.page.project;
+            project
+                .update(|state| state.sessions.insert(key.clone(), session))
+                .unwrap();
+            let joined = joined_here(&desk.page, "VS Code", ago(30));
+            project.write_joined(&joined).unwrap();
+            desk
+        }
+
+        /// Has the file be so many seconds old.
+        fn saved(&self, seconds: u64) {
+            let file = std::fs::File::options()
+                .append(true)
+                .open(&self.page.real)
+                .unwrap();
+            let then = SystemTime::now() - Duration::from_secs(seconds);
+            file.set_modified(then).unwrap();
+        }
+
+        fn happened(&self, event: &str, by: &str, seconds: i64) {
+            let mut entry = Entry::now(event, &self.page.key);
+            entry.at = ago(seconds);
+            entry.generation = Some(1);
+            entry.msg_id = Some("1".to_owned());
+            entry.by = Some(by.to_owned());
+            entry.status = (event == "done").then(|| "ok".to_owned());
+            let mut journal = self.page.project.journal().unwrap();
+            journal.append(&entry).unwrap();
+        }
+    }
+
+    fn ago(seconds: i64) -> Timestamp {
+        Timestamp::now() - jiff::Span::new().seconds(seconds)
+    }
+
+    const PERSON: &str = "human (VS Code)";
+
+    #[test]
+    fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {
+        for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
+            let desk = Desk::new();
+            assert!(held(&desk.page).is_none());
+            desk.happened("asked", by, seconds);
+            let held = held(&desk.page);
+            assert_eq!(matches!(held, Some(Held::By(_))), waits, "{by} {seconds}");
+        }
+        let desk = Desk::new();
+        desk.happened("asked", PERSON, 10);
+        desk.page.project.remove_joined(std::process::id()).unwrap();
+        assert!(held(&desk.page).is_none());
+    }
+
+    #[test]
+    fn vs_code_has_time_to_save_what_a_cell_printed() {
+        let desk = Desk::new();
+        desk.happened("asked", PERSON, 10);
+        desk.happened("done", PERSON, 0);
+        assert!(matches!(held(&desk.page), Some(Held::MaySave)));
+        desk.saved(0);
+        assert!(held(&desk.page).is_none(), "it has saved");
+        let begun = Instant::now();
+        let told = |what: &str| panic!("told of {what}");
+        wait_for_front_end(&desk.page, &told);
+        assert!(begun.elapsed() < AUTO_SAVE);
+        for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
+            let desk = Desk::new();
+            desk.happened("asked", by, 10);
+            desk.happened("done", by, seconds);
+            assert!(held(&desk.page).is_none(), "{by} {seconds}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What was swapped out, until it is certain that nothing more is saved into it.
+//!
+//! It lies beside the notebook under a name that says what it is:
+//! `.nb-<notebook>-<id>-<draft's inode, size, time>-<base's size, time>`. A draft that never went
+//! into its place has the inode of its name; what was swapped out has another, and if its size or
+//! time are not the base's, somebody has saved into it. The base itself, which a merge needs, is
+//! kept in the project's folder meanwhile, where it also tells readers that there is something to
+//! finish. So whoever is stopped, at whatever point, the next command can finish it.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::text;
+use super::touch::NUDGE;
+use crate::editing::page::Page;
+use crate::editing::stamp::Stamp;
+use crate::notebook::Document;
+use crate::project::beneath;
+
+/// The base of a larger notebook is written only when it is needed: it would double an edit's time.
+const KEPT: u64 = 8 << 20;
+
+/// Where the bases are kept within the project's folder.
+const FOLDER: &str = "unfinished";
+
+/// A file that was swapped out, or a draft that was to be swapped in.
+#[derive(Clone, Debug)]
+pub(super) struct Leftover {
+    pub(super) path: PathBuf,
+    base_path: PathBuf,
+    parts: Parts,
+    /// The base's file, locked while its save goes on: who cannot have the lock of the notebook's
+    /// writers, as in a sandbox, is seen to be alive by it.
+    alive: Option<Arc<File>>,
+}
+
+/// What the name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    /// Which notebook of the folder it is of.
+    of: String,
+    /// What tells it from others.
+    id: String,
+    /// The draft's inode, size and time; none while it is written.
+    draft: Option<(u64, u64, i128)>,
+    /// The base's size and time.
+    base: (u64, i128),
+}
+
+impl Leftover {
+    /// Prepares names for a save, and keeps the base.
+    pub(super) fn prepare(page: &Page, base: &Document, stamp: &Stamp) -> Self {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let parts = Parts {
+            of: mark(page),
+            id: id.get(..12).unwrap_or(&id).to_owned(),
+            draft: None,
+            base: stamp.content(),
+        };
+        let mut leftover = Self::named(page, parts);
+        let kept = (stamp.content().0 <= KEPT).then_some(base);
+        // It helps only if `nb` is stopped; an edit does not fail for want of it.
+        leftover.alive = leftover.keep_base(page, kept).ok().map(Arc::new);
+        leftover
+    }
+
+    /// Whether its save is going on.
+    pub(super) fn is_alive(&self) -> bool {
+        is_locked(&self.base_path)
+    }
+
+    fn named(page: &Page, parts: Parts) -> Self {
+        let folder = page.real.parent().unwrap_or(Path::new("/"));
+        let bases = page.project.dir().join(FOLDER);
+        Self {
+            path: folder.join(parts.name()),
+            base_path: bases.join(format!("{}-{}", parts.of, parts.id)),
+            parts,
+            alive: None,
+        }
+    }
+
+    /// Returns the names that it has once the draft is written.
+    pub(super) fn with_draft(&self, page: &Page, draft: &Stamp) -> Self {
+        let (size, modified) = draft.content();
+        let mut parts = self.parts.clone();
+        parts.draft = Some((draft.ino(), size, modified));
+        Self {
+            alive: self.alive.clone(),
+            ..Self::named(page, parts)
+        }
+    }
+
+    /// Returns the leftovers of a notebook, oldest first, and those of others in its folder.
+    pub(super) fn all(page: &Page) -> io::Result<(Vec<Self>, Vec<Self>)> {
+        let folder = page.real.parent().unwrap_or(Path::new("/"));
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(folder)?.flatten() {
+            let name = entry.file_name();
+            let parts = name.to_str().and_then(Parts::read);
+            all.extend(parts.map(|parts| Self::named(page, parts)));
+        }
+        all.sort_by_key(|leftover| leftover.parts.draft.map(|(_, _, modified)| modified));
+        let mark = mark(page);
+        Ok(all
+            .into_iter()
+            .partition(|leftover| leftover.parts.of == mark))
+    }
+
+    /// Whether something may be left to finish: a quick look, in the project's folder alone.
+    pub(super) fn may_be(page: &Page) -> bool {
+        let mark = mark(page);
+        let entries = beneath::list(&page.project.dir().join(FOLDER));
+        entries.into_iter().flatten().flatten().any(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.starts_with(&mark))
+        })
+    }
+
+    /// Removes the bases of a notebook that no leftover needs.
+    pub(super) fn sweep(page: &Page, needed: &[Self]) {
+        let mark = mark(page);
+        let entries = beneath::list(&page.project.dir().join(FOLDER));
+        for entry in entries.into_iter().flatten().flatten() {
+            let of = entry.file_name().to_string_lossy().starts_with(&mark);
+            let path = entry.path();
+            if of && !is_locked(&path) && needed.iter().all(|it| it.base_path != path) {
+                let _ = beneath::remove_file(&path);
+            }
+        }
+    }
+
+    /// Whether a file of this name is the draft itself: it never was in its place.
+    pub(super) fn is_draft(&self, found: &Metadata) -> bool {
+        self.parts.draft.is_none_or(|(ino, ..)| ino == found.ino())
+    }
+
+    /// Whether the notebook is what this save has put there, perhaps touched once since.
+    pub(super) fn has_placed(&self, notebook: &Stamp) -> bool {
+        let (size, modified) = notebook.content();
+        let nudge = i128::try_from(NUDGE.as_nanos()).unwrap_or_default();
+        let mut times = [modified, modified - nudge].into_iter();
+        times.any(|modified| self.parts.draft == Some((notebook.ino(), size, modified)))
+    }
+
+    /// Whether the size and time are still those of the base.
+    pub(super) fn is_as_base(&self, found: &Stamp) -> bool {
+        found.content() == self.parts.base
+    }
+
+    /// Returns the base, where it was kept.
+    pub(super) fn base(&self) -> Option<Document> {
+        let text = beneath::read(&self.base_path, beneath::LARGE).ok()?;
+        let whole = text.len() as u64 == self.parts.base.0;
+        Document::parse(text).ok().filter(|_| whole)
+    }
+
+    /// Keeps the base, or only the mark that there is one; returns its file, locked.
+    pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<File> {
+        page.project.make_folder(FOLDER)?;
+        let file = beneath::write(&self.base_path)?;
+        file.set_len(0)?;
+        let _ = file.try_lock();
+        if let Some(base) = base {
+            text::write(&file, base)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes what was merged of it the base: somebody has it open for writing still.
+    pub(super) fn rebase(self, page: &Page, placed: &Stamp, base: &Document, stamp: &Stamp) {
+        let (size, modified) = placed.content();
+        let mut parts = self.parts.clone();
+        parts.draft = Some((placed.ino(), size, modified));
+        parts.base = stamp.content();
+        let new = Self::named(page, parts);
+        if new.keep_base(page, Some(base)).is_ok() {
+            let _ = std::fs::rename(&self.path, &new.path);
+        }
+    }
+
+    /// Removes it: nothing in it is needed.
+    pub(super) fn remove(self) {
+        match std::fs::remove_file(&self.path) {
+            // The base is the mark by which the next command finds it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+            _ => {
+                let _ = beneath::remove_file(&self.base_path);
+            }
+        }
+    }
+
+    /// Puts it away where its user finds it; returns the path.
+    pub(super) fn put_away(self, page: &Page) -> io::Result<PathBuf> {
+        let stem = page.real.file_stem().unwrap_or_default().to_string_lossy();
+        let trash = page.project.make_folder("trash")?;
+        let path = trash.join(format!("{stem}-{}.ipynb", self.parts.id));
+        // The project's folder may be on another file system.
+        if std::fs::rename(&self.path, &path).is_err() {
+            let mut copy = beneath::create(&path)?;
+            io::copy(&mut File::open(&self.path)?, &mut copy)?;
+        }
+        self.remove();
+        Ok(path)
+    }
+}
+
+impl Parts {
+    fn name(&self) -> String {
+        let Self {
+            of,
+            id,
+            draft,
+            base,
+        } = self;
+        match draft {
+            None => format!(".nb-{of}-{id}.tmp"),
+            Some((ino, size, modified)) => format!(
+                ".nb-{of}-{id}-{ino:x}.{size:x}.{modified:x}-{:x}.{:x}",
+                base.0, base.1
+            ),
+        }
+    }
+
+    fn read(name: &str) -> Option<Self> {
+        let hex = |text: &str, length: usize| {
+            (text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit()))
+                .then(|| text.to_owned())
+        };
+        let rest = name.strip_prefix(".nb-")?;
+        if let Some(rest) = rest.strip_suffix(".tmp") {
+            let (of, id) = rest.split_once('-')?;
+            return Some(Self {
+                of: hex(of, 8)?,
+                id: hex(id, 12)?,
+                draft: None,
+                base: (0, 0),
+            });
+        }
+        let mut words = rest.split('-');
+        let (of, id) = (hex(words.next()?, 8)?, hex(words.next()?, 12)?);
+        let number = |word: Option<&str>| u64::from_str_radix(word?, 16).ok();
+        let time = |word: Option<&str>| i128::from_str_radix(word?, 16).ok();
+        let mut draft = words.next()?.split('.');
+        let draft = (
+            number(draft.next())?,
+            number(draft.next())?,
+            time(draft.next())?,
+        );
+        let mut base = words.next()?.split('.');
+        let base = (number(base.next())?, time(base.next())?);
+        let draft = Some(draft);
+        words.next().is_none().then_some(Self {
+            of,
+            id,
+            draft,
+            base,
+        })
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let lock = beneath::open(path).map(|file| file.try_lock());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
+}
+
+/// Returns what names a notebook among those of its folder: the folder itself may be moved.
+fn mark(page: &Page) -> String {
+    let name = page.real.file_name().unwrap_or_default();
+    let mark = hex::encode(Sha256::digest(name.as_encoded_bytes()));
+    mark.get(..8).unwrap_or(&mark).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_it_is_and_others_say_nothing() {
+        let parts = Parts {
+            of: "0123abcd".into(),
+            id: "0123456789ab".into(),
+            draft: Some((17, 5_000_000, 1_790_000_000_123_456_789)),
+            base: (4_999_999, -1),
+        };
+        assert_eq!(Parts::read(&parts.name()), None, "before 1970");
+        for base in [(0, 0), (4_999_999, 1_790_000_000_000_000_000)] {
+            let parts = Parts {
+                base,
+                ..parts.clone()
+            };
+            assert_eq!(Parts::read(&parts.name()), Some(parts));
+        }
+        let draft = Parts {
+            draft: None,
+            base: (0, 0),
+            ..parts
+        };
+        assert_eq!(Parts::read(&draft.name()), Some(draft));
+        for other in [
+            ".nb-aB3xYz",
+            ".nb",
+            ".nb-x-y.tmp",
+            ".nb-0123abcd-0123456789ab-1.2.3",
+            "t.ipynb",
+        ] {
+            assert_eq!(Parts::read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! How a kernel ended that had a cell: the error output with which that cell ends.
+//!
+//! A kernel that is gone sends no error and no reply. Without an output of its own such a cell would
+//! look as if it had ended well.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::client::Told;
+use crate::kernel::process::Process;
+use crate::lifecycle::death::{self, note_death};
+use crate::project::{Ended, Project, Session, Status};
+
+/// How long a process may take to be gone once its sockets are closed.
+const GONE: Duration = Duration::from_secs(1);
+
+/// The end of a kernel, as an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    /// The error's name: what front ends show in front of the text, the same as nb-proxy's.
+    name: &'static str,
+    /// What happened, and then what follows.
+    text: String,
+}
+
+impl Ending {
+    /// Returns the end of a kernel that went by itself.
+    pub(super) fn died(how: &str) -> Self {
+        Self::new("KernelDied", how)
+    }
+
+    /// Returns that a kernel cannot be reached, so that the end of its cell will never be known.
+    pub(super) fn unreachable(why: &str) -> Self {
+        Self {
+            name: "KernelUnreachable",
+            text: why.to_owned(),
+        }
+    }
+
+    fn new(name: &'static str, how: &str) -> Self {
+        Self {
+            name,
+            text: format!("{}. Its variables are gone.", how.trim_end_matches('.')),
+        }
+    }
+
+    /// Returns the end of a kernel by its record, where that tells of it.
+    pub(super) fn recorded(key: &str, ended: &Ended) -> Self {
+        let by = ended.by.as_ref().map(|by| format!(" by {by}"));
+        let by = by.unwrap_or_default();
+        match &*ended.reason {
+            "restarted" => Self::restarted(&by),
+            "shut down" => Self::stopped(&by),
+            _ => Self::died(&death::words(key, ended)),
+        }
+    }
+
+    fn restarted(by: &str) -> Self {
+        Self::new("KernelRestarted", &format!("the kernel was restarted{by}"))
+    }
+
+    fn stopped(by: &str) -> Self {
+        Self::new("KernelStopped", &format!("the kernel was shut down{by}"))
+    }
+
+    /// Returns what is told of it: the text of the error.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns it as a message of the kernel, had that been able to send one.
+    pub(super) fn told(&self) -> Told {
+        // Front ends show the traceback's lines and nothing else.
+        let line = format!("\u{1b}[0;31m{}\u{1b}[0m: {}", self.name, self.text);
+        let content = json!({ "ename": self.name, "evalue": self.text, "traceback": [line] });
+        Told {
+            msg_type: "error".to_owned(),
+            content: content.to_string().into_bytes().into(),
+            buffers: Vec::new(),
+        }
+    }
+}
+
+/// Says how a kernel ended that is gone: somebody's doing, or its own; the latter is recorded.
+pub(super) async fn how_it_went(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    process: Option<&Process>,
+    seen: &str,
+) -> Ending {
+    if let Some(process) = process {
+        // Its sockets close a little before it is gone.
+        process.ended_within(GONE).await;
+    }
+    let now = match process {
+        Some(process) if !process.is_alive() => note_death(project, key, session.clone()).ok(),
+        // Slow to end: who means to end it has said so before.
+        _ => (project.state().ok()).and_then(|state| state.session(key)),
+    };
+    let by = |ended: &Option<Ended>| {
+        ended
+            .as_ref()
+            .and_then(|ended| ended.by.as_ref())
+            .map(|by| format!(" by {by}"))
+            .unwrap_or_default()
+    };
+    match now {
+        Some(now) if now.status == Status::Stopped => Ending::stopped(&by(&now.ended)),
+        Some(now) if now.status == Status::Restarting || now.generation != session.generation => {
+            Ending::restarted(&by(&now.ended))
+        }
+        Some(now) if now.status == Status::Died => match &now.ended {
+            Some(ended) => Ending::died(&death::words(key, ended)),
+            None => Ending::died(&format!("the kernel died: {seen}")),
+        },
+        _ => Ending::died(&format!("the kernel died: {seen}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Output;
+
+    fn ended(reason: &str, by: Option<&str>) -> Ended {
+        let ended = json!({
+            "at": "2026-01-02T03:12:00Z", "reason": reason, "generation": 1, "by": by,
+        });
+        serde_json::from_value(ended).unwrap()
+    }
+
+    #[test]
+    fn an_end_is_an_error_that_says_the_cause_first_and_then_what_follows() {
+        for (ended, name, begins) in [
+            (
+                ended("SIGKILL", None),
+                "KernelDied",
+                "the kernel of t.ipynb ended at",
+            ),
+            (
+                ended("restarted", Some("ada")),
+                "KernelRestarted",
+                "the kernel was restarted by ada. ",
+            ),
+            (
+                ended("shut down", None),
+                "KernelStopped",
+                "the kernel was shut down. ",
+            ),
+        ] {
+            let ending = Ending::recorded("t.ipynb", &ended);
+            let Some(Output::Error(error)) = ending.told().output() else {
+                panic!("{ending:?} is no error");
+            };
+            assert_eq!(error.ename, name);
+            assert!(error.evalue.starts_with(begins), "{error:?}");
+            assert!(
+                error.evalue.ends_with(". Its variables are gone."),
+                "{error:?}"
+            );
+            assert!(error.traceback[0].ends_with(&error.evalue), "{error:?}");
+        }
+    }
+}

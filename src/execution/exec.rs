@@ -1,0 +1,337 @@
+//! Running cells of a notebook, or code outside it, as a job that outlives whoever asked.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::run::{self, RunError};
+use crate::lifecycle::death;
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::target::recorded;
+use crate::notebook::{Cell, CellType, Document};
+use crate::project::jobs::{Job, JobCell, JobFolder};
+use crate::project::journal::Entry;
+use crate::project::{Project, Session, State, Status, fresh_id};
+use crate::task;
+
+/// What is run, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// What, in order.
+    pub cells: Vec<JobCell>,
+    /// Go on with the next cell where one raises.
+    pub allow_errors: bool,
+    /// The seconds after which a cell is interrupted.
+    pub max_time: Option<f64>,
+    /// Outputs are written into the notebook.
+    pub saves: bool,
+    /// About how many bytes of text of each cell go there; none is no limit.
+    pub max_output: Option<u64>,
+}
+
+/// How many bytes of a cell's text go into the notebook where nobody says it: editors read the whole
+/// file at each change, and few open one of many megabytes.
+pub const MAX_OUTPUT: u64 = 4 << 20;
+
+/// Why nothing was begun.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The notebook has no kernel, or it has ended.
+    #[error("{notebook} has no kernel that lives: {state}")]
+    NoKernel {
+        /// The notebook.
+        notebook: String,
+        /// What became of it.
+        state: String,
+    },
+    /// The kernel cannot be reached.
+    #[error(transparent)]
+    Kernel(#[from] RunError),
+    /// The recorder could not be started.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The job could not be written down.
+    #[error("cannot write the job into {}", folder.display())]
+    Job {
+        /// The project's folder.
+        folder: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl From<crate::project::StateError> for ExecError {
+    fn from(error: crate::project::StateError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// Begins a job on the kernel of a notebook, as `by`; its recorder goes on whoever is killed.
+///
+/// # Errors
+/// The notebook has no kernel that lives, as far as is recorded; or nothing can be started.
+pub async fn begin(
+    project: &Project,
+    notebook: &str,
+    by: &str,
+    wanted: Wanted,
+) -> Result<JobFolder, ExecError> {
+    let id = fresh_id();
+    let task = task::Task::Record {
+        state_file: project.state_file(),
+        id: id.clone(),
+    };
+    // Its process begins meanwhile.
+    let recorder = task::prepare(project, &task);
+    let (state, session) = living(project, notebook).await?;
+    let mut job = Job {
+        id,
+        cells: wanted.cells,
+        allow_errors: wanted.allow_errors,
+        max_time: bounded(wanted.max_time, &session),
+        saves: wanted.saves,
+        max_output: wanted.max_output,
+        ..Job::new(project, notebook, state.owner_key(notebook), by)
+    };
+    let failed = |source| ExecError::Job {
+        folder: project.dir().to_owned(),
+        source,
+    };
+    let folder = project.make_job(&mut job).map_err(failed)?;
+    let recorder = recorder.map_err(OpenError::from)?;
+    recorder.begin().await.map_err(OpenError::from)?;
+    Ok(folder)
+}
+
+/// Returns the project's state and what is known of a notebook's kernel, which lives.
+pub(super) async fn living(
+    project: &Project,
+    notebook: &str,
+) -> Result<(State, Session), ExecError> {
+    let state = project.state()?;
+    let no_kernel = |state: &str| ExecError::NoKernel {
+        notebook: notebook.to_owned(),
+        state: state.to_owned(),
+    };
+    let session = recorded(&state, project, notebook);
+    let session = session.ok_or_else(|| no_kernel("none was opened"))?;
+    match session.status {
+        Status::Died => {
+            let told = session.ended.as_ref();
+            let told = told.map(|ended| death::words(notebook, ended));
+            return Err(no_kernel(told.as_deref().unwrap_or("it died")));
+        }
+        Status::Stopped => return Err(no_kernel("it was shut down")),
+        // The recorder waits for it.
+        Status::Starting | Status::Restarting => {}
+        // A recorder is begun for nothing where the kernel is gone, or cannot be seen from here.
+        Status::Live | Status::Other(_) => {
+            run::reach(project, &state.owner_key(notebook), &session).await?;
+        }
+    }
+    Ok((state, session))
+}
+
+/// Returns how long a cell may run: the bound of a sandbox holds whatever is asked for.
+fn bounded(wanted: Option<f64>, session: &Session) -> Option<f64> {
+    let bound = session.sandbox.as_ref().and_then(|it| it.max_time_s);
+    match (wanted, bound) {
+        (Some(wanted), Some(bound)) => Some(wanted.min(bound)),
+        (wanted, bound) => wanted.or(bound),
+    }
+}
+
+/// Which cells of a notebook are run.
+#[derive(Clone, Debug, Default)]
+pub struct Which {
+    /// These, by their places; none is all of them.
+    pub places: Option<Vec<usize>>,
+    /// Not those that are tagged `skip-execution`, which nbclient leaves out too.
+    pub skips: bool,
+    /// Only those with an error among their outputs.
+    pub failed: bool,
+    /// Only those that bear one of these tags.
+    pub tags: Vec<String>,
+    /// Only those whose source is not what this kernel ran of them last.
+    pub not_run: Option<AlreadyRun>,
+}
+
+/// What a kernel has run, as the journal tells of it.
+#[derive(Clone, Debug, Default)]
+pub struct AlreadyRun {
+    /// Of the cells whose ids are known: what ran last.
+    by_cell: HashMap<String, String>,
+    /// What ran without an id, as VS Code's cells do.
+    without_id: HashSet<String>,
+}
+
+impl AlreadyRun {
+    /// Reads what the present kernel of a notebook has run.
+    ///
+    /// # Errors
+    /// The project's state cannot be read.
+    pub fn of(project: &Project, notebook: &str) -> Result<Self, ExecError> {
+        let state = project.state()?;
+        let key = state.owner_key(notebook);
+        let generation = state.session(&key).map_or(0, |session| session.generation);
+        let entries = project.past(&key).map(|placed| placed.entry);
+        Ok(Self::from(entries, generation))
+    }
+
+    /// `entries` come newest first.
+    fn from(entries: impl Iterator<Item = Entry>, generation: u64) -> Self {
+        let mut ran = Self::default();
+        let mut aborted = HashSet::new();
+        for entry in entries {
+            if entry.generation.is_some_and(|of| of < generation) {
+                break;
+            }
+            let id = entry.msg_id.unwrap_or_default();
+            match (entry.event.as_str(), entry.code) {
+                ("done", _) if entry.status.as_deref() == Some("aborted") => {
+                    aborted.insert(id);
+                }
+                ("asked", Some(code)) if entry.store_history && !aborted.contains(&id) => {
+                    // VS Code names a cell by an address.
+                    match entry.cell.filter(|cell| !cell.contains(':')) {
+                        Some(cell) => {
+                            ran.by_cell.entry(cell).or_insert(code);
+                        }
+                        None => {
+                            ran.without_id.insert(code);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        ran
+    }
+
+    fn has(&self, cell: &Cell) -> bool {
+        let source = cell.source();
+        match self.by_cell.get(cell.id()) {
+            Some(code) => *code == source,
+            None => self.without_id.contains(&*source),
+        }
+    }
+}
+
+/// Returns the cells that are run, in the order of the notebook: code that is not empty.
+pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
+    let meant = which
+        .places
+        .as_ref()
+        .map(|places| places.iter().copied().collect::<BTreeSet<_>>());
+    let cells = document.cells().iter().enumerate();
+    let cells = cells.filter(|(place, cell)| {
+        cell.cell_type() == CellType::Code
+            && !cell.source().trim().is_empty()
+            && meant.as_ref().is_none_or(|meant| meant.contains(place))
+            && !(which.skips && bears(cell, &["skip-execution".to_owned()]))
+            && (!which.failed || cell.glance(0).failed)
+            && (which.tags.is_empty() || bears(cell, &which.tags))
+            && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
+    });
+    cells.map(|(_, cell)| job_cell(cell)).collect()
+}
+
+/// Returns a cell as it is now, for a job to run.
+pub(super) fn job_cell(cell: &Cell) -> JobCell {
+    JobCell {
+        revision: Some(cell.revision().to_string()),
+        // As nbclient takes the tag.
+        may_raise: bears(cell, &["raises-exception".to_owned()]),
+        ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
+    }
+}
+
+/// Says whether a cell bears one of the tags.
+fn bears(cell: &Cell, tags: &[String]) -> bool {
+    let Some(own) = cell.metadata(&["tags"]) else {
+        return false;
+    };
+    let own: Vec<String> = serde_json::from_str(&own.text()).unwrap_or_default();
+    own.iter().any(|tag| tags.contains(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::words;
+
+    #[test]
+    fn only_code_is_run_in_the_notebooks_order() {
+        let document = Document::parse(
+            r##"{"cells":[
+                {"cell_type":"code","id":"aaaa","source":"1","metadata":{"tags":["t"]},"outputs":[{"output_type":"error","ename":"E","evalue":"","traceback":[]}]},
+                {"cell_type":"markdown","id":"bbbb","source":"# 2","metadata":{"tags":["t"]}},
+                {"cell_type":"code","id":"cccc","source":" \n","metadata":{},"outputs":[]},
+                {"cell_type":"code","id":"dddd","source":"4","metadata":{},"outputs":[]}],
+                "metadata":{},"nbformat":4,"nbformat_minor":5}"##,
+        )
+        .unwrap();
+        let ids = |which: Which| {
+            let cells = cells(&document, &which).into_iter();
+            cells.filter_map(|cell| cell.cell).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(Which::default()), ["aaaa", "dddd"]);
+        let places = Some(vec![3, 1, 0, 0]);
+        assert_eq!(
+            ids(Which {
+                places,
+                ..Which::default()
+            }),
+            ["aaaa", "dddd"]
+        );
+        let failed = true;
+        assert_eq!(
+            ids(Which {
+                failed,
+                ..Which::default()
+            }),
+            ["aaaa"]
+        );
+        let tags = vec!["t".to_owned()];
+        assert_eq!(
+            ids(Which {
+                tags,
+                ..Which::default()
+            }),
+            ["aaaa"]
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_ran_as_it_is_is_left_out() {
+        let entry = |event: &str, id: &str, cell: Option<&str>, code: &str| {
+            let mut entry = Entry::now(event, "a.ipynb");
+            entry.generation = Some(2);
+            entry.msg_id = Some(id.to_owned());
+            entry.cell = cell.map(str::to_owned);
+            entry.code = Some(code.to_owned()).filter(|code| !code.is_empty());
+            entry
+        };
+        let mut before = entry("asked", "0", Some("aaaa"), "1");
+        before.generation = Some(1);
+        let mut aborted = entry("done", "3", None, "");
+        aborted.status = Some("aborted".to_owned());
+        let told = [
+            before,
+            entry("asked", "1", Some("bbbb"), "old"),
+            entry("asked", "2", Some("bbbb"), "2"),
+            entry("asked", "3", Some("cccc"), "3"),
+            aborted,
+            entry("asked", "4", Some("vscode-notebook-cell:/a.ipynb#W0"), "4"),
+        ];
+        let ran = AlreadyRun::from(told.into_iter().rev(), 2);
+        let document = words::cells("aaaa:1 bbbb:2 cccc:3 dddd:4");
+        let which = Which {
+            not_run: Some(ran),
+            ..Which::default()
+        };
+        let ids = cells(&document, &which).into_iter();
+        assert_eq!(
+            ids.filter_map(|cell| cell.cell).collect::<Vec<_>>(),
+            ["aaaa", "cccc"]
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Asking before one ends others' work.
+//!
+//! The rule is a pure function of what is known; [`facts`] finds that out, at the price of one
+//! question to the kernel.
+
+use jiff::Timestamp;
+
+use super::life::{Life, life};
+use super::status::busy;
+use crate::activity::company::{self, whose};
+use crate::activity::participants::joined_to;
+use crate::project::past::Cell;
+use crate::project::{Project, Session, Status};
+
+/// What is to be done to a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Ends the cell that runs.
+    Interrupt,
+    /// Ends it, and the variables.
+    Restart,
+    /// Ends it, and the variables.
+    Shutdown,
+}
+
+/// What is known of others' work on a kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// What the kernel runs.
+    pub runs: Option<Running>,
+    /// The joined humans whose code ran on this kernel.
+    pub made_by: Vec<String>,
+}
+
+/// What a kernel runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// Who asked for it.
+    pub by: String,
+    /// Whose it is, in words.
+    pub what: String,
+    /// Since when, where that is known.
+    pub since: Option<Timestamp>,
+}
+
+/// What speaks against a deed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Objection {
+    /// It would end somebody else's cell.
+    EndsCell(Running),
+    /// It would take these joined humans' variables.
+    WipesVariables(Vec<String>),
+}
+
+/// Returns what of others' work a deed of `asker` would end.
+pub fn objections(deed: Deed, asker: &str, facts: &Facts) -> Vec<Objection> {
+    let others = |name: &str| !company::is_same(name, asker);
+    let mut found = Vec::new();
+    if let Some(running) = facts.runs.as_ref().filter(|it| others(&it.by)) {
+        found.push(Objection::EndsCell(running.clone()));
+    }
+    let made_by: Vec<_> = facts
+        .made_by
+        .iter()
+        .filter(|name| others(name))
+        .cloned()
+        .collect();
+    if deed != Deed::Interrupt && !made_by.is_empty() {
+        found.push(Objection::WipesVariables(made_by));
+    }
+    found
+}
+
+/// Finds out what a deed of `asker` may end.
+///
+/// One's own cell is not looked into any further: it does not matter whether it still runs.
+pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str) -> Facts {
+    // One that is being started runs nobody's cell, and does not answer.
+    let is_up = session.status == Status::Live
+        && matches!(life(session).await, Life::Own(_) | Life::Foreign);
+    if !is_up {
+        return Facts::default();
+    }
+    let present = project.present(key, session.generation);
+    let is_own = |cell: &Cell| company::is_same(company::name(cell.by.as_deref()), asker);
+    let runs = match present.running {
+        Some(cell) if is_own(&cell) => None,
+        cell => match (busy(session).await, cell) {
+            (Some(true), Some(cell)) => Some(Running {
+                by: company::name(cell.by.as_deref()).to_owned(),
+                what: whose(&cell),
+                since: Some(cell.since),
+            }),
+            // A client without a proxy, something that is no cell, or a kernel that hangs.
+            (Some(true), None) => Some(Running {
+                by: company::SOMEBODY.to_owned(),
+                what: "what keeps it busy, which the journal does not know".to_owned(),
+                since: None,
+            }),
+            _ => None,
+        },
+    };
+    let joined: Vec<_> = joined_to(project, key)
+        .into_iter()
+        .map(|joined| joined.by())
+        .collect();
+    let made_by = if joined.is_empty() {
+        Vec::new()
+    } else {
+        let authors = project.authors(key, session.generation);
+        authors
+            .into_iter()
+            .filter(|author| joined.contains(author))
+            .collect()
+    };
+    Facts { runs, made_by }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(runs: Option<&str>, made_by: &[&str]) -> Facts {
+        Facts {
+            runs: runs.map(|by| Running {
+                by: by.to_owned(),
+                what: format!("{by}'s cell"),
+                since: None,
+            }),
+            made_by: made_by.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn only_others_work_is_asked_about() {
+        let human = "human (VS Code)";
+        let count = |deed, asker, facts: &Facts| objections(deed, asker, facts).len();
+        for deed in [Deed::Interrupt, Deed::Restart, Deed::Shutdown] {
+            assert_eq!(count(deed, "claude", &facts(None, &[])), 0);
+            assert_eq!(count(deed, "claude", &facts(Some("claude"), &[])), 0);
+            assert_eq!(count(deed, "claude", &facts(Some("codex"), &[])), 1);
+            assert_eq!(count(deed, "claude", &facts(Some(human), &[])), 1);
+            assert_eq!(count(deed, "human", &facts(Some(human), &[human])), 0);
+        }
+        let made = facts(None, &[human, "human (JupyterLab)"]);
+        assert_eq!(count(Deed::Interrupt, "claude", &made), 0);
+        assert_eq!(count(Deed::Restart, "claude", &made), 1);
+        assert_eq!(count(Deed::Shutdown, "claude", &made), 1);
+        let both = objections(Deed::Restart, "claude", &facts(Some(human), &[human]));
+        assert!(
+            matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(who)] if *who == [human])
+        );
+    }
+}

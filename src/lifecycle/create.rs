@@ -1,0 +1,104 @@
+//! Making a notebook for the kernel that it will have.
+
+use std::path::Path;
+
+use super::attach;
+use super::life::{sandboxed, unseen};
+use super::open::{OpenOptions, neighbour};
+use super::open_error::OpenError;
+use super::sandbox::Confinement;
+use super::share;
+use super::start::refuse_in_a_sandbox;
+use super::target::recorded;
+use crate::editing::{page, transaction};
+use crate::kernel::choose::{self, Wish};
+use crate::kernel::container;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::python::Asking;
+use crate::notebook;
+use crate::project::{Project, Session};
+
+/// Makes a new notebook that names the kernel it will get; an existing one is left alone.
+///
+/// An empty file is neither: it is refused. Where no kernel is to be started now, none needs to be installed. Returns whether it was made.
+pub fn create_notebook(
+    notebook: &Path,
+    options: &OpenOptions,
+    starts: bool,
+) -> Result<bool, OpenError> {
+    if notebook.exists() {
+        page::refuse_no_notebook(notebook)?;
+        return Ok(false);
+    }
+    let cannot = |source| OpenError::Notebook {
+        what: "create",
+        path: notebook.to_owned(),
+        source,
+    };
+    let folder = notebook
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let real = folder.canonicalize().map_err(cannot)?;
+    let session = match &options.kernel_of {
+        Some(other) => share::owner(notebook, other)?.1,
+        None => known(notebook),
+    };
+    if starts {
+        let owner = session.as_ref().filter(|_| options.kernel_of.is_some());
+        match owner.filter(|owner| sandboxed(owner.transport).is_some()) {
+            Some(owner) => return Err(unseen(owner)),
+            None => refuse_in_a_sandbox()?,
+        }
+    }
+    let neighbour = match Project::find(notebook) {
+        Some(project) => neighbour(&project, &project.key(notebook))?,
+        None => None,
+    };
+    let wish = Wish {
+        kernel: options.kernel.as_deref(),
+        python: options.python.as_deref(),
+        recorded: session
+            .as_ref()
+            .and_then(|session| session.kernelspec.as_ref()),
+        neighbour: neighbour.as_ref(),
+        asking: match starts {
+            true => options.confinement.asking(session.as_ref()),
+            // Nothing of the folder is run for a notebook that is only made.
+            false => Asking::Own,
+        },
+        ..Wish::default()
+    };
+    if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
+        attach::check(&project, notebook, running)?;
+    }
+    let choice = match (&options.attach, &options.confinement) {
+        (Some(running), _) => Ok(running.spec.clone()),
+        (None, Confinement::Container(container)) => Ok(container::spec(container)),
+        (None, _) => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
+    };
+    let (name, display, language) = match choice {
+        // What another program started may have no name that is known here.
+        Ok(spec) if spec.name.is_empty() => (
+            spec.language.to_lowercase(),
+            spec.display_name,
+            spec.language,
+        ),
+        Ok(spec) => (spec.name, spec.display_name, spec.language),
+        // What every Jupyter takes for the Python that is in use.
+        Err(_) if !starts || session.is_some() => (
+            "python3".to_owned(),
+            "Python 3 (ipykernel)".to_owned(),
+            "python".to_owned(),
+        ),
+        Err(error) => return Err(error.into()),
+    };
+    let text = notebook::new_notebook(&name, &display, &language);
+    transaction::create(notebook, &text).map_err(cannot)
+}
+
+/// Returns what is recorded for a notebook, whose file may be gone while its kernel runs.
+fn known(notebook: &Path) -> Option<Session> {
+    let project = Project::find(notebook)?;
+    recorded(&project.state().ok()?, &project, &project.key(notebook))
+}

@@ -1,0 +1,318 @@
+//! Kernels that went by themselves: noted once, in whose cell and of what, and told until the next
+//! one is started.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rustix::process::Signal;
+
+use super::shutdown::ended;
+use crate::activity::company::{self, whose};
+use crate::activity::zone;
+use crate::kernel::connection::KernelFiles;
+use crate::kernel::keeper::End;
+use crate::kernel::launch::last_lines;
+use crate::kernel::process::Process;
+use crate::kernel::python::quote;
+use crate::notebook::size;
+use crate::project::jobs::JobCell;
+use crate::project::journal::Entry;
+use crate::project::past::Cell;
+use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
+
+/// How long a keeper may take to write down what it was told.
+const KEEPER: Duration = Duration::from_millis(150);
+
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How many of a kernel's last lines are kept.
+const LINES: usize = 8;
+
+/// Marks the end of a kernel that was never ready.
+const AT_START: &str = "at_start";
+
+/// Says why a kernel was shut down, where nobody asked for it at that moment.
+pub(super) const BECAUSE: &str = "because";
+
+/// Records that a kernel went by itself, and in whose cell, unless the record has changed meanwhile.
+///
+/// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
+/// Blocks for some milliseconds, for which its keeper may need to tell of what it died.
+pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
+    // A notebook that shares a kernel has no record of it.
+    let key = &project.state()?.owner_key(key);
+    let end = told_end(&seen);
+    let running = project.present(key, seen.generation).running;
+    let job = job_of(project, key, &seen, running.as_ref());
+    let reason = match seen.place.relation() {
+        Relation::EarlierBoot => "the machine was started anew",
+        _ if !seen.owned => "it answers no more",
+        _ => "its process ended",
+    };
+    let mut noted = None;
+    let now = project.update(|state| match state.sessions.get_mut(key) {
+        Some(session) if session.pid == seen.pid && session.status == Status::Live => {
+            let mut ended = ended(session, reason, None);
+            if let Some(end) = &end {
+                take(&mut ended, end);
+            }
+            // What it wrote while it was starting says nothing about its end.
+            let log = session.log_at.map(|at| (project.kernel_log(key), at));
+            if let Some((log, at)) = log {
+                ended.lines = last_lines(&log, at, LINES);
+            }
+            ended.job = job;
+            if let Some(cell) = running {
+                let (by, of) = (company::name(cell.by.as_deref()), whose(&cell));
+                ended.other.insert("cell_by".into(), by.into());
+                ended.other.insert("cell_of".into(), of.into());
+                ended.cell = cell.cell;
+            }
+            session.status = Status::Died;
+            session.ended = Some(ended);
+            noted = session.ended.clone();
+            session.clone()
+        }
+        Some(session) => {
+            // Whoever noted it was quicker than the keeper.
+            if session.pid == seen.pid
+                && session.status == Status::Died
+                && let (Some(end), Some(ended)) = (&end, &mut session.ended)
+                && ended.exit.is_none()
+            {
+                take(ended, end);
+            }
+            session.clone()
+        }
+        None => seen,
+    })?;
+    if let Some(end) = noted {
+        let mut entry = Entry {
+            at: end.at,
+            generation: Some(end.generation),
+            cell: end.cell,
+            other: end.other,
+            ..Entry::now("died", key)
+        };
+        entry.other.insert("reason".into(), end.reason.into());
+        project.write_down(&[entry]);
+    }
+    Ok(now)
+}
+
+/// Notes the end of this very process, if it is a session's kernel: what its keeper begins.
+pub(crate) fn keeper_tells(
+    project: &Project,
+    key: &str,
+    process: &Process,
+) -> Result<(), StateError> {
+    let session = project.state()?.sessions.get(key).cloned();
+    let session = session.filter(|session| Process::recorded(session).as_ref() == Some(process));
+    match session {
+        Some(session) => note_death(project, key, session).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Returns how a session's kernel ended, as its keeper tells, which may be about to.
+fn told_end(session: &Session) -> Option<End> {
+    if !session.owned || session.place.relation() != Relation::Here {
+        return None;
+    }
+    let process = Process::recorded(session)?;
+    end_of(&KernelFiles::of(&session.connection_file), &process)
+}
+
+/// Returns how a process ended, as its keeper tells, which may be about to.
+pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<End> {
+    let deadline = Instant::now() + KEEPER;
+    while files.end_of(process).is_none() && Instant::now() < deadline {
+        let keeper = files.keeper_of(process);
+        if !keeper.is_some_and(|keeper| keeper.is_alive()) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    files.end_of(process)
+}
+
+fn take(ended: &mut Ended, end: &End) {
+    ended.at = end.at;
+    ended.reason = reason(end.exit, end.memory_bytes);
+    ended.exit = Some(end.exit);
+    ended.memory_bytes = end.memory_bytes;
+}
+
+/// Returns the job whose code ran. Its recorder sees the end in the same moment: it may have written down
+/// already that the cell ended by it, or not yet that the cell had begun.
+fn job_of(project: &Project, key: &str, session: &Session, cell: Option<&Cell>) -> Option<String> {
+    let jobs = project.jobs().into_iter().filter_map(|job| job.read().ok());
+    let mut running = jobs.filter(|job| {
+        let of_it = |it: &JobCell| {
+            let is_open = it.status.is_none();
+            let ran = is_open || it.status.as_deref() == Some("kernel_died");
+            let same = cell.is_none_or(|cell| it.cell == cell.cell);
+            let asked = cell.is_some_and(|cell| {
+                cell.by.as_ref() == Some(&job.by) && cell.code.as_ref() == Some(&it.code)
+            });
+            ran && same && (it.begun_at.is_some() || is_open && asked)
+        };
+        job.session == key
+            && job.generation == Some(session.generation)
+            && job.cells.iter().any(of_it)
+    });
+    running.next().map(|job| job.id)
+}
+
+/// Returns the words for how a process ended: `out of memory, 61.8 GB`, `SIGSEGV`.
+pub(super) fn reason(exit: Exit, memory_bytes: Option<u64>) -> String {
+    let memory = memory_bytes.map(|bytes| format!(", {}", size(bytes)));
+    let memory = memory.unwrap_or_default();
+    match exit {
+        Exit::Status(status) => format!("exit status {status}"),
+        Exit::Signal(signal) => signal_hook::low_level::signal_name(signal)
+            .map_or_else(|| format!("signal {signal}"), str::to_owned),
+        Exit::OutOfMemory => format!("out of memory{memory}"),
+        Exit::PerhapsOutOfMemory => format!("SIGKILL, probably out of memory{memory}"),
+    }
+}
+
+/// Marks the end of a kernel that was never ready.
+pub(super) fn mark_at_start(ended: &mut Ended) {
+    ended.other.insert(AT_START.to_owned(), true.into());
+}
+
+/// Returns what is told of a kernel that went by itself, as one sentence or two.
+pub fn words(notebook: &str, ended: &Ended) -> String {
+    told(notebook, ended, &zone::here())
+}
+
+/// Returns the command that brings a notebook's kernel back.
+pub fn mend(notebook: &Path) -> String {
+    format!("nb open {0} && nb exec {0} --replay", quote(notebook))
+}
+
+fn told(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
+    let verb = match ended.exit {
+        _ if ended.other.contains_key(AT_START) => "could not be started",
+        Some(Exit::Signal(signal)) if is_crash(signal) => "crashed",
+        Some(Exit::Signal(_) | Exit::OutOfMemory | Exit::PerhapsOutOfMemory) => "was killed",
+        Some(Exit::Status(_)) => "ended by itself",
+        None => "ended",
+    };
+    let at = clock(ended.at, zone);
+    let mut text = format!("the kernel of {notebook} {verb} at {at} ({})", ended.reason);
+    let other = |name: &str| ended.other.get(name).and_then(|it| it.as_str());
+    match (&ended.cell, &ended.job, other("cell_by")) {
+        (cell, Some(job), Some(by)) => {
+            let cell = cell.as_deref().map(company::cell);
+            let cell = cell.map_or(String::new(), |cell| format!("cell {cell}, "));
+            text.push_str(&format!(" in {cell}job {job}, for {by}"));
+        }
+        _ => {
+            let during = other("cell_of").map(|of| format!(" while {of} ran"));
+            text.push_str(&during.unwrap_or_default());
+        }
+    }
+    text.push('.');
+    if ended.job.is_some() {
+        text.push_str(" Outputs until then are kept.");
+    }
+    text
+}
+
+/// Whether a program does this to itself.
+fn is_crash(signal: i32) -> bool {
+    let crashes = [
+        Signal::SEGV,
+        Signal::ABORT,
+        Signal::BUS,
+        Signal::ILL,
+        Signal::FPE,
+    ];
+    crashes.map(Signal::as_raw).contains(&signal)
+}
+
+/// Returns a moment as people read it: the time, and the day where that is not today.
+pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let (at, now) = (
+        at.to_zoned(zone.clone()),
+        Timestamp::now().to_zoned(zone.clone()),
+    );
+    let form = if at.date() == now.date() {
+        "%H:%M"
+    } else {
+        "%H:%M on %Y-%m-%d"
+    };
+    at.strftime(form).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(exit: Option<Exit>, bytes: Option<u64>) -> Ended {
+        let reason = exit.map_or_else(
+            || "its process ended".to_owned(),
+            |exit| reason(exit, bytes),
+        );
+        let text = serde_json::json!({
+            "at": "2026-01-02T03:12:00Z", "reason": reason, "generation": 1,
+        });
+        let ended: Ended = serde_json::from_value(text).unwrap();
+        Ended { exit, ..ended }
+    }
+
+    fn said(ended: &Ended) -> String {
+        told("train.ipynb", ended, &TimeZone::UTC)
+    }
+
+    #[test]
+    fn a_death_says_when_of_what_in_which_cell_and_for_whom() {
+        let mut killed = ended(Some(Exit::OutOfMemory), Some(61_800_000_000));
+        killed.cell = Some("3f2c9a1e-0000-4000-8000-c0ffee000000".into());
+        killed.job = Some("7f3a".into());
+        killed.other.insert("cell_by".into(), "claude-code".into());
+        assert_eq!(
+            said(&killed),
+            "the kernel of train.ipynb was killed at 03:12 on 2026-01-02 (out of memory, 61.8 GB) \
+             in cell 3f2c, job 7f3a, for claude-code. Outputs until then are kept."
+        );
+        killed.cell = None;
+        assert!(said(&killed).contains("(out of memory, 61.8 GB) in job 7f3a, for claude-code."));
+    }
+
+    #[test]
+    fn what_did_it_is_told_apart() {
+        for (exit, want) in [
+            (
+                Some(Exit::Signal(9)),
+                "was killed at 03:12 on 2026-01-02 (SIGKILL).",
+            ),
+            (
+                Some(Exit::Signal(11)),
+                "crashed at 03:12 on 2026-01-02 (SIGSEGV).",
+            ),
+            (
+                Some(Exit::Status(3)),
+                "ended by itself at 03:12 on 2026-01-02 (exit status 3).",
+            ),
+            (None, "ended at 03:12 on 2026-01-02 (its process ended)."),
+        ] {
+            assert_eq!(
+                said(&ended(exit, Some(1))),
+                format!("the kernel of train.ipynb {want}")
+            );
+        }
+        let perhaps = reason(Exit::PerhapsOutOfMemory, Some(900_000_000));
+        assert_eq!(perhaps, "SIGKILL, probably out of memory, 900 MB");
+        assert_eq!(reason(Exit::Signal(64), None), "signal 64");
+        let mut cell = ended(Some(Exit::Signal(6)), None);
+        cell.other
+            .insert("cell_of".into(), "human (VS Code)'s cell \"f()\"".into());
+        assert!(said(&cell).ends_with("(SIGABRT) while human (VS Code)'s cell \"f()\" ran."));
+    }
+}

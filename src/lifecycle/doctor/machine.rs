@@ -1,0 +1,276 @@
+//! What the machine and the shell allow.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use super::Check;
+use crate::editing::unsaved::{self, AUTO_SAVE};
+use crate::kernel::connection::socket_folder;
+use crate::kernel::paths::{JupyterPaths, Variables, own_data_dir};
+use crate::kernel::process::Process;
+use crate::kernel::python::quote;
+use crate::kernel::sandbox;
+use crate::lifecycle::start::refuse_in_a_sandbox;
+use crate::project::written::AllWritten;
+use crate::project::{Project, Sandbox};
+use crate::task::causes::with_causes;
+
+/// Looks whether this shell is one in which a kernel can be started.
+pub(super) fn shell() -> Check {
+    const ABOUT: &str = "shell";
+    match refuse_in_a_sandbox() {
+        Ok(()) => Check::good(ABOUT, "kernels can be started from it and outlive it"),
+        Err(error) => Check::bad(
+            ABOUT,
+            with_causes(&error),
+            "allow nb outside the sandbox (in the agent's settings)",
+        ),
+    }
+}
+
+/// Looks whether processes can be told apart: their starting times are in `/proc`.
+pub(super) fn processes() -> Option<Check> {
+    let own = Process::of(std::process::id());
+    own.is_none().then(|| {
+        Check::bad(
+            "processes",
+            "/proc does not tell when a process started: a kernel cannot be told from another process with its number",
+            "mount -t proc proc /proc",
+        )
+    })
+}
+
+/// Looks whether a kernel's Unix sockets can lie somewhere: their paths must be short.
+pub(super) fn sockets(variables: &dyn Variables) -> Check {
+    const ABOUT: &str = "sockets";
+    let folder = match socket_folder(variables) {
+        Ok(folder) => folder,
+        Err(tried) => {
+            let why = tried.iter();
+            let why: Vec<_> = why
+                .map(|(folder, error)| format!("{}: {error}", folder.display()))
+                .collect();
+            let mend = "nb open --transport tcp NOTEBOOK, or make one of them a folder of yours with mode 0700";
+            return Check::bad(
+                ABOUT,
+                format!("no folder for them ({})", why.join("; ")),
+                mend,
+            );
+        }
+    };
+    // Some file systems have none, and some sandboxes allow none.
+    let path = folder.join(format!("doctor-{}", std::process::id()));
+    let bound = UnixListener::bind(&path);
+    let _ = std::fs::remove_file(&path);
+    match bound {
+        Ok(_) => Check::good(ABOUT, format!("in {}", folder.display())),
+        Err(error) => Check::bad(
+            ABOUT,
+            format!("none can be made in {}: {error}", folder.display()),
+            "nb open --transport tcp NOTEBOOK",
+        ),
+    }
+}
+
+/// Looks whether what must be written can be.
+pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "folders";
+    let mut wanted: Vec<(&str, PathBuf, &str)> = Vec::new();
+    let notebooks = notebook.parent().map(Path::to_owned);
+    let elsewhere = "put the notebook where you can write";
+    wanted.extend(notebooks.map(|it| ("the notebook's", it, elsewhere)));
+    let project = Project::find(notebook);
+    wanted.extend(project.map(|it| ("the project's", it.dir().to_owned(), elsewhere)));
+    if let Ok(folder) = own_data_dir(variables) {
+        wanted.push(("nb's own", folder, "set XDG_DATA_HOME to a folder of yours"));
+    }
+    if let Ok(paths) = JupyterPaths::new(variables) {
+        let specs = paths.data_dir.join("kernels");
+        wanted.push((
+            "Jupyter's",
+            specs,
+            "set JUPYTER_DATA_DIR to a folder of yours",
+        ));
+        let runtime = "set JUPYTER_RUNTIME_DIR to a folder of yours";
+        wanted.push(("Jupyter's runtime", paths.runtime_dir, runtime));
+    }
+    let mut checks: Vec<_> = wanted
+        .iter()
+        .filter_map(|(whose, folder, otherwise)| {
+            let (at, error) = not_writable(folder)?;
+            let user = rustix::process::geteuid().as_raw();
+            let text = format!(
+                "{whose} folder {} cannot be written: {error}",
+                folder.display()
+            );
+            let is_own = std::fs::metadata(&at).is_ok_and(|found| found.uid() == user);
+            let mend = match error.kind() {
+                io::ErrorKind::PermissionDenied if is_own => {
+                    format!("chmod u+rwx {}", quote(&at))
+                }
+                _ => (*otherwise).to_owned(),
+            };
+            Some(Check::bad(ABOUT, text, mend))
+        })
+        .collect();
+    if checks.is_empty() {
+        checks.push(Check::good(ABOUT, "all that must be written can be"));
+    }
+    checks
+}
+
+/// Returns the folder at or above one at which writing ends, and why; a folder that is not there
+/// yet can be made where the one above it can be written.
+fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
+    let there = folder
+        .ancestors()
+        .find(|it| it.symlink_metadata().is_ok())?;
+    let refused = |error: io::Error| Some((there.to_owned(), error));
+    if !there.is_dir() {
+        return refused(io::ErrorKind::NotADirectory.into());
+    }
+    // By a file: a read-only mount and a full disk say no only then.
+    match tempfile::tempfile_in(there) {
+        Ok(_) => None,
+        Err(error) => refused(error),
+    }
+}
+
+/// Tells by what a kernel would be confined that is opened with `--sandbox`.
+pub(super) fn sandbox() -> Check {
+    const ABOUT: &str = "sandbox";
+    match sandbox::choose(&Sandbox::default()) {
+        Ok(chosen) => {
+            let by = format!("nb open --sandbox would use {}", chosen.mechanism.as_str());
+            match chosen.instead {
+                None => Check::good(ABOUT, by),
+                Some(why) => Check::note(
+                    ABOUT,
+                    format!("{by}, since {why}"),
+                    "apt-get install bubblewrap, where it is only that; nb status tells what a kernel's sandbox keeps",
+                ),
+            }
+        }
+        Err(error) => Check::note(ABOUT, with_causes(&error), "open without --sandbox"),
+    }
+}
+
+/// Tells of the folders that sandboxed kernels were allowed to write, and whether this shell looks
+/// for its programs in one of them.
+pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "written";
+    let known = AllWritten::known();
+    let mut folders: Vec<_> = known.entries().iter().map(|it| &it.folder).collect();
+    folders.dedup();
+    let trusts = |folder: &Path| {
+        format!(
+            "when you have looked at it: nb open NOTEBOOK --trust {}",
+            quote(folder)
+        )
+    };
+    let told = folders.into_iter().map(|folder| {
+        let text = format!(
+            "a sandboxed kernel was allowed to write {}: what lies there is not run outside sandboxes",
+            folder.display()
+        );
+        Check::note(ABOUT, text, trusts(folder))
+    });
+    let mut checks: Vec<_> = told.collect();
+    let path = variables.get("PATH").unwrap_or_default();
+    let decided = std::env::split_paths(&path).find_map(|folder| {
+        let written = known.decides(&folder)?;
+        Some((folder, written))
+    });
+    checks.extend(decided.map(|(folder, _)| {
+        let text = format!(
+            "{} is on PATH, and a sandboxed kernel was allowed to write it: your shell runs what it may have put there",
+            folder.display()
+        );
+        Check::bad(ABOUT, text, "leave that environment: deactivate")
+    }));
+    checks
+}
+
+/// Looks whether a logout ends what the user started.
+pub(super) fn logout() -> Option<Check> {
+    let main = std::fs::read_to_string("/etc/systemd/logind.conf").unwrap_or_default();
+    let mut parts: Vec<_> = ["/usr/lib", "/run", "/etc"]
+        .iter()
+        .filter_map(|root| std::fs::read_dir(format!("{root}/systemd/logind.conf.d")).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "conf"))
+        .collect();
+    // The last word counts, by the files' names wherever they are.
+    parts.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    let mut texts = vec![main];
+    texts.extend(
+        parts
+            .iter()
+            .filter_map(|path| std::fs::read_to_string(path).ok()),
+    );
+    ends_at_logout(&texts).then(|| {
+        Check::bad(
+            "logout",
+            "systemd is told to end all processes of a user at the logout (KillUserProcesses=yes): kernels too",
+            "loginctl enable-linger, and open with: systemd-run --user --scope nb open NOTEBOOK",
+        )
+    })
+}
+
+/// Looks for editors that save nothing by themselves.
+pub(super) fn editors(variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "editor";
+    let files = unsaved::without_auto_save(variables).into_iter();
+    let checks = files.map(|file| {
+        let text = "VS Code saves nothing by itself: an unsaved tab hides what others write";
+        let mend = format!("put {AUTO_SAVE} into {}", file.display());
+        Check::note(ABOUT, text, mend)
+    });
+    checks.collect()
+}
+
+fn ends_at_logout(settings: &[String]) -> bool {
+    let lines = settings.iter().flat_map(|text| text.lines());
+    let mut values = lines.filter_map(|line| line.trim().strip_prefix("KillUserProcesses="));
+    values.next_back().is_some_and(|value| {
+        let value = value.trim().to_ascii_lowercase();
+        matches!(&*value, "yes" | "true" | "on" | "1")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_setting_counts() {
+        let said = |texts: &[&str]| {
+            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+            ends_at_logout(&texts)
+        };
+        assert!(!said(&[]));
+        assert!(!said(&["[Login]\n#KillUserProcesses=yes\n"]));
+        assert!(said(&["[Login]\nKillUserProcesses=yes\n"]));
+        assert!(!said(&[
+            "KillUserProcesses=yes\n",
+            "KillUserProcesses=no\n"
+        ]));
+        assert!(said(&[
+            "KillUserProcesses=no\n",
+            "KillUserProcesses=true\n"
+        ]));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_names_the_one_above_it() {
+        let temp = tempfile::tempdir().unwrap();
+        assert!(not_writable(&temp.path().join("a/b")).is_none());
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let (at, _) = not_writable(&file.join("a/b")).unwrap();
+        assert_eq!(at, file);
+        assert!(not_writable(Path::new("/proc/self/nb")).is_some());
+    }
+}

@@ -1,0 +1,201 @@
+//! What concerns the notebook and its project: the kernel it would get, what is recorded, and
+//! what others who have the notebooks in git would see.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Check;
+use crate::kernel::choose::ChooseError;
+use crate::kernel::offer::From;
+use crate::kernel::paths::{ProcessVariables, Variables};
+use crate::kernel::python::{self, quote};
+use crate::kernel::tools::Tools;
+use crate::kernel::{spec, trust};
+use crate::lifecycle::available::available;
+use crate::notebook::Named;
+use crate::project::{Project, RealSpec};
+use crate::task::causes::with_causes;
+
+/// The oldest ipykernel that the rest relies on: it answers on control while a cell runs.
+const OLDEST_IPYKERNEL: u32 = 6;
+
+/// Looks at what the project remembers.
+pub(super) fn memory(notebook: &Path) -> Check {
+    const ABOUT: &str = "project";
+    let Some(project) = Project::find(notebook) else {
+        return Check::good(ABOUT, "none here yet; nb open makes one");
+    };
+    match project.state() {
+        Ok(state) => {
+            let notebooks = match state.sessions.len() {
+                1 => "1 notebook".to_owned(),
+                count => format!("{count} notebooks"),
+            };
+            Check::good(ABOUT, format!("{} ({notebooks})", project.root().display()))
+        }
+        Err(error) => {
+            let file = quote(&project.state_file());
+            let mend = format!("mv {file} {file}.damaged, then nb open each notebook again");
+            Check::bad(ABOUT, with_causes(&error), mend)
+        }
+    }
+}
+
+/// Looks whether the notebook would get a kernel, which, and which others are damaged.
+pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "kernel";
+    let found = match available(notebook, variables) {
+        Ok(found) => found,
+        Err(error) => {
+            let mend = "repair the file, or name another notebook";
+            return vec![Check::bad(ABOUT, with_causes(&error), mend)];
+        }
+    };
+    let mut checks = Vec::new();
+    match &found.chosen {
+        Ok(choice) => {
+            let program = choice.spec.argv.first().map_or("?", String::as_str);
+            let version = ipykernel_version(&choice.spec, variables);
+            let named = version.as_ref().map(|it| format!(", ipykernel {it}"));
+            let named = named.unwrap_or_default();
+            let text = format!(
+                "{} ({program}{named}): {}",
+                choice.spec.display_name, choice.why
+            );
+            let major = version.and_then(|it| it.split('.').next()?.parse::<u32>().ok());
+            checks.push(match major {
+                Some(major) if major < OLDEST_IPYKERNEL => Check::bad(
+                    ABOUT,
+                    format!("{text}; it is too old: it answers nobody while a cell runs"),
+                    format!(
+                        "{} -m pip install --upgrade ipykernel",
+                        quote(Path::new(program))
+                    ),
+                ),
+                _ => Check::good(ABOUT, text),
+            });
+        }
+        Err(error) => {
+            let hints: Vec<_> = error.hints();
+            let hints = match error {
+                ChooseError::Several { .. } => hints.join(" | "),
+                _ => hints.first().cloned().unwrap_or_default(),
+            };
+            checks.push(Check::bad(ABOUT, with_causes(error), hints));
+        }
+    }
+    for (folder, error) in &found.unreadable {
+        let text = format!(
+            "the kernelspecs in {} cannot be read: {error}",
+            folder.display()
+        );
+        checks.push(Check::bad(
+            ABOUT,
+            text,
+            format!("as its owner: chmod a+rx {}", quote(folder)),
+        ));
+    }
+    let damaged = found.offers.iter().filter(|offer| offer.from == From::Spec);
+    for offer in damaged {
+        if let Err(unready) = &offer.spec {
+            let text = format!("the kernelspec {}: {}", offer.name, unready.why);
+            let mend = format!("mend or remove {}", offer.path.display());
+            checks.push(Check::note(ABOUT, text, mend));
+        }
+    }
+    checks
+}
+
+/// Returns the version of a spec's ipykernel; its Python is asked where no files tell, and where it is
+/// the system's or a tool's of the user.
+fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<String> {
+    let argv = spec::command(spec, Path::new(""));
+    let runs_it = |word: &std::ffi::OsString| word.to_string_lossy().contains("ipykernel");
+    if !argv.iter().any(runs_it) {
+        return None;
+    }
+    let program = Path::new(argv.first()?);
+    if let Some(version) = python::package_version(program, "ipykernel") {
+        return Some(version);
+    }
+    let is_own = Tools::known(variables).hold_program(program);
+    if !is_own || trust::check_program(program).is_err() {
+        return None;
+    }
+    let question = "import importlib.metadata as m; print(m.version('ipykernel'))";
+    let out = Command::new(program)
+        .args(["-c", question])
+        .env_remove("PYTHONPATH")
+        // A module of the notebook's folder must not stand in for an installed one.
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let version = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    (out.status.success() && !version.is_empty()).then_some(version)
+}
+
+/// Looks for notebooks in git that name the kernelspec of ours: where nb is not installed, with
+/// colleagues, in CI or for papermill, they do not run.
+pub(super) fn tracked(notebook: &Path) -> Vec<Check> {
+    const ABOUT: &str = "git";
+    let folder = match Project::find(notebook) {
+        Some(project) => project.root().to_owned(),
+        None => notebook.parent().unwrap_or(Path::new("/")).to_owned(),
+    };
+    let named = tracked_notebooks(&folder);
+    let named = named.iter().filter(|path| names_ours(&folder.join(path)));
+    named
+        .map(|path| {
+            Check::bad(
+                ABOUT,
+                format!(
+                    "{} is tracked and names the kernelspec {}: it does not run where nb is not installed",
+                    path.display(),
+                    spec::SHARED
+                ),
+                format!("nb fmt --write {}", quote(path)),
+            )
+        })
+        .collect()
+}
+
+/// Whoever could write a repository could name programs in its settings that git runs by itself.
+const QUIET: [&str; 4] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+];
+
+/// Returns the notebooks that git tracks below a folder; none where there is no git.
+fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
+    let Some(git) = trust::on_path("git", &ProcessVariables) else {
+        return Vec::new();
+    };
+    let listed = Command::new(git)
+        .args(QUIET)
+        .args(["ls-files", "-z", "--", "*.ipynb"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let Ok(listed) = listed.map(|out| out.stdout) else {
+        return Vec::new();
+    };
+    let paths = listed
+        .split(|byte| *byte == 0)
+        .filter(|path| !path.is_empty());
+    paths
+        .map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()))
+        .collect()
+}
+
+fn names_ours(notebook: &Path) -> bool {
+    let named = std::fs::read(notebook)
+        .ok()
+        .and_then(|text| Named::read(&text).ok());
+    let named = named.and_then(|named| named.kernelspec);
+    named.is_some_and(|name| spec::is_shared_name(&name))
+}

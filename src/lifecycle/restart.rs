@@ -1,0 +1,156 @@
+//! Replacing a notebook's kernel by a new one on the same sockets.
+//!
+//! The deed is done by a detached process: whoever asks for it may be killed by it, as a front
+//! end's proxy is, and a kernel must not stay away because its user's window went.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::deed::journal;
+use super::life::{Life, life, unseen};
+use super::open_error::OpenError;
+use super::shutdown::{GRACE, ask, ended};
+use super::start::Held;
+use super::target::recorded;
+use crate::client::Client;
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::detach::Ahead;
+use crate::kernel::launch;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::{Process, Signal};
+use crate::project::{InterruptMode, Project, Session, Status, Transport};
+pub use crate::task::Report;
+use crate::task::{self, Begun, Task};
+
+/// Starts the restart in a process of its own and waits for its end.
+///
+/// Dropping the future, or killing this process, does not stop the restart.
+pub async fn restart(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Report, OpenError> {
+    let begun = begin_restart(project, key, by, patience).await?;
+    Ok(begun.report().await?)
+}
+
+/// Starts the restart in a process of its own, for which [`Begun::report`] waits.
+///
+/// It goes on whatever becomes of the caller.
+pub async fn begin_restart(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Begun, OpenError> {
+    check(project, key).await?;
+    let job = Task::Restart {
+        state_file: project.state_file(),
+        key: key.to_owned(),
+        by: by.to_owned(),
+        patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+    };
+    Ok(task::begin(project, &job).await?)
+}
+
+/// Says beforehand what will not work.
+async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
+    let notebook = project.notebook(key);
+    let session = recorded(&project.state()?, project, key).ok_or(OpenError::NoKernel {
+        notebook: notebook.clone(),
+    })?;
+    if !session.owned {
+        return Err(OpenError::NotOwned { notebook });
+    }
+    if session.status == Status::Stopped {
+        return Err(OpenError::NoKernel { notebook });
+    }
+    if life(&session).await == Life::Elsewhere {
+        return Err(unseen(&session));
+    }
+    let is_apart = session.is_apart();
+    // Before the kernel that runs is ended for one that would not be started.
+    if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
+        let folder = notebook.parent().unwrap_or(&notebook);
+        launch::check_outside(&spec, folder, &ProcessVariables)?;
+    }
+    Ok(())
+}
+
+/// Does it, in the detached process.
+pub(crate) async fn perform(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Session, OpenError> {
+    let held = Held::wait(project, key, patience).await?;
+    let notebook: PathBuf = project.notebook(key);
+    let no_kernel = || OpenError::NoKernel {
+        notebook: notebook.clone(),
+    };
+    // Looked at again under the lock: it may have been shut down meanwhile.
+    let session = held
+        .session()?
+        .filter(|session| session.owned)
+        .ok_or_else(no_kernel)?;
+    let Some(spec) = session
+        .kernelspec
+        .clone()
+        .filter(|_| session.status != Status::Stopped)
+    else {
+        return Err(no_kernel());
+    };
+    held.record(|session| {
+        session.status = Status::Restarting;
+        session.ended = Some(ended(session, "restarted", Some(by)));
+    })?;
+    held.start_by(Ahead::begin().ok());
+    if let Life::Own(process) = life(&session).await {
+        let asked = ask(&session, &process, true).await;
+        if asked && !process.ended_within(PROMPT).await {
+            end_cell(&session, &process).await;
+        }
+        held.end(&process, if asked { GRACE } else { Duration::ZERO })
+            .await;
+    }
+    let files = KernelFiles::of(&session.connection_file);
+    match connection::read(files.connection_file()) {
+        // Not every kernel takes the place of a socket that a killed one left.
+        Ok(_) if session.transport == Transport::Ipc => files.remove_sockets(&held.variables),
+        Ok(_) => {}
+        Err(_) => {
+            files.remove(&held.variables);
+            held.create(&files, session.is_apart(), session.transport, &spec)?;
+        }
+    }
+    let session = held.run(&files, &spec, session.transport, patience).await?;
+    journal(project, key, &session, "restarted", by);
+    project.remember(key, &session);
+    Ok(session)
+}
+
+/// How long a kernel that runs nothing needs to end.
+pub(super) const PROMPT: Duration = Duration::from_millis(300);
+
+/// How long a kernel that is ending may take to answer anything else.
+const REPLY: Duration = Duration::from_millis(500);
+
+/// Interrupts the cell that keeps a kernel from ending: what the cell wants done at its end is
+/// done. JupyterLab's server interrupts before it ends a kernel for the same reason.
+pub(super) async fn end_cell(session: &Session, process: &Process) {
+    if session.interrupt_mode() == InterruptMode::Signal {
+        let _ = process.signal_group(Signal::INT);
+        return;
+    }
+    let Ok(info) = connection::read(&session.connection_file) else {
+        return;
+    };
+    let asked = async {
+        let mut client = Client::connect(&info, "nb").await.ok()?;
+        client.interrupt(REPLY).await.ok()
+    };
+    // One that does not listen any more is ended by signals next.
+    let _ = tokio::time::timeout(REPLY, asked).await;
+}

@@ -1,0 +1,472 @@
+//! The kernelspecs "nb shared kernel", by which front ends find `nb-proxy`: one a language.
+//!
+//! VS Code remembers a kernel by its spec's argv, so that must stay the same for ever: it points
+//! to a copy of this program in `nb`'s own data folder, never to a build folder or an environment.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::program::{differs, install_file, install_program, proxy_path};
+use crate::kernel::choose::prefix_in_use;
+use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
+use crate::kernel::spec::{self, SpecError};
+
+const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
+
+const LOGOS: [(&str, &[u8]); 3] = [
+    (
+        "logo-32x32.png",
+        include_bytes!("../../kernelspec/logo-32x32.png"),
+    ),
+    (
+        "logo-64x64.png",
+        include_bytes!("../../kernelspec/logo-64x64.png"),
+    ),
+    (
+        "logo-svg.svg",
+        include_bytes!("../../kernelspec/logo-svg.svg"),
+    ),
+];
+
+/// Where specs are installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// For this user: every front end finds them.
+    #[default]
+    User,
+    /// In an environment: `<prefix>/share/jupyter`.
+    Prefix(PathBuf),
+    /// In a project's private folder; front ends find it where `JUPYTER_PATH` names that.
+    Project(PathBuf),
+}
+
+/// Returns the line of a project's `.env` by which VS Code finds the project's kernelspecs. It reads that
+/// file of a workspace's folder, and looks wherever its `JUPYTER_PATH` says.
+pub fn env_line(nb_folder: &Path) -> String {
+    let folder = nb_folder.join("jupyter");
+    let folder = folder.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+@,:~".contains(c);
+    // A space or another sign would end the value.
+    match folder.chars().all(plain) {
+        true => format!("JUPYTER_PATH={folder}"),
+        false => format!("JUPYTER_PATH=\"{folder}\""),
+    }
+}
+
+/// Why a spec could not be installed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// No home folder.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    /// A file could not be written.
+    #[error("cannot install {}", path.display())]
+    Install {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be removed.
+    #[error("cannot remove {}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder holds somebody else's spec.
+    #[error("{} is a kernelspec of another program", folder.display())]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// The installed spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The spec's folder.
+    pub folder: PathBuf,
+    /// The name that people see.
+    pub display_name: String,
+    /// The program that it starts.
+    pub proxy: PathBuf,
+    /// Whether anything had to be written.
+    pub changed: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unserved {
+    /// The folders and files that are gone.
+    pub removed: Vec<PathBuf>,
+    /// Specs elsewhere, for whose sake the program that they start stays.
+    pub used_by: Vec<PathBuf>,
+}
+
+/// What is known of the installed specs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// They are there and their program is this one.
+    Good,
+    /// There is none.
+    Missing,
+    /// One would not work, or starts an older program.
+    Stale(String),
+}
+
+/// Installs the spec for a language, and the program that it starts. Doing it again changes
+/// nothing; other languages' specs that are there are brought up to date.
+pub fn serve(
+    level: &Level,
+    language: &str,
+    variables: &dyn Variables,
+) -> Result<Served, ServeError> {
+    let kernels = kernels_dir(level, variables)?;
+    let folder = kernels.join(spec::shared_name(language));
+    if !ours(&folder) && folder.join("kernel.json").exists() {
+        return Err(ServeError::NotOurs { folder });
+    }
+    let proxy = proxy_path(variables)?;
+    let cannot = |path: &Path, source| ServeError::Install {
+        path: path.to_owned(),
+        source,
+    };
+    let mut changed = install_program(&proxy).map_err(|source| cannot(&proxy, source))?;
+    let installed = installed(&kernels).into_iter();
+    let others = installed.filter(|(other, _)| *other != folder);
+    let wanted = [(folder.clone(), language.to_owned())];
+    for (folder, language) in others.chain(wanted) {
+        let mut files: Vec<(&str, Vec<u8>)> = LOGOS
+            .iter()
+            .map(|(name, bytes)| (*name, bytes.to_vec()))
+            .collect();
+        // Last, so that a front end that looks meanwhile sees nothing or all.
+        files.push(("kernel.json", kernel_json(&proxy, &language)));
+        for (name, content) in files {
+            let path = folder.join(name);
+            changed |= install_file(&path, &content).map_err(|source| cannot(&path, source))?;
+        }
+    }
+    if *level != Level::User {
+        let mut elsewhere = elsewhere(variables)?;
+        if !elsewhere.contains(&kernels) {
+            elsewhere.push(kernels);
+            note_elsewhere(&elsewhere, variables)?;
+        }
+    }
+    Ok(Served {
+        folder,
+        display_name: spec::shared_display_name(language),
+        proxy,
+        changed,
+    })
+}
+
+/// Removes the specs of a level, of whatever language, and the program when no spec that is known
+/// of starts it any more.
+pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, ServeError> {
+    let kernels = kernels_dir(level, variables)?;
+    let mut removed = Vec::new();
+    let cannot = |path: &Path, source| ServeError::Remove {
+        path: path.to_owned(),
+        source,
+    };
+    let folder = kernels.join(spec::SHARED);
+    if folder.join("kernel.json").exists() && !ours(&folder) {
+        return Err(ServeError::NotOurs { folder });
+    }
+    for (folder, _) in installed(&kernels) {
+        std::fs::remove_dir_all(&folder).map_err(|source| cannot(&folder, source))?;
+        removed.push(folder);
+    }
+    let before = elsewhere(variables)?;
+    let mut used_by = before.clone();
+    used_by.retain(|other| *other != kernels && !installed(other).is_empty());
+    if used_by != before {
+        note_elsewhere(&used_by, variables)?;
+    }
+    let for_user = installed(&kernels_dir(&Level::User, variables)?);
+    let proxy = proxy_path(variables)?;
+    if used_by.is_empty() && for_user.is_empty() && proxy.exists() {
+        std::fs::remove_file(&proxy).map_err(|source| cannot(&proxy, source))?;
+        removed.push(proxy);
+    }
+    Ok(Unserved { removed, used_by })
+}
+
+/// Looks whether the specs at a level work and are up to date.
+pub fn health(level: &Level, variables: &dyn Variables) -> Result<Health, ServeError> {
+    let kernels = kernels_dir(level, variables)?;
+    let python = kernels.join(spec::SHARED);
+    let mut found = installed(&kernels);
+    // Somebody else's in our place is to be told of.
+    if python.join("kernel.json").exists() && !found.iter().any(|(folder, _)| *folder == python) {
+        found.push((python, String::new()));
+    }
+    for (folder, language) in &found {
+        let health = health_of(folder, language, variables)?;
+        if health != Health::Good {
+            return Ok(health);
+        }
+    }
+    Ok(if found.is_empty() {
+        Health::Missing
+    } else {
+        Health::Good
+    })
+}
+
+/// Looks whether the user's spec for a language works and is up to date.
+pub fn health_for(language: &str, variables: &dyn Variables) -> Result<Health, ServeError> {
+    let folder = kernels_dir(&Level::User, variables)?.join(spec::shared_name(language));
+    match health_of(&folder, language, variables)? {
+        Health::Good => health(&Level::User, variables),
+        other => Ok(other),
+    }
+}
+
+fn health_of(
+    folder: &Path,
+    language: &str,
+    variables: &dyn Variables,
+) -> Result<Health, ServeError> {
+    let path = folder.join("kernel.json");
+    let Ok(found) = std::fs::read(&path) else {
+        return Ok(Health::Missing);
+    };
+    let proxy = proxy_path(variables)?;
+    let stale = |why: String| Ok(Health::Stale(why));
+    if !ours(folder) {
+        return stale(format!("{} is not nb's", path.display()));
+    }
+    if !proxy.is_file() {
+        return stale(format!("{} is gone", proxy.display()));
+    }
+    if found != kernel_json(&proxy, language) {
+        return stale(format!("{} is of another version", path.display()));
+    }
+    match differs(&proxy) {
+        Ok(false) => Ok(Health::Good),
+        Ok(true) => stale(format!(
+            "{} is another version than this nb",
+            proxy.display()
+        )),
+        Err(error) => stale(format!("{} cannot be read: {error}", proxy.display())),
+    }
+}
+
+/// Returns a language as an installed kernel spells it, and whether there is one.
+pub fn spelled(language: &str, variables: &dyn Variables) -> (String, bool) {
+    // Of no notebook in particular: an active environment's specs count, and those of `PATH`.
+    let prefix = prefix_in_use(Path::new("/"), variables);
+    let folders = JupyterPaths::new(variables).map(|it| it.spec_folders(prefix.as_ref()));
+    let specs = spec::list(&folders.unwrap_or_default()).into_iter();
+    let mut languages = specs.map(|spec| spec.language);
+    match languages.find(|known| known.eq_ignore_ascii_case(language)) {
+        Some(known) => (known, true),
+        None => (language.to_owned(), spec::is_python(language)),
+    }
+}
+
+/// Returns the folder that specs of a level are in.
+pub fn kernels_dir(level: &Level, variables: &dyn Variables) -> Result<PathBuf, NoHome> {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let data = match level {
+        Level::User => JupyterPaths::new(variables)?.data_dir,
+        Level::Prefix(prefix) => whole(prefix).join("share/jupyter"),
+        Level::Project(dir) => whole(dir).join("jupyter"),
+    };
+    Ok(data.join("kernels"))
+}
+
+/// Returns our specs in a folder, with their languages; a damaged one of our names is ours too.
+fn installed(kernels: &Path) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(kernels).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter(|entry| spec::is_shared_name(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
+        .filter(|folder| folder.join("kernel.json").exists() && ours(folder))
+        .map(|folder| {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            let suffix = name.get(spec::SHARED.len() + 1..).unwrap_or("python");
+            let language = spec::read(&folder).map_or(suffix.to_owned(), |spec| spec.language);
+            (folder, language)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Says whether the folder may be written: a file that is no spec at all serves nobody.
+fn ours(folder: &Path) -> bool {
+    match spec::read(folder) {
+        Ok(spec) => spec::starts_proxy(&spec),
+        Err(error) => matches!(error, SpecError::Damaged { .. }),
+    }
+}
+
+/// Returns the folders of specs that were installed for an environment or a project.
+///
+/// All specs start the one program in `nb`'s own data folder, which must not go before them.
+fn elsewhere(variables: &dyn Variables) -> Result<Vec<PathBuf>, NoHome> {
+    let text = std::fs::read(own_data_dir(variables)?.join(ELSEWHERE)).ok();
+    Ok(text
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default())
+}
+
+fn note_elsewhere(folders: &[PathBuf], variables: &dyn Variables) -> Result<(), ServeError> {
+    let path = own_data_dir(variables)?.join(ELSEWHERE);
+    let done = if folders.is_empty() {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    } else {
+        let text = serde_json::to_vec(folders).map_err(io::Error::from);
+        text.and_then(|text| install_file(&path, &text)).map(drop)
+    };
+    done.map_err(|source| ServeError::Install { path, source })
+}
+
+/// The list of [`elsewhere`], in `nb`'s own data folder.
+const ELSEWHERE: &str = "served.json";
+
+/// Returns the spec's text: the template with the program in the place of its first argument.
+///
+/// The arguments are the same for every language: VS Code knows a kernel again by them.
+fn kernel_json(proxy: &Path, language: &str) -> Vec<u8> {
+    let mut spec: Value = serde_json::from_str(TEMPLATE).expect("the template is JSON");
+    spec["argv"][0] = Value::String(proxy.to_string_lossy().into_owned());
+    if !spec::is_python(language) {
+        spec["display_name"] = spec::shared_display_name(language).into();
+        spec["language"] = language.into();
+        spec["env"] = serde_json::json!({ "NB_LANGUAGE": language });
+    }
+    let mut text = serde_json::to_vec_pretty(&spec).expect("a JSON value can be written");
+    text.push(b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn serving_twice_changes_nothing_and_a_lost_program_is_mended() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let level = Level::User;
+        assert_eq!(health(&level, &variables).unwrap(), Health::Missing);
+        let served = serve(&level, "python", &variables).unwrap();
+        assert!(served.changed);
+        assert!(!serve(&level, "python", &variables).unwrap().changed);
+        assert_eq!(health(&level, &variables).unwrap(), Health::Good);
+
+        let spec: Value =
+            serde_json::from_slice(&std::fs::read(served.folder.join("kernel.json")).unwrap())
+                .unwrap();
+        let argv = [served.proxy.to_str().unwrap(), "-f", "{connection_file}"];
+        assert_eq!(spec["argv"], serde_json::json!(argv));
+        assert_eq!(spec["language"], "python");
+        assert_eq!(spec["interrupt_mode"], "message");
+
+        std::fs::remove_file(&served.proxy).unwrap();
+        assert!(matches!(
+            health(&level, &variables).unwrap(),
+            Health::Stale(_)
+        ));
+        assert!(serve(&level, "python", &variables).unwrap().changed);
+        std::fs::write(&served.proxy, "older").unwrap();
+        assert!(matches!(
+            health(&level, &variables).unwrap(),
+            Health::Stale(_)
+        ));
+        assert!(serve(&level, "python", &variables).unwrap().changed);
+
+        let unserved = unserve(&level, &variables).unwrap();
+        assert_eq!(unserved.removed, [served.folder, served.proxy]);
+        assert_eq!(unserve(&level, &variables).unwrap(), Unserved::default());
+    }
+
+    #[test]
+    fn each_language_has_its_spec_with_the_same_arguments() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let level = Level::User;
+        let r = serve(&level, "R", &variables).unwrap();
+        assert!(r.folder.ends_with("nb-shared-r"));
+        assert_eq!(health(&level, &variables).unwrap(), Health::Good);
+        let missing = health_for("python", &variables).unwrap();
+        assert_eq!(missing, Health::Missing);
+        let python = serve(&level, "python", &variables).unwrap();
+        let spec = |served: &Served| -> Value {
+            let text = std::fs::read(served.folder.join("kernel.json")).unwrap();
+            serde_json::from_slice(&text).unwrap()
+        };
+        assert_eq!(spec(&r)["argv"], spec(&python)["argv"]);
+        assert_eq!(spec(&r)["display_name"], "nb shared kernel (R)");
+        assert_eq!(spec(&r)["language"], "R");
+        assert_eq!(spec(&r)["env"]["NB_LANGUAGE"], "R");
+        assert_eq!(spec(&python)["env"], Value::Null);
+
+        // One that is out of date is mended with the others.
+        let mut older = spec(&r);
+        older["display_name"] = "older".into();
+        std::fs::write(r.folder.join("kernel.json"), older.to_string()).unwrap();
+        let stale = health_for("python", &variables).unwrap();
+        assert!(matches!(stale, Health::Stale(_)), "{stale:?}");
+        assert!(serve(&level, "python", &variables).unwrap().changed);
+        assert!(!serve(&level, "R", &variables).unwrap().changed);
+        let unserved = unserve(&level, &variables).unwrap();
+        assert_eq!(unserved.removed, [python.folder, r.folder, r.proxy]);
+    }
+
+    #[test]
+    fn the_program_stays_while_a_spec_elsewhere_starts_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let prefix = Level::Prefix(temp.path().join("env"));
+        let project = Level::Project(temp.path().join("work/.nb"));
+        for level in [&Level::User, &prefix, &project, &prefix] {
+            serve(level, "python", &variables).unwrap();
+        }
+        let unserved = unserve(&Level::User, &variables).unwrap();
+        assert_eq!(unserved.used_by.len(), 2);
+        assert!(proxy_path(&variables).unwrap().exists());
+        // One that was deleted with its environment needs nothing.
+        std::fs::remove_dir_all(temp.path().join("env")).unwrap();
+        let unserved = unserve(&project, &variables).unwrap();
+        assert!(unserved.used_by.is_empty());
+        assert_eq!(unserved.removed.len(), 2);
+        assert!(!proxy_path(&variables).unwrap().exists());
+    }
+
+    #[test]
+    fn another_programs_spec_is_left_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str())]);
+        let level = Level::Prefix(temp.path().join("env"));
+        let folder = temp.path().join("env/share/jupyter/kernels/nb-shared");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("kernel.json"), r#"{"argv":["other"]}"#).unwrap();
+        assert!(matches!(
+            serve(&level, "python", &variables),
+            Err(ServeError::NotOurs { .. })
+        ));
+        assert!(matches!(
+            unserve(&level, &variables),
+            Err(ServeError::NotOurs { .. })
+        ));
+    }
+}

@@ -1,0 +1,205 @@
+//! Ending a notebook's kernel for good.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::death::BECAUSE;
+use super::deed::journal;
+use super::life::{Life, life, unseen};
+use super::open_error::OpenError;
+use super::restart::{PROMPT, end_cell};
+use super::sandbox;
+use super::share;
+use super::start::Held;
+use crate::client::Client;
+use crate::editing::rename;
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::process::Process;
+use crate::project::{Ended, Project, Session, StateError, Status};
+use crate::task::causes::with_causes;
+
+/// How long a kernel may take to answer that it will end.
+const REPLY: Duration = Duration::from_secs(1);
+
+/// How long a kernel that was asked may take to end by itself.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// What shutting down did.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The session, stopped.
+    pub session: Session,
+    /// Whether a kernel was running. One that was let go goes on.
+    pub was_running: bool,
+    /// With whom the notebook shared a kernel.
+    pub let_go_of: Option<String>,
+    /// The notebooks that shared the kernel and have none now either.
+    pub shared_with: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Ends the kernel: asks it, then SIGTERM, then SIGKILL to its process group.
+///
+/// `key` is the notebook's own, see [`super::target::Target`]. Nothing but `nb open` brings the
+/// session back. A kernel that another program started, or that is another notebook's, is only
+/// let go.
+pub async fn shutdown(
+    project: &Project,
+    key: &str,
+    by: &str,
+    patience: Duration,
+) -> Result<Stopped, OpenError> {
+    let began = Instant::now();
+    let held = Held::wait(project, key, patience).await?;
+    end(&held, by, None, began).await
+}
+
+/// Ends the kernel as [`shutdown`] does, for a reason that the record keeps, unless `keeps` has one
+/// against it: it is asked once the session's lock is held, since the kernel may have been used while
+/// that was waited for.
+pub(super) async fn shutdown_unless(
+    project: &Project,
+    key: &str,
+    by: &str,
+    why: Option<&str>,
+    patience: Duration,
+    keeps: impl AsyncFnOnce(Session) -> Result<Option<String>, StateError>,
+) -> Result<Result<Stopped, String>, OpenError> {
+    let began = Instant::now();
+    let held = Held::wait(project, key, patience).await?;
+    if let Some(session) = held.session()?
+        && let Some(kept) = keeps(session).await?
+    {
+        return Ok(Err(kept));
+    }
+    end(&held, by, why, began).await.map(Ok)
+}
+
+/// Ends the kernel of a session whose lock is held.
+async fn end(
+    held: &Held<'_>,
+    by: &str,
+    why: Option<&str>,
+    began: Instant,
+) -> Result<Stopped, OpenError> {
+    let (project, key) = (held.project, held.key);
+    let notebook = project.notebook(key);
+    let session = held.session()?.ok_or_else(|| OpenError::NoKernel {
+        notebook: notebook.clone(),
+    })?;
+    // As it was before: it still names the kernel that is let go.
+    let state = project.state()?;
+    if let Some(owner) = session.kernel_of.clone() {
+        let goes_on = match state.session(&owner) {
+            Some(session) => matches!(life(&session).await, Life::Own(_) | Life::Foreign),
+            None => false,
+        };
+        held.record(|session| share::let_go(session, &owner, by))?;
+        journal(project, key, &session, "stopped", by);
+        return Ok(Stopped {
+            session: held.session()?.unwrap_or(session),
+            was_running: goes_on,
+            let_go_of: Some(owner),
+            shared_with: Vec::new(),
+            notes: rename::put_back(project, &state, key).into_iter().collect(),
+            took: began.elapsed(),
+        });
+    }
+    if !state.sessions.contains_key(key) {
+        // Only the top-level fields tell of it: another program wrote them, and it is to take
+        // them back.
+        return Err(OpenError::NotOwned { notebook });
+    }
+    let life = life(&session).await;
+    if life == Life::Elsewhere {
+        return Err(unseen(&session));
+    }
+    let was_running = matches!(life, Life::Own(_));
+    let shared_with = state.sharers(key);
+    let record = || {
+        held.record(|session| {
+            session.status = Status::Stopped;
+            let mut ended = ended(session, "shut down", Some(by));
+            let why = why.map(|why| (BECAUSE.to_owned(), why.into()));
+            ended.other.extend(why);
+            session.ended = Some(ended);
+        })
+    };
+    // Where nothing can be written, as on a full disk, the kernel is ended all the same: it may be
+    // what fills the disk.
+    let mut unrecorded = None;
+    if session.status != Status::Stopped {
+        unrecorded = record().err();
+        journal(project, key, &session, "stopped", by);
+    }
+    if let Life::Own(process) = &life {
+        let asked = ask(&session, process, false).await;
+        if asked && !process.ended_within(PROMPT).await {
+            end_cell(&session, process).await;
+        }
+        held.end(process, if asked { GRACE } else { Duration::ZERO })
+            .await;
+    }
+    if session.owned {
+        KernelFiles::of(&session.connection_file).remove(&held.variables);
+    }
+    if unrecorded.is_some() {
+        // Its end may have made room.
+        unrecorded = record().err();
+    }
+    let unrecorded = unrecorded.map(|error| {
+        let why = with_causes(&error);
+        format!("its kernel has ended, but that is not written down, and commands will say that it died: {why}")
+    });
+    let session = held.session()?.unwrap_or(session);
+    let scratch = sandbox::end(&session);
+    Ok(Stopped {
+        session,
+        was_running,
+        let_go_of: None,
+        notes: std::iter::once(key)
+            .chain(shared_with.iter().map(String::as_str))
+            .filter_map(|key| rename::put_back(project, &state, key))
+            .chain(scratch)
+            .chain(unrecorded)
+            .collect(),
+        shared_with,
+        took: began.elapsed(),
+    })
+}
+
+/// Asks a kernel to end; says whether it was reached.
+pub(super) async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
+    let Ok(info) = connection::read(&session.connection_file) else {
+        return false;
+    };
+    let asked = async {
+        let mut client = Client::connect(&info, "nb").await.ok()?;
+        client.shutdown(restart, REPLY).await.ok()?;
+        Some(())
+    };
+    tokio::select! {
+        asked = tokio::time::timeout(REPLY * 2, asked) => matches!(asked, Ok(Some(()))),
+        () = process.death() => true,
+    }
+}
+
+/// Returns the record of an end of this session's kernel, now.
+pub(super) fn ended(session: &Session, reason: &str, by: Option<&str>) -> Ended {
+    Ended {
+        at: Timestamp::now(),
+        reason: reason.to_owned(),
+        generation: session.generation,
+        cell: None,
+        job: None,
+        by: by.map(str::to_owned),
+        exit: None,
+        memory_bytes: None,
+        lines: Vec::new(),
+        other: serde_json::Map::new(),
+    }
+}

@@ -1,0 +1,510 @@
+//! Starting the kernel of a session whose lock is held: launch, wait, record.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::death;
+use super::life::{refusal, sandboxed};
+use super::open_error::OpenError;
+use super::ready::{NotReady, chosen, ready};
+use super::sandbox::{self as sandbox_of, confine, contain, create_files};
+use super::shutdown::ended;
+use super::target::recorded;
+use crate::kernel::connection::{self, KernelFiles};
+use crate::kernel::detach::Ahead;
+use crate::kernel::keeper::Keep;
+use crate::kernel::launch;
+use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::{Process, Signal};
+use crate::kernel::{sandbox, trust};
+use crate::project::{
+    Container, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status,
+    Transport, beneath,
+};
+use crate::task::causes::with_causes;
+use crate::task::{self, Task};
+
+/// How often a kernel on TCP is started with other ports when one was taken meanwhile.
+const PORT_TRIES: usize = 3;
+
+/// How many of a kernel's last lines are shown when it cannot start.
+const LINES: usize = 12;
+
+/// How often a lock that another process holds is asked for.
+const LOCK_POLL: Duration = Duration::from_millis(15);
+
+/// What kind of kernel a session is to have.
+pub(super) struct Wanted {
+    pub(super) spec: RealSpec,
+    pub(super) transport: Transport,
+    pub(super) limits: Limits,
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) container: Option<Container>,
+    pub(super) idle_timeout: Option<u64>,
+}
+
+/// A session whose lock is held.
+pub(super) struct Held<'a> {
+    pub(super) project: &'a Project,
+    pub(super) key: &'a str,
+    pub(super) variables: ProcessVariables,
+    /// The processes of a start that is to come.
+    ahead: Mutex<Option<Ahead>>,
+    /// What the last start left out of the kernel's environment, and why.
+    problem: Mutex<Option<String>>,
+    _lock: Lock,
+}
+
+impl<'a> Held<'a> {
+    /// Waits for the session's lock: whoever else starts, restarts or ends its kernel is done then.
+    pub(super) async fn wait(
+        project: &'a Project,
+        key: &'a str,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
+        // Whoever could write its memory says there what is run, and in which sandbox.
+        trust::check("the project's memory", &project.state_file())?;
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let lock = project
+                .try_lock_session(key)
+                .map_err(|source| OpenError::Lock {
+                    dir: project.dir().to_owned(),
+                    source,
+                })?;
+            if let Some(lock) = lock {
+                return Ok(Self {
+                    project,
+                    key,
+                    variables: ProcessVariables,
+                    ahead: Mutex::default(),
+                    problem: Mutex::default(),
+                    _lock: lock,
+                });
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(OpenError::Busy { after: patience });
+            }
+            tokio::time::sleep(LOCK_POLL).await;
+        }
+    }
+
+    /// Uses these processes for the next start.
+    pub(super) fn start_by(&self, ahead: Option<Ahead>) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+    }
+
+    /// Returns what the last start left out of the kernel's environment, and why.
+    pub(super) fn problem(&self) -> Option<String> {
+        let problem = self.problem.lock();
+        problem.unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns the session as it is recorded now.
+    pub(super) fn session(&self) -> Result<Option<Session>, OpenError> {
+        Ok(recorded(&self.project.state()?, self.project, self.key))
+    }
+
+    /// Says whether the session has a record, and not only the top-level fields tell of it.
+    pub(super) fn has_record(&self) -> Result<bool, OpenError> {
+        Ok(self.project.state()?.sessions.contains_key(self.key))
+    }
+
+    /// Changes the session's record.
+    pub(super) fn record(&self, change: impl FnOnce(&mut Session)) -> Result<(), OpenError> {
+        self.project.update(|state| {
+            if let Some(session) = state.sessions.get_mut(self.key) {
+                change(session);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Changes the project's state, which reaches the disk while the start goes on: what a power cut
+    /// ends, it ends together with the kernel.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, OpenError> {
+        let answer = self.project.update_unsynced(change)?;
+        let project = self.project.clone();
+        // Nobody waits for it but the end of this process.
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = project.sync() {
+                tracing::warn!(%error, "the project's state could not be synced");
+            }
+        }));
+        Ok(answer)
+    }
+
+    /// Starts a kernel on new connection files. `before` is the session's record, if it has one.
+    pub(super) async fn start(
+        &self,
+        notebook: &Path,
+        before: Option<Session>,
+        wanted: Wanted,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        let Wanted {
+            spec,
+            transport,
+            limits,
+            sandbox,
+            container,
+            idle_timeout,
+        } = wanted;
+        // What another host or container uses is not ours to remove.
+        if let Some(before) = &before
+            && before.owned
+            && before.place.relation() != Relation::Elsewhere
+        {
+            KernelFiles::of(&before.connection_file).remove(&self.variables);
+        }
+        let old_file = before.as_ref().map(|before| before.connection_file.clone());
+        let before = before.map(|before| match before.owned {
+            true => before,
+            // Another program's kernel counts too, though its process is not known.
+            false => Session {
+                generation: before.generation + 1,
+                pid: None,
+                start_time: None,
+                ..before
+            },
+        });
+        let files = KernelFiles::fresh(self.project).map_err(|source| OpenError::Lock {
+            dir: self.project.dir().to_owned(),
+            source,
+        })?;
+        // Recorded before the file exists: a crash leaves no connection file that nobody knows.
+        let session = Session {
+            notebook: notebook.to_owned(),
+            connection_file: files.connection_file().to_owned(),
+            kernelspec: Some(spec.clone()),
+            transport,
+            place: Place::here(),
+            owned: true,
+            kernel_of: None,
+            limits,
+            sandbox: sandbox.clone(),
+            container: container.clone(),
+            idle_timeout,
+            status: Status::Starting,
+            ..before.unwrap_or_else(|| empty_session(notebook))
+        };
+        self.update(|state| {
+            // What names the session's old file must not look like somebody else's kernel.
+            if state.connection_file.is_some() && state.connection_file == old_file {
+                state.mirror(&session);
+            }
+            state.sessions.insert(self.key.to_owned(), session);
+        })?;
+        self.create(
+            &files,
+            sandbox.is_some() || container.is_some(),
+            transport,
+            &spec,
+        )?;
+        self.run(&files, &spec, transport, patience).await
+    }
+
+    /// Makes the connection file of a kernel that is about to be started.
+    pub(super) fn create(
+        &self,
+        files: &KernelFiles,
+        sandboxed: bool,
+        transport: Transport,
+        spec: &RealSpec,
+    ) -> Result<(), OpenError> {
+        create_files(files, sandboxed, transport, spec).or_else(|error| {
+            self.failed(files, &with_causes(&error))?;
+            Err(error)
+        })
+    }
+
+    /// Starts the kernel on the connection file that is there and waits until it is ready.
+    pub(super) async fn run(
+        &self,
+        files: &KernelFiles,
+        spec: &RealSpec,
+        transport: Transport,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        for attempt in 1.. {
+            let started = self.launch(files, spec).await;
+            let (process, log_start) = match started {
+                Ok(started) => started,
+                Err(error) => {
+                    self.failed(files, &with_causes(&error))?;
+                    return Err(error);
+                }
+            };
+            match self.settle(files, &process, patience).await {
+                Err(OpenError::Died { log, .. }) => {
+                    self.keeper_is_done(&process).await;
+                    let lines = launch::last_lines(&log, log_start, LINES);
+                    let taken = lines.iter().any(|line| says_taken(line));
+                    let end = death::end_of(files, &process);
+                    files.remove(&self.variables);
+                    if transport == Transport::Tcp && taken && attempt < PORT_TRIES {
+                        files.create(transport, spec, &self.variables)?;
+                        continue;
+                    }
+                    let how = end.map(|end| death::reason(end.exit, end.memory_bytes));
+                    let session = self.session()?;
+                    let error = OpenError::Died {
+                        argv: spec.argv.clone(),
+                        how: how.clone(),
+                        limit: session.and_then(|session| session.limits.memory_bytes),
+                        log,
+                        lines,
+                    };
+                    let how = how.unwrap_or_else(|| "its process ended".to_owned());
+                    self.failed(files, &how)?;
+                    return Err(error);
+                }
+                Err(OpenError::Confined { reason, .. }) => {
+                    let log = self.log();
+                    let lines = launch::last_lines(&log, log_start, LINES);
+                    let error = OpenError::Confined { reason, lines };
+                    self.failed(files, &error.to_string())?;
+                    return Err(error);
+                }
+                settled => return settled,
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    async fn launch(
+        &self,
+        files: &KernelFiles,
+        spec: &RealSpec,
+    ) -> Result<(Process, u64), OpenError> {
+        let notebook = self.project.notebook(self.key);
+        let session = self.session()?;
+        let unused = |ends| Task::Unused {
+            state_file: self.project.state_file(),
+            key: self.key.to_owned(),
+            ends,
+        };
+        let mut start = launch::Start {
+            spec: spec.clone(),
+            files: files.clone(),
+            folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
+            log: self.log(),
+            more: self.project.settings()?.kernel_env,
+            limits: session.as_ref().map(|it| it.limits).unwrap_or_default(),
+            keep: Keep {
+                end_file: files.end_file(),
+                after: task::arguments(&Task::Ended {
+                    state_file: self.project.state_file(),
+                    key: self.key.to_owned(),
+                    connection_file: files.connection_file().to_owned(),
+                })?,
+                look: task::arguments(&unused(false))?,
+                end_unused: task::arguments(&unused(true))?,
+                first_look: session
+                    .as_ref()
+                    .and_then(|it| it.idle_timeout)
+                    .map(Duration::from_secs),
+                container: None,
+                ends_all: session.as_ref().is_some_and(|it| it.sandbox.is_some()),
+            },
+            confined: None,
+            contained: None,
+        };
+        if let Some(container) = session.as_ref().and_then(|it| it.container.as_ref()) {
+            let contained = contain(self.project, container, files)?;
+            start.keep.container = Some(contained.named().clone());
+            start.contained = Some(contained);
+        }
+        let sandbox = session.and_then(|session| session.sandbox);
+        let sandbox = sandbox.map(|sandbox| {
+            sandbox_of::renew(self.project, self.key, files, sandbox, |fresh| {
+                let fresh = fresh.to_owned();
+                self.record(|session| {
+                    if let Some(sandbox) = &mut session.sandbox {
+                        sandbox.scratch = fresh;
+                    }
+                })
+                .map(drop)
+            })
+        });
+        let sandbox = sandbox.transpose()?;
+        let (project, key) = (self.project.clone(), self.key.to_owned());
+        let ahead = std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner));
+        let task = tokio::task::spawn_blocking(move || {
+            let log_start = launch::begin_log(&start.log).unwrap_or_default();
+            if let Some(sandbox) = &sandbox {
+                start.confined = Some(confine(&project, &key, sandbox, &start)?);
+            }
+            let launched = launch::launch(&start, ahead, &ProcessVariables)?;
+            Ok((launched, log_start))
+        });
+        let launched = task.await;
+        let launched: Result<_, OpenError> =
+            launched.map_err(|error| OpenError::Internal(error.to_string()))?;
+        let (launched, log_start) = launched?;
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = launched.problem;
+        Ok((launched.process, log_start))
+    }
+
+    /// Waits until a kernel that was started is ready, and records it as live.
+    ///
+    /// Also for one whose starter was killed before it could do this.
+    pub(super) async fn settle(
+        &self,
+        files: &KernelFiles,
+        process: &Process,
+        patience: Duration,
+    ) -> Result<Session, OpenError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let sandboxed = self.session()?.is_some_and(|it| it.sandbox.is_some());
+        let (process, reached) = match sandboxed {
+            true => {
+                let (started, files) = (process.clone(), files.clone());
+                let entering =
+                    tokio::task::spawn_blocking(move || sandbox::entered(&started, &files));
+                let entered = entering
+                    .await
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                let (process, reached) = entered?;
+                (process, Some(reached))
+            }
+            false => (process.clone(), None),
+        };
+        let process = &process;
+        let ready = match chosen(files, process, patience).await {
+            Ok(()) => {
+                let info = connection::read(files.connection_file())?;
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                ready(&info, process, left).await
+            }
+            Err(not_ready) => Err(not_ready),
+        };
+        let reply = match ready {
+            Ok(reply) => reply,
+            Err(NotReady::Died) => {
+                return Err(OpenError::Died {
+                    argv: Vec::new(),
+                    how: None,
+                    limit: None,
+                    log: self.log(),
+                    lines: Vec::new(),
+                });
+            }
+            Err(NotReady::Slow) => {
+                return Err(OpenError::Slow {
+                    pid: process.pid,
+                    after: patience,
+                    log: self.log(),
+                });
+            }
+            Err(NotReady::Unreachable(source)) => {
+                return Err(OpenError::Unreachable {
+                    pid: process.pid,
+                    source,
+                });
+            }
+        };
+        let said = beneath::metadata(&self.log()).map(|log| log.len());
+        let live = self.update(|state| {
+            let session = state.sessions.get_mut(self.key)?;
+            if Process::recorded(session).as_ref() != Some(process) {
+                // The first kernel of a session is the first generation.
+                session.generation += u64::from(session.pid.is_some());
+                session.started_at = Some(Timestamp::now());
+            }
+            session.pid = Some(process.pid);
+            session.start_time = Some(process.start_time);
+            session.place = Place::here();
+            session.status = Status::Live;
+            session.kernel_info = Some(reply);
+            if let Some(sandbox) = &mut session.sandbox {
+                sandbox.reached = reached;
+            }
+            session.log_at = said.ok();
+            let session = session.clone();
+            state.mirror(&session);
+            Some(session)
+        })?;
+        live.ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))
+    }
+
+    /// Ends a kernel for good; its group first gets the time to end by itself.
+    pub(super) async fn end(&self, process: &Process, grace: Duration) {
+        if !process.ended_within(grace).await {
+            let _ = process.signal_group(Signal::TERM);
+            if !process.ended_within(TERM_GRACE).await {
+                let _ = process.signal_group(Signal::KILL);
+                process.ended_within(KILL_GRACE).await;
+            }
+        }
+        self.keeper_is_done(process).await;
+    }
+
+    /// Waits until the keeper of a process that has ended has ended too, and with it what the
+    /// process left in its group.
+    async fn keeper_is_done(&self, process: &Process) {
+        let session = self.session().ok().flatten();
+        let files = session.map(|session| KernelFiles::of(&session.connection_file));
+        if let Some(keeper) = files.and_then(|files| files.keeper_of(process)) {
+            keeper.ended_within(KEEPER_GRACE).await;
+        }
+    }
+
+    /// Records that the kernel could not be started.
+    pub(super) fn failed(&self, files: &KernelFiles, reason: &str) -> Result<(), OpenError> {
+        files.remove(&self.variables);
+        self.record(|session| {
+            let mut ended = ended(session, reason, None);
+            death::mark_at_start(&mut ended);
+            session.status = Status::Died;
+            session.ended = Some(ended);
+        })
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.project.kernel_log(self.key)
+    }
+}
+
+/// After SIGTERM a kernel may still write what it must.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// A keeper looks a second long whether its kernel left anything.
+const KEEPER_GRACE: Duration = Duration::from_secs(3);
+
+pub(crate) fn empty_session(notebook: &Path) -> Session {
+    Session {
+        transport: Transport::Ipc,
+        owned: true,
+        status: Status::Starting,
+        ..Session::bare(notebook.to_owned(), PathBuf::new(), None)
+    }
+}
+
+fn says_taken(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.contains("address already in use") || line.contains("address in use")
+}
+
+/// Refuses to start what would die with this call.
+///
+/// Agents' shells may be sandboxes without Unix sockets, or with pids of their own, whose
+/// processes all end with the call.
+pub(super) fn refuse_in_a_sandbox() -> Result<(), OpenError> {
+    let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    let cause = match sandboxed(Transport::Ipc) {
+        Some(error) => refusal(&error),
+        None if SANDBOXES.contains(&first.trim()) => format!("process 1 is {}", first.trim()),
+        None => return Ok(()),
+    };
+    Err(OpenError::Sandboxed { cause })
+}
+
+/// Programs that make a sandbox with pids of its own and are its first process.
+const SANDBOXES: [&str; 4] = ["bwrap", "firejail", "nsjail", "minijail0"];

@@ -1,0 +1,150 @@
+//! What a process does that `task` has started.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::editing::transaction;
+use crate::execution::recorder;
+use crate::kernel::connection::KernelFiles;
+use crate::kernel::detach::{self, Entry};
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::{death, idle, restart};
+use crate::project::{Project, beneath};
+use crate::task::causes::with_causes;
+use crate::task::{Report, Task, WORD};
+
+/// Runs a program: what this process was started for by this very program, if it was, else `main`.
+/// Every binary's `main` is this.
+pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
+    report_file_size_limit();
+    let code = entry().unwrap_or_else(main);
+    transaction::settle();
+    code
+}
+
+/// Lets a write beyond the limit of `ulimit -f` fail (`EFBIG`), where SIGXFSZ would end the process.
+///
+/// The signal is caught rather than ignored: what is executed from here has its default again.
+fn report_file_size_limit() {
+    // Without it such a write ends the process, as it does with most programs.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
+/// Does what this process was started for by this very program, if it was.
+fn entry() -> Option<ExitCode> {
+    let arguments = match detach::entry() {
+        Entry::Done(code) => return Some(code),
+        Entry::Program(arguments) => arguments,
+    };
+    let mut arguments = arguments.into_iter();
+    if arguments.next()? != OsStr::new(WORD) {
+        return None;
+    }
+    let (Some(task), Some(report)) = (arguments.next(), arguments.next()) else {
+        return Some(ExitCode::from(2));
+    };
+    Some(perform(&task, Path::new(&report)))
+}
+
+fn perform(task: &OsStr, report: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let (Ok(task), Ok(runtime)) = (serde_json::from_slice(task.as_encoded_bytes()), runtime) else {
+        return ExitCode::FAILURE;
+    };
+    match task {
+        Task::Restart {
+            state_file,
+            key,
+            by,
+            patience_ms,
+        } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+            });
+            let (answer, code) = match done {
+                Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
+                Err(error) => (failed(&error), ExitCode::FAILURE),
+            };
+            // Nobody may be waiting; then the state says what became of it.
+            let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
+            code
+        }
+        Task::Ended {
+            state_file,
+            key,
+            connection_file,
+        } => {
+            let process = KernelFiles::of(&connection_file).process();
+            let (Ok(project), Some(process)) = (Project::of_state_file(&state_file), process)
+            else {
+                // The project is gone, or whoever ended the kernel has cleared up.
+                return ExitCode::SUCCESS;
+            };
+            match death::keeper_tells(&project, &key, &process) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Task::Unused {
+            state_file,
+            key,
+            ends,
+        } => {
+            let Ok(project) = Project::of_state_file(&state_file) else {
+                return ExitCode::FAILURE;
+            };
+            let look = runtime.block_on(idle::look(&project, &key));
+            if ends {
+                let ended = runtime.block_on(idle::end_unused(&project, &key, look));
+                return ExitCode::from(u8::from(!ended));
+            }
+            match serde_json::to_string(&look) {
+                Ok(text) => println!("{text}"),
+                Err(_) => return ExitCode::FAILURE,
+            }
+            ExitCode::SUCCESS
+        }
+        Task::Record { .. } | Task::Resume { .. } => {
+            let goes_on = matches!(task, Task::Resume { .. });
+            let (Task::Record { state_file, id } | Task::Resume { state_file, id }) = task else {
+                return ExitCode::FAILURE;
+            };
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)?;
+                let folder = project.job(&id).map_err(std::io::Error::other)?;
+                match goes_on {
+                    true => recorder::resume::resume(&project, &folder).await,
+                    false => recorder::perform(&project, &folder).await,
+                }
+            });
+            match done {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    // It goes to the project's own log.
+                    eprintln!("job {id} cannot be recorded: {}", with_causes(&error));
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
+}
+
+fn failed(error: &OpenError) -> Report {
+    let message = with_causes(error);
+    let lines = match error {
+        OpenError::Died { lines, .. } => lines.clone(),
+        _ => Vec::new(),
+    };
+    Report::Failed {
+        message,
+        lines,
+        slow: matches!(error, OpenError::Slow { .. }),
+    }
+}
