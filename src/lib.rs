@@ -11,7 +11,7 @@
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal, versions of cells, jobs, who is joined, the user's settings | – |
 //! | [`route`] | who gets what: clients, outstanding requests, turns, synthetic replies. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
-//! | [`kernel`] | kernelspecs, environments, launch, the keeper, process identity, signals, the sandbox | wire, project |
+//! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
 //! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel, editing |
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |

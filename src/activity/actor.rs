@@ -1,7 +1,7 @@
 //! Who is asking.
 
 use super::company::is_human;
-use crate::kernel::paths::Variables;
+use crate::kernel::variables::Variables;
 
 /// What agents leave in the environment of the commands that they run.
 const MARKS: [(&str, &str); 6] = [

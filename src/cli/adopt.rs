@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::size;
 use crate::project::adopt::{self, Adopted, Held};
 use crate::project::{Project, Status};

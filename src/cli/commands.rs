@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Context;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 
 /// Commands whose first word may be a notebook.
 const OF_NOTEBOOK: [&str; 23] = [

@@ -9,7 +9,7 @@ use super::fault::{Fault, Kind, causes};
 use super::which::of_selection;
 use crate::editing::edit::EditError;
 use crate::editing::transaction::WriteError;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::{Conflict, EditError as CellError, OperationError};
 
 /// Hints show no longer commands than this.

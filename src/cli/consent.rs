@@ -3,7 +3,7 @@
 use super::fault::{Fault, Kind};
 use super::terminal::Lines;
 use super::{Context, print};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::lifecycle::consent::{Deed, Objection, facts, objections};
 use crate::lifecycle::target::Target;
 

@@ -16,7 +16,7 @@ use crate::editing::git::GitError;
 use crate::editing::page::Page;
 use crate::editing::seen::Seen;
 use crate::editing::view::{self, View};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Hunk, Line, diff, diff_metadata};
 
 /// Show what differs, cell by cell

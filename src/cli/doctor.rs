@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::fault::Fault;
 use super::{Context, columns, print};
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
+use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::doctor::{Check, Verdict, examine};
 use crate::lifecycle::target;
 

@@ -15,8 +15,8 @@ use crate::editing::page::Page;
 use crate::editing::view;
 use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 use crate::execution::replay::Replay;
-use crate::kernel::limits::amount;
-use crate::kernel::python::quote;
+use crate::kernel::process::limits::amount;
+use crate::kernel::shell::quote;
 use crate::notebook::{Document, Operation, Selector};
 
 /// Run cells in the notebook's kernel, their outputs in the notebook

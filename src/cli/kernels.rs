@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::fault::{Fault, causes};
 use super::{Context, columns, print};
-use crate::kernel::offer::{From, Offer};
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::kernel::spec;
+use crate::kernel::spec::candidates::{From, Offer};
+use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::available::{Available, available};
 use crate::lifecycle::target;
 use crate::project::RealSpec;

@@ -78,7 +78,7 @@ use crate::activity::actor::Actor;
 use crate::activity::since::{self, Doings};
 use crate::editing::history::{self, Overwritten};
 use crate::execution::lost::{self, Lost};
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::death;
 use crate::lifecycle::target::{self, Target};
 use crate::project::{Config, ConfigError, Ended, Project, Status};
@@ -334,7 +334,7 @@ impl Context {
             print::note(&format!(
                 "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
                 dir.display(),
-                crate::kernel::python::quote(dir.parent().unwrap_or(&dir))
+                crate::kernel::shell::quote(dir.parent().unwrap_or(&dir))
             ));
         }
         let went_well = done.is_ok();

@@ -8,8 +8,8 @@ use super::fault::{Fault, Kind, causes};
 use super::print;
 use crate::editing::page::{Page, PageError};
 use crate::editing::transaction;
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
+use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, TargetError};
 
 /// How many notebooks of the working directory are suggested.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::print;
 use crate::execution::replay::{Ended, Replay};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::Document;
 
 /// Returns the lines for a reader, who has asked to run again what ran before.

@@ -10,7 +10,7 @@ use super::news::News;
 use super::{outputs, print};
 use crate::execution::fold;
 use crate::execution::follow::{Followed, Left};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::lifecycle::death;
 use crate::notebook::LeftOut;
 use crate::project::cursor::Cursor;

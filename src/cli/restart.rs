@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::fault::{Fault, Kind};
 use super::{Context, print};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::lifecycle::consent::Deed;
 use crate::lifecycle::restart::{Report, restart};
 use crate::lifecycle::target::Target;

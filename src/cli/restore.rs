@@ -96,7 +96,7 @@ fn of_restore(error: RestoreError, context: &Context, page: &Page) -> Fault {
     let message = causes(&error);
     let fault = |kind| Fault::new(kind, message.clone());
     let document = || view::open(page, &context.by).map(|view| view.document);
-    let notebook = crate::kernel::python::quote(&page.path);
+    let notebook = crate::kernel::shell::quote(&page.path);
     match error {
         RestoreError::Page(error) => error.into(),
         RestoreError::Edit(error) => Fault::from(error).again("restore"),

@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind};
 use super::{Context, conflict, print};
 use crate::editing::transaction;
 use crate::execution::flush::{Flushed, flush};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::{self, Document};
 use crate::project::jobs::Job;
 

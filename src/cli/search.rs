@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fault::{Fault, Kind, causes};
 use super::{Context, print};
 use crate::editing::gather::{Found, gather};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::{Document, Hit, Within};
 use crate::project::Project;
 

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::open::clicks;
 use super::{Context, print};
 use crate::editing::rename;
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::serve::{self, Level, env_line};
 use crate::project::Project;
 

@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind, causes};
 use super::{Context, print, versions};
 use crate::editing::history::{self, Op, UndoError};
 use crate::editing::page::Page;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::Document;
 
 /// Take an edit back: your last one, or the one that OP names

@@ -13,7 +13,7 @@ use super::{Context, columns, print};
 use crate::activity::company::whose;
 use crate::execution::look::LookError;
 use crate::execution::vars::{self, Found, Variable, VarsError, Wanted};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::size;
 use crate::project::Status;
 

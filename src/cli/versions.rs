@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{columns, print};
 use crate::editing::history::{self, CellVersion, Deleted};
 use crate::editing::page::Page;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::notebook::{CellType, Document, Revision};
 
 /// How much of a version's first line is shown.

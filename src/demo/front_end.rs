@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::process::Child;
 
 use crate::client::{Client, ClientError};
-use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::spec::{self, SpecError};
+use crate::kernel::variables::ProcessVariables;
 use crate::wire::{Channel, ConnectionFileError, ConnectionInfo};
 
 /// How long a launched kernel may take until it answers: VS Code's limit.

@@ -20,9 +20,8 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::client::ClientError;
-use crate::kernel::detach;
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::process::{Process, Signal};
+use crate::kernel::process::{Process, Signal, own_program};
+use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, disown, share_records};
 pub use front_end::FrontEndError;
 pub use python::NoPython;
@@ -222,7 +221,7 @@ impl Stage {
         Ok(Self {
             root,
             python: python.to_owned(),
-            program: detach::own_program()?,
+            program: own_program()?,
             environment,
             kept: keep.is_some(),
             began: Instant::now(),

@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::environment::install::Install;
-use crate::kernel::paths::Variables;
-use crate::kernel::python::{self, Asking, NotPython};
+use crate::kernel::environment::probe::{self, Asking, NotPython};
+use crate::kernel::environment::python;
+use crate::kernel::shell::quote;
+use crate::kernel::variables::Variables;
 use crate::lifecycle::install::{InstallError, install};
 
 /// Why there is no Python for the demo.
@@ -41,7 +43,7 @@ impl NoPython {
         match self {
             Self::Asked(_) | Self::Cache { .. } => instead.to_owned(),
             Self::NoIpykernel(python) => {
-                format!("run: {} -m pip install ipykernel", python::quote(python))
+                format!("run: {} -m pip install ipykernel", quote(python))
             }
             Self::None => "install Python 3".to_owned(),
             Self::Install(_) => format!(
@@ -61,7 +63,7 @@ pub(super) fn find(
 ) -> Result<PathBuf, NoPython> {
     if let Some(path) = asked {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let python = python::probe(&whole, Asking::Any, variables)?;
+        let python = probe::probe(&whole, Asking::Any, variables)?;
         return if python.ipykernel {
             Ok(python.executable)
         } else {
@@ -72,10 +74,10 @@ pub(super) fn find(
         .iter()
         .filter_map(|name| variables.path(name))
         .filter_map(|folder| python::of_environment(&folder));
-    let on_path = python::on_path(variables);
+    let on_path = probe::on_path(variables);
     let mut any = None;
     for candidate in active.chain(on_path) {
-        if let Ok(python) = python::probe(&candidate, Asking::Any, variables) {
+        if let Ok(python) = probe::probe(&candidate, Asking::Any, variables) {
             if python.ipykernel {
                 return Ok(python.executable);
             }
@@ -115,7 +117,7 @@ fn private(
     }
     let wanted = Install::into_new(base, folder);
     // An upgrade of the system's Python breaks the environment, and pip installs ipykernel last.
-    let probed = python::probe(&wanted.python, Asking::Any, variables);
+    let probed = probe::probe(&wanted.python, Asking::Any, variables);
     if !probed.is_ok_and(|python| python.ipykernel) {
         progress(&format!(
             "no Python with ipykernel was found; making an environment, once, in {}",

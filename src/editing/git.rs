@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::trust;
+use crate::kernel::environment::trust;
+use crate::kernel::variables::ProcessVariables;
 
 /// Why git has no such version of a file.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::page::{Page, PageError};
 use super::transaction::{self, WriteError};
 use crate::activity::participants::joined;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::notebook::{Document, Kernelspec, Named, NotANotebook, with_kernelspec};
 use crate::project::{Project, RealSpec, State, Status, registry};

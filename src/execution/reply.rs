@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::follow::taken;
-use crate::kernel::connection::socket_folder;
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::process::connection::socket_folder;
+use crate::kernel::variables::ProcessVariables;
 use crate::project::jobs::{Ask, JobFolder, JobPrompt};
 
 /// How long a recorder may take to fetch a password.

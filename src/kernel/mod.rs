@@ -1,24 +1,11 @@
-//! Kernels as processes: specs, environments, launch, identity, signals.
+//! Kernels: their specs, their environments, their processes, and what confines them.
 //!
-//! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `ops`.
+//! Nothing here speaks to a kernel; whatever needs a client (readiness, restart) is in `lifecycle`.
 
-pub mod allowed;
-mod bounded;
-pub mod choose;
-pub mod connection;
-pub mod container;
-pub mod detach;
+pub mod confine;
 pub mod environment;
-pub mod keeper;
-pub mod launch;
-pub mod limits;
-pub mod offer;
-pub mod paths;
-mod platform;
+mod foreign_file;
 pub mod process;
-pub mod python;
-pub mod quirks;
-pub mod sandbox;
+pub mod shell;
 pub mod spec;
-pub mod tools;
-pub mod trust;
+pub mod variables;

@@ -14,10 +14,11 @@ use super::open_error::OpenError;
 use super::share;
 use super::start::{Held, empty_session};
 use crate::client::{Client, ClientError};
-use crate::kernel::connection::{self, ConnectionError};
-use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
-use crate::kernel::python::quote;
+use crate::kernel::process::connection::{self, ConnectionError};
+use crate::kernel::shell::quote;
 use crate::kernel::spec;
+use crate::kernel::spec::jupyter_paths::JupyterPaths;
+use crate::kernel::variables::{NoHome, Variables};
 use crate::project::{InterruptMode, Place, Project, RealSpec, Session, Status, Transport};
 use crate::wire::{self, Channel, ConnectionFileError, ConnectionInfo};
 

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use super::open::{neighbour, read_named};
 use super::open_error::OpenError;
 use super::target::recorded;
-use crate::kernel::allowed::Allowed;
-use crate::kernel::choose::{self, Choice, ChooseError, Wish};
-use crate::kernel::offer::{self, Offer};
-use crate::kernel::paths::{JupyterPaths, NoHome, Variables};
-use crate::kernel::python::Asking;
+use crate::kernel::environment::probe::Asking;
 use crate::kernel::spec;
+use crate::kernel::spec::allow_list::Allowed;
+use crate::kernel::spec::candidates::{self, Offer};
+use crate::kernel::spec::jupyter_paths::JupyterPaths;
+use crate::kernel::spec::prefix::prefix_in_use;
+use crate::kernel::spec::selection::{self, Choice, ChooseError, Wish};
+use crate::kernel::variables::{NoHome, Variables};
 use crate::project::Project;
 
 /// The kernels of this machine as a notebook sees them.
@@ -61,9 +63,9 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         asking: Asking::Own,
         ..Wish::default()
     };
-    let chosen = choose::choose(wish, &folder, variables);
+    let chosen = selection::choose(wish, &folder, variables);
     let paths = JupyterPaths::new(variables).map_err(|NoHome| ChooseError::NoHome(NoHome))?;
-    let prefix = choose::prefix_in_use(&folder, variables);
+    let prefix = prefix_in_use(&folder, variables);
     let searched = paths.spec_folders(prefix.as_ref());
     let unreadable = searched.iter().filter_map(|folder| {
         let error = std::fs::read_dir(folder).err()?;
@@ -73,7 +75,7 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
     let allowed = Allowed::read(&paths, prefix.as_ref());
     Ok(Available {
         hidden: allowed.note(&spec::kernels(&searched)),
-        offers: offer::all(&folder, &paths, variables),
+        offers: candidates::all(&folder, &paths, variables),
         chosen,
         unreadable: unreadable.collect(),
         searched,

@@ -11,10 +11,10 @@ use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
 use crate::editing::{page, transaction};
-use crate::kernel::choose::{self, Wish};
-use crate::kernel::container;
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::python::Asking;
+use crate::kernel::confine::container;
+use crate::kernel::environment::probe::Asking;
+use crate::kernel::spec::selection::{self, Wish};
+use crate::kernel::variables::ProcessVariables;
 use crate::notebook;
 use crate::project::{Project, Session};
 
@@ -75,7 +75,7 @@ pub fn create_notebook(
     let choice = match (&options.attach, &options.confinement) {
         (Some(running), _) => Ok(running.spec.clone()),
         (None, Confinement::Container(container)) => Ok(container::spec(container)),
-        (None, _) => choose::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
+        (None, _) => selection::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {
         // What another program started may have no name that is known here.

@@ -7,7 +7,7 @@ mod notebooks;
 
 use std::path::Path;
 
-use crate::kernel::paths::Variables;
+use crate::kernel::variables::Variables;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

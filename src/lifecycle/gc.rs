@@ -19,9 +19,9 @@ use super::serve::{self, Health, Level};
 use super::start::Held;
 
 use crate::activity::participants::is_of_here;
-use crate::kernel::connection::{self, KernelFiles};
-use crate::kernel::paths::ProcessVariables;
 use crate::kernel::process::Process;
+use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, Relation, Session, Status, registry, remove_tree};
 use crate::task;
 use crate::task::causes::with_causes;

@@ -10,7 +10,7 @@ use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
 use super::status::{SessionStatus, status};
 use crate::activity::company::whose;
-use crate::kernel::keeper::Look;
+use crate::kernel::process::plan::Look;
 use crate::kernel::process::{Process, Signal};
 use crate::project::{Project, Status};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::kernel::environment::install::Install;
-use crate::kernel::paths::ProcessVariables;
-use crate::kernel::trust::{self, Untrusted};
+use crate::kernel::environment::trust::{self, Untrusted};
+use crate::kernel::variables::ProcessVariables;
 
 /// Why a Python has no ipykernel yet.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use super::deed::journal;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use crate::client::{Client, ClientError};
-use crate::kernel::connection;
+use crate::kernel::process::connection;
 use crate::kernel::process::{Signal, SignalError};
 use crate::project::{InterruptMode, Project, Session};
 

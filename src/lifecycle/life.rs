@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::open_error::OpenError;
 use crate::client::Client;
-use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
+use crate::kernel::process::connection::{self, KernelFiles};
 use crate::project::{Relation, Session, Status, Transport};
 use crate::wire::Channel;
 

@@ -15,15 +15,17 @@ use super::open_error::OpenError;
 use super::sandbox::Confinement;
 use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
-use crate::kernel::choose::{self, Choice, Wish};
-use crate::kernel::connection::{self, KernelFiles};
-use crate::kernel::detach::Ahead;
-use crate::kernel::launch;
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::confine::container;
+use crate::kernel::confine::sandbox::SandboxError;
+use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::process::detach::Ahead;
+use crate::kernel::process::launch;
 use crate::kernel::process::{Process, Signal};
-use crate::kernel::python::quote;
-use crate::kernel::sandbox::SandboxError;
-use crate::kernel::{container, quirks, spec};
+use crate::kernel::shell::quote;
+use crate::kernel::spec;
+use crate::kernel::spec::quirks;
+use crate::kernel::spec::selection::{self, Choice, Wish};
+use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Named;
 use crate::project::{
     Container, Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport, beneath,
@@ -435,7 +437,7 @@ async fn start(
             front_end: wanted.front_end_python.as_deref(),
             asking,
         };
-        choose::choose(wish, &folder, &ProcessVariables)
+        selection::choose(wish, &folder, &ProcessVariables)
     };
     let choice = match &container {
         Some(container) => container_choice(container),

@@ -6,9 +6,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::kernel::detach::own_program;
-use crate::kernel::paths::{NoHome, Variables, own_data_dir};
+use crate::kernel::process::own_program;
 use crate::kernel::spec::PROXY;
+use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 /// Returns the program that installed specs start.
 pub(super) fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientError};
-use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
+use crate::kernel::process::connection::{self, KernelFiles};
 use crate::wire::{Channel, ConnectionInfo};
 
 /// Why a kernel is not ready.

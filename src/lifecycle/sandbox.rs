@@ -3,14 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use super::open_error::OpenError;
-use crate::kernel::connection::{self, KernelFiles};
-use crate::kernel::container::Contained;
-use crate::kernel::launch::Start;
-use crate::kernel::paths::{ProcessVariables, Variables, own_data_dir};
-use crate::kernel::python::{Asking, quote};
-use crate::kernel::sandbox::{self, Confined, LeadsOut, Room, SandboxError, Shown};
-use crate::kernel::tools::Tools;
-use crate::kernel::{spec, trust};
+use crate::kernel::confine::container::Contained;
+use crate::kernel::confine::program_folders::{LeadsOut, Shown};
+use crate::kernel::confine::sandbox::{Confined, SandboxError};
+use crate::kernel::confine::view::Room;
+use crate::kernel::confine::{outcome, sandbox};
+use crate::kernel::environment::probe::Asking;
+use crate::kernel::environment::tools::Tools;
+use crate::kernel::environment::trust;
+use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::process::launch::Start;
+use crate::kernel::shell::quote;
+use crate::kernel::spec;
+use crate::kernel::variables::{ProcessVariables, Variables, own_data_dir};
 use crate::project::registry::known;
 use crate::project::scratch::{self, is_scratch};
 use crate::project::{Container, Mechanism, Project, RealSpec, Sandbox, Session, real_path};
@@ -433,7 +438,13 @@ pub(super) fn contain(
         return Err(refused(why).into());
     }
     let container = container.clone();
-    Ok(Contained::new(container, workspace, hidden, sockets, files))
+    Ok(Contained::new(
+        container,
+        workspace,
+        hidden,
+        sockets,
+        files.connection_file(),
+    ))
 }
 
 /// Returns where the kernel's program and its libraries lie.
@@ -569,7 +580,7 @@ pub(super) fn renew(
     let fresh = project.fresh_scratch(key).map_err(SandboxError::Folders)?;
     record(&fresh)?;
     // What still runs of the last kernel would go on filling it.
-    sandbox::clear(files);
+    outcome::end_leftovers(&files.outcome_file());
     if is_scratch(before)
         && let Some(problem) = remove_scratch(before)
     {

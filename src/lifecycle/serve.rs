@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::program::{differs, install_file, install_program, proxy_path};
-use crate::kernel::choose::prefix_in_use;
-use crate::kernel::paths::{JupyterPaths, NoHome, Variables, own_data_dir};
+use crate::kernel::spec::jupyter_paths::JupyterPaths;
+use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
+use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 const TEMPLATE: &str = include_str!("../../kernelspec/kernel.json");
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::life::{Life, life, unseen};
 use super::open_error::OpenError;
 use super::start::{Held, empty_session};
-use crate::kernel::connection::KernelFiles;
 use crate::kernel::process::Process;
-use crate::kernel::python::quote;
+use crate::kernel::process::connection::KernelFiles;
+use crate::kernel::shell::quote;
 use crate::project::{Place, Project, Session, Status};
 
 /// Why a notebook cannot share another's kernel.

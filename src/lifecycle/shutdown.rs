@@ -14,8 +14,8 @@ use super::share;
 use super::start::Held;
 use crate::client::Client;
 use crate::editing::rename;
-use crate::kernel::connection::{self, KernelFiles};
 use crate::kernel::process::Process;
+use crate::kernel::process::connection::{self, KernelFiles};
 use crate::project::{Ended, Project, Session, StateError, Status};
 use crate::task::causes::with_causes;
 

@@ -13,13 +13,14 @@ use super::ready::{NotReady, chosen, ready};
 use super::sandbox::{self as sandbox_of, confine, contain, create_files};
 use super::shutdown::ended;
 use super::target::recorded;
-use crate::kernel::connection::{self, KernelFiles};
-use crate::kernel::detach::Ahead;
-use crate::kernel::keeper::Keep;
-use crate::kernel::launch;
-use crate::kernel::paths::ProcessVariables;
+use crate::kernel::confine::sandbox;
+use crate::kernel::environment::trust;
+use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::process::detach::Ahead;
+use crate::kernel::process::launch;
+use crate::kernel::process::plan::Keep;
 use crate::kernel::process::{Process, Signal};
-use crate::kernel::{sandbox, trust};
+use crate::kernel::variables::ProcessVariables;
 use crate::project::{
     Container, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status,
     Transport, beneath,

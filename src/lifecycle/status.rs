@@ -8,7 +8,7 @@ use super::death::note_death;
 use super::life::{Life, life};
 use crate::activity::participants::joined_to;
 use crate::client::Client;
-use crate::kernel::connection;
+use crate::kernel::process::connection;
 use crate::project::joined::Joined;
 use crate::project::journal::Entry;
 use crate::project::past::{Cell, Present};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::kernel::paths::Variables;
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
+use crate::kernel::variables::Variables;
 use crate::project::{Project, ProjectError, Session, State, StateError};
 
 use super::life;

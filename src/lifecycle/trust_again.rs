@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::life::{Life, life};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::project::written::{self, AllWritten, Written};
 use crate::project::{Project, real_path};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::editing::transaction;
 use crate::execution::recorder;
-use crate::kernel::connection::KernelFiles;
-use crate::kernel::detach::{self, Entry};
+use crate::kernel::process::connection::KernelFiles;
+use crate::kernel::process::detach::{self, Entry};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::{death, idle, restart};
 use crate::project::{Project, beneath};

@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use args::Wanted;
 
-use crate::kernel::limits::raise_descriptors;
+use crate::kernel::process::limits::raise_descriptors;
 use crate::project::Lock;
 
 /// How long a lock is waited for that others hold for moments only: meanwhile no message passes.

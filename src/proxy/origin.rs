@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use crate::kernel::paths::Variables;
+use crate::kernel::variables::Variables;
 use crate::route::FrontEnd;
 
 /// The front end behind a launch.

@@ -12,7 +12,8 @@ use super::bound::Bound;
 use super::shell::Shell;
 use super::target::{Found, Target};
 use super::words;
-use crate::kernel::python;
+use crate::kernel::environment::probe;
+use crate::kernel::shell::quote;
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
 use crate::route::Kernel;
@@ -190,7 +191,7 @@ impl Shell {
         let options = OpenOptions {
             by: self.origin.by(),
             language: Some(self.origin.language.clone()),
-            front_end_python: self.parent.as_ref().and_then(python::of_process),
+            front_end_python: self.parent.as_ref().and_then(probe::of_process),
             patience: PATIENCE,
             ..OpenOptions::default()
         };
@@ -220,7 +221,7 @@ impl Shell {
 
 /// Returns the error with what mends it, or with what the kernel said last.
 fn why(error: OpenError, target: &Target) -> anyhow::Error {
-    let notebook = python::quote(&target.notebook());
+    let notebook = quote(&target.notebook());
     let more = match &error {
         OpenError::Choose(choice) => {
             let hints = choice.hints().into_iter();

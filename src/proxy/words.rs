@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::lifecycle::death::{clock, mend};
 use crate::project::Ended;
 use crate::project::jobs::Job;

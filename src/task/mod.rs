@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::detach::{Ahead, DetachError, Plan, What};
 use crate::kernel::process::Process;
+use crate::kernel::process::detach::{Ahead, DetachError};
+use crate::kernel::process::plan::{Plan, What};
 use crate::project::{Project, Session, beneath};
 
 /// Why a task was not begun, or has left no report.

@@ -29,7 +29,7 @@ use super::manners;
 use super::page::Page;
 use crate::activity::since;
 use crate::activity::zone;
-use crate::kernel::paths::{ProcessVariables, Variables};
+use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
 
 /// How many files are looked into at most.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::kernel::paths::Variables;
+use crate::kernel::variables::Variables;
 
 /// How many folders of one folder are looked at.
 const MANY: usize = 1_000;

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Environment, Manager};
-use crate::kernel::bounded;
-use crate::kernel::paths::Variables;
+use super::folder::{Environment, Manager};
+use crate::kernel::foreign_file;
+use crate::kernel::variables::Variables;
 use crate::project::written::AllWritten;
 
 /// What is to be set and removed, compared with the variables from which it was made.
@@ -293,7 +293,7 @@ fn conda_name(environment: &Environment) -> String {
 fn own_variables(prefix: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut read = |file: &Path, below: Option<&str>| {
-        let text = bounded::bytes(file).unwrap_or_default();
+        let text = foreign_file::read(file).unwrap_or_default();
         let value: Value = serde_json::from_slice(&text).unwrap_or_default();
         let table = match below {
             Some(field) => value.get(field),
@@ -337,7 +337,7 @@ impl Pixi {
         let files = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
         let manifest = files.iter().find(|file| file.is_file());
         let manifest = manifest.unwrap_or(&files[0]).clone();
-        let text = bounded::text(&manifest).unwrap_or_default();
+        let text = foreign_file::read_text(&manifest).unwrap_or_default();
         let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
         let inner = whole.get("tool").and_then(|tool| tool.get("pixi"));
         let table = inner.and_then(toml::Value::as_table).unwrap_or(&whole);

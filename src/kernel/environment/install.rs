@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Environment, Manager};
-use crate::kernel::bounded;
-use crate::kernel::paths::Variables;
-use crate::kernel::python::{Python, quote};
-use crate::kernel::trust::on_path;
+use super::folder::{Environment, Manager};
+use super::python::Python;
+use super::trust::on_path;
+use crate::kernel::foreign_file;
+use crate::kernel::shell::quote;
+use crate::kernel::variables::Variables;
 
 /// The commands that give a Python a kernel, to be run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +163,7 @@ pub fn anew(environment: &Environment, variables: &dyn Variables) -> String {
 /// added to it.
 fn pixi_feature(manifest: &Path, prefix: &Path) -> Option<String> {
     let name = prefix.file_name()?.to_str()?;
-    let text = bounded::text(manifest).ok()?;
+    let text = foreign_file::read_text(manifest).ok()?;
     let table: toml::Table = toml::from_str(&text).ok()?;
     let pixi = match table.get("tool").and_then(|tool| tool.get("pixi")) {
         Some(pixi) => pixi.as_table()?,
@@ -199,7 +200,7 @@ const PROGRAMS: [&str; 3] = ["mamba", "conda", "micromamba"];
 
 /// Returns the program that was last at work in an environment of conda, as its history tells.
 fn maker(prefix: &Path) -> Option<PathBuf> {
-    let history = bounded::text(&prefix.join("conda-meta/history")).ok()?;
+    let history = foreign_file::read_text(&prefix.join("conda-meta/history")).ok()?;
     let commands = history
         .lines()
         .filter_map(|line| line.strip_prefix("# cmd: "));
@@ -220,7 +221,7 @@ fn channel_of_python(prefix: &Path) -> Option<String> {
         let version = name.and_then(|name| name.strip_prefix("python-"));
         version.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()))
     })?;
-    let record: Value = serde_json::from_slice(&bounded::bytes(&record).ok()?).ok()?;
+    let record: Value = serde_json::from_slice(&foreign_file::read(&record).ok()?).ok()?;
     let url = record.get("url")?.as_str()?;
     // <channel>/<platform>/<file>
     let (folder, _file) = url.rsplit_once('/')?;

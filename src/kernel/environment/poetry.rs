@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use sha2::{Digest, Sha256};
 
-use super::{Environment, Manager};
-use crate::kernel::bounded;
-use crate::kernel::paths::{Variables, home};
+use super::folder::{Environment, Manager};
+use crate::kernel::foreign_file;
+use crate::kernel::variables::{Variables, home};
 
 /// Returns the environment that Poetry made for the project in a folder; one in the project's own
 /// `.venv` is found there.
@@ -58,7 +58,7 @@ fn shelf(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
         )
     };
     let settings = |file: PathBuf| -> toml::Table {
-        let text = bounded::text(&file).unwrap_or_default();
+        let text = foreign_file::read_text(&file).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()
     };
     // The project's settings count more than the user's.
@@ -110,7 +110,7 @@ fn environment_name(name: &str, folder: &Path) -> String {
 
 /// Returns the one that `poetry env use` chose.
 fn selected(shelf: &Path, base: &str) -> Option<PathBuf> {
-    let chosen = bounded::text(&shelf.join("envs.toml")).ok()?;
+    let chosen = foreign_file::read_text(&shelf.join("envs.toml")).ok()?;
     let chosen: toml::Table = toml::from_str(&chosen).ok()?;
     let minor = chosen.get(base)?.get("minor")?.as_str()?;
     let prefix = shelf.join(format!("{base}-py{minor}"));

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
-use crate::kernel::choose::prefix_in_use;
-use crate::kernel::paths::{JupyterPaths, Variables};
-use crate::kernel::python::quote;
+use crate::kernel::shell::quote;
 use crate::kernel::spec;
+use crate::kernel::spec::jupyter_paths::JupyterPaths;
+use crate::kernel::spec::prefix::prefix_in_use;
+use crate::kernel::variables::Variables;
 use crate::lifecycle::program::proxy_path;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::task::causes::with_causes;

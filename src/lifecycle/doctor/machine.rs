@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::Check;
 use crate::editing::unsaved::{self, AUTO_SAVE};
-use crate::kernel::connection::socket_folder;
-use crate::kernel::paths::{JupyterPaths, Variables, own_data_dir};
+use crate::kernel::confine::sandbox;
 use crate::kernel::process::Process;
-use crate::kernel::python::quote;
-use crate::kernel::sandbox;
+use crate::kernel::process::connection::socket_folder;
+use crate::kernel::shell::quote;
+use crate::kernel::spec::jupyter_paths::JupyterPaths;
+use crate::kernel::variables::{Variables, own_data_dir};
 use crate::lifecycle::start::refuse_in_a_sandbox;
 use crate::project::written::AllWritten;
 use crate::project::{Project, Sandbox};

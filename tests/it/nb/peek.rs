@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use nb::client::{Client, Event, Execute};
-use nb::kernel::connection;
+use nb::kernel::process::connection;
 use nb::wire::Channel;
 use rustix::process::{Pid, Signal, kill_process};
 

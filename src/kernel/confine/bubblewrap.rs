@@ -1,0 +1,311 @@
+//! The arguments of `bwrap`: namespaces of the kernel's own, in which only its room is mounted.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::view::{NETWORK_SETTINGS, Room, SETTINGS};
+use crate::kernel::environment::tools::SYSTEM;
+use crate::kernel::environment::trust;
+use crate::kernel::variables::ProcessVariables;
+
+/// Where this program is inside, read-only.
+pub(super) const INNER_PROGRAM: &str = "/run/nb";
+
+/// Returns the file of `bwrap`, not one that an environment on `PATH` has of a sandboxed kernel.
+pub(super) fn program() -> Option<PathBuf> {
+    trust::on_path("bwrap", &ProcessVariables)
+}
+
+/// Returns why `bwrap` cannot be used here; nothing where it can.
+///
+/// It is there and makes namespaces: AppArmor, sysctls and containers forbid that in many ways.
+pub(super) fn unusable() -> Option<String> {
+    let Some(program) = program() else {
+        return Some("bwrap is not installed".to_owned());
+    };
+    let tried = Command::new(program)
+        .args(["--unshare-all", "--unshare-user", "--cap-drop", "ALL"])
+        .args(["--ro-bind", "/", "/", "--proc", "/proc", "true"])
+        .stdin(Stdio::null())
+        .output();
+    match tried {
+        Ok(tried) if tried.status.success() => None,
+        Ok(tried) => {
+            let said = String::from_utf8_lossy(&tried.stderr);
+            let first = said.lines().next().unwrap_or("it failed without a word");
+            Some(first.to_owned())
+        }
+        Err(error) => Some(format!("bwrap: {error}")),
+    }
+}
+
+/// What this machine's `bwrap` can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// It mounts what a descriptor stands for.
+    pub(super) descriptors: bool,
+    /// It puts filters for system calls on all processes that it makes.
+    pub(super) filters: bool,
+}
+
+/// Asks `bwrap` what it can do.
+pub(super) fn abilities(program: &Path) -> io::Result<Abilities> {
+    let said = Command::new(program)
+        .arg("--help")
+        .stdin(Stdio::null())
+        .output()?;
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    Ok(Abilities {
+        descriptors: text.contains("--ro-bind-fd"),
+        filters: text.contains("--add-seccomp-fd"),
+    })
+}
+
+/// Opens what is to be mounted, at a path that leads through no link.
+///
+/// Whoever may write somewhere may exchange what lies there for a link. Above a kernel's own
+/// folders there is no place that it may write; this is for all others that have been named.
+pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), links)
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+}
+
+/// The arguments of `bwrap`, and the descriptors that are named in them.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    pub(super) list: Vec<OsString>,
+    opened: Vec<OwnedFd>,
+    readable: Vec<PathBuf>,
+}
+
+/// How what is to be mounted is opened: as a descriptor, or not at all where its path is to do.
+type Opener<'a> = dyn Fn(&Path) -> io::Result<Option<OwnedFd>> + 'a;
+
+/// Returns the arguments that stand before the program to run inside.
+///
+/// `program` is this program's file.
+pub(super) fn arguments(
+    room: &Room,
+    program: &Path,
+    filters: Vec<OwnedFd>,
+    opener: &Opener<'_>,
+) -> io::Result<Arguments> {
+    let mut arguments = Arguments::default();
+    arguments.words(&["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]);
+    if rustix::process::geteuid().is_root() {
+        // Nobody inside is to be taken for root, by programs or by what he thinks of himself.
+        arguments.words(&["--uid", ORDINARY, "--gid", ORDINARY]);
+    }
+    if room.allow_net {
+        arguments.words(&["--share-net"]);
+    }
+    for filter in filters {
+        arguments.words(&["--add-seccomp-fd"]);
+        arguments.descriptor(filter)?;
+    }
+    for path in SYSTEM.map(Path::new) {
+        match std::fs::read_link(path) {
+            Ok(target) => arguments.symlink(&target, path),
+            Err(_) if path.exists() => {
+                arguments.bind("--ro-bind", path, path);
+                arguments.readable.push(path.to_owned());
+            }
+            Err(_) => {}
+        }
+    }
+    let net = NETWORK_SETTINGS.iter().filter(|_| room.allow_net);
+    for path in SETTINGS.iter().chain(net) {
+        arguments.try_read(Path::new(path));
+    }
+    // Of root's processes, and of all of a namespace that root made, the system takes settings
+    // written below /proc/sys, whatever privileges they gave up. Nor is another process's memory
+    // to be written there.
+    arguments.words(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
+    let home = room.inner_home();
+    let temporary = room.temporary();
+    // On disk, not in memory: what is written to a temporary folder counts for nobody there.
+    arguments.mount("--bind", &temporary, Path::new("/tmp"), opener)?;
+    for path in &room.programs {
+        // As it is named, which may be through links, and as it is.
+        let Ok(real) = path.canonicalize() else {
+            continue;
+        };
+        arguments.read(&real, path, opener)?;
+        arguments.read(&real, &real, opener)?;
+    }
+    for path in &room.allow_read {
+        arguments.read(path, path, opener)?;
+    }
+    arguments.read(&room.workspace, &room.workspace, opener)?;
+    for path in &room.allow_write {
+        arguments.mount("--bind", path, path, opener)?;
+    }
+    for path in &room.protected {
+        arguments.mount("--ro-bind", path, path, opener)?;
+    }
+    for path in &room.covered {
+        arguments.mount("--ro-bind", Path::new("/dev/null"), path, opener)?;
+    }
+    let hidden: Vec<_> = room.hidden().filter(|path| room.may_read(path)).collect();
+    for path in &hidden {
+        arguments.words(&["--tmpfs"]);
+        arguments.path(path);
+    }
+    // Nothing else of what lies beside the kernel's own folders is there, and nothing is made there.
+    let shelves = [&room.scratch, &room.sockets].map(|it| it.parent().unwrap_or(it));
+    for shelf in shelves {
+        arguments.words(&["--tmpfs"]);
+        arguments.path(shelf);
+    }
+    let connection = &room.connection_file;
+    arguments.mount("--ro-bind", connection, connection, opener)?;
+    for path in [&home, &temporary, &room.sockets] {
+        arguments.mount("--bind", path, path, opener)?;
+    }
+    arguments.mount("--ro-bind", program, Path::new(INNER_PROGRAM), opener)?;
+    // What bwrap has made to mount upon is in memory and would be writable.
+    for path in hidden.into_iter().chain(shelves) {
+        arguments.words(&["--remount-ro"]);
+        arguments.path(path);
+    }
+    arguments.words(&["--remount-ro", "/", "--chdir"]);
+    arguments.path(&room.folder);
+    arguments.words(&["--"]);
+    Ok(arguments)
+}
+
+/// The number of the user inside, where it would be root's.
+const ORDINARY: &str = "1000";
+
+impl Arguments {
+    fn words(&mut self, words: &[&str]) {
+        self.list.extend(words.iter().map(OsString::from));
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.list.push(path.into());
+    }
+
+    fn bind(&mut self, how: &str, from: &Path, to: &Path) {
+        self.words(&[how]);
+        self.path(from);
+        self.path(to);
+    }
+
+    /// Passes a descriptor on: `bwrap` inherits it and closes it before anything runs inside.
+    fn descriptor(&mut self, opened: OwnedFd) -> io::Result<()> {
+        rustix::io::fcntl_setfd(&opened, rustix::io::FdFlags::empty())?;
+        self.words(&[&opened.as_raw_fd().to_string()]);
+        self.opened.push(opened);
+        Ok(())
+    }
+
+    fn mount(&mut self, how: &str, from: &Path, to: &Path, opener: &Opener<'_>) -> io::Result<()> {
+        match opener(from)? {
+            Some(opened) => {
+                self.words(&[&format!("{how}-fd")]);
+                self.descriptor(opened)?;
+                self.path(to);
+            }
+            None => self.bind(how, from, to),
+        }
+        Ok(())
+    }
+
+    /// Mounts what is not mounted already: inside a mount a path may lead through symlinks, on
+    /// which nothing can be mounted.
+    fn read(&mut self, from: &Path, to: &Path, opener: &Opener<'_>) -> io::Result<()> {
+        if !self.readable.iter().any(|known| to.starts_with(known)) {
+            self.mount("--ro-bind", from, to, opener)?;
+            self.readable.push(to.to_owned());
+        }
+        Ok(())
+    }
+
+    fn try_read(&mut self, path: &Path) {
+        self.bind("--ro-bind-try", path, path);
+    }
+
+    fn symlink(&mut self, target: &Path, path: &Path) {
+        self.words(&["--symlink"]);
+        self.path(target);
+        self.path(path);
+        self.readable.push(path.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::room;
+    use super::*;
+
+    fn line(room: &Room) -> String {
+        let made = arguments(room, Path::new("/opt/nb"), Vec::new(), &|_| Ok(None)).unwrap();
+        let words: Vec<_> = made
+            .list
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn only_the_room_is_mounted_and_what_is_hidden_stays_hidden() {
+        let line = line(&room());
+        assert!(line.starts_with("--unshare-all --unshare-user --cap-drop ALL "));
+        for part in [
+            "--ro-bind /w /w ",
+            "--bind /w/out /w/out --tmpfs /w/.nb --tmpfs /s --tmpfs /tmp/nb-1 --ro-bind /w/.nb/connections/kernel-1.json",
+            "--ro-bind /usr /usr",
+            "--proc /proc --remount-ro /proc",
+            "--bind /s/a/tmp /tmp ",
+            "--bind /s/a/home /s/a/home ",
+            "--bind /tmp/nb-1/1 /tmp/nb-1/1",
+            "--ro-bind /data /data",
+            "--remount-ro /w/.nb --remount-ro /s --remount-ro /tmp/nb-1 --remount-ro / --chdir /w/sub --",
+        ] {
+            assert!(line.contains(part), "no {part:?} in {line}");
+        }
+        for part in [
+            "--share-net",
+            "die-with-parent",
+            " /home",
+            " / /",
+            "resolv.conf",
+            "shadow",
+            " /s/a ",
+        ] {
+            assert!(!line.contains(part), "{part:?} in {line}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_link_on_any_part_of_its_path_is_not_mounted() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("scratch/home/inner")).unwrap();
+        std::fs::create_dir(root.join("ada")).unwrap();
+        open(&root.join("scratch/home/inner")).unwrap();
+        std::os::unix::fs::symlink(root.join("scratch"), root.join("above")).unwrap();
+        std::os::unix::fs::symlink(root.join("ada"), root.join("scratch/tmp")).unwrap();
+        for path in ["above/home/inner", "above/home", "above", "scratch/tmp"] {
+            assert!(open(&root.join(path)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_network_comes_with_its_settings_only_where_it_is_allowed() {
+        let line = line(&Room {
+            allow_net: true,
+            ..room()
+        });
+        assert!(line.contains("--share-net") && line.contains("/etc/resolv.conf"));
+    }
+}

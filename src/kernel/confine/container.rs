@@ -1,0 +1,322 @@
+//! Kernels in a container, by podman or docker.
+//!
+//! The kernel's process is the program that runs the container and stays as long as it does: signals
+//! to it go to the kernel inside, and its status is the kernel's. What SIGKILL ends is only that
+//! program, so the container has a name on disk before it begins, by which it is removed.
+//!
+//! Inside are the image's own files, the project's folder at its own path without its `.nb`, and the
+//! folder of the sockets with a copy of the connection file. It is no sandbox: what the project's folder holds
+//! can be written, and there is a network.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::environment::trust;
+use crate::kernel::spec::ipykernel;
+use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::project::{Container, Limits, RealSpec, beneath, save};
+
+/// The programs that run containers, best first: podman needs nobody's daemon.
+pub const PROGRAMS: [&str; 2] = ["podman", "docker"];
+
+/// The copy of the connection file that the kernel gets, in the folder of the sockets: ipykernel 6
+/// writes it anew.
+pub(in crate::kernel) const COPY: &str = "kernel.json";
+
+/// What a kernel in a container sees of this machine.
+#[derive(Clone, Debug)]
+pub struct Contained {
+    /// The container.
+    pub container: Container,
+    /// The project's folder.
+    pub workspace: PathBuf,
+    /// `nb`'s own folder, which says what is run.
+    pub hidden: PathBuf,
+    /// The folder of the sockets.
+    pub sockets: PathBuf,
+    /// Its name.
+    named: Named,
+}
+
+/// A container by its name, as it is recorded from before it begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Named {
+    program: PathBuf,
+    name: String,
+}
+
+impl Named {
+    /// Ends the container, however it is, and removes it. That it is gone already is no fault.
+    ///
+    /// The record names its program by name alone: it lies in the project's folder, where it could
+    /// name any file.
+    pub fn remove(&self) {
+        let name = self.program.file_name();
+        let known = PROGRAMS
+            .into_iter()
+            .find(|known| name == Some(OsStr::new(known)));
+        let Some(program) = known.and_then(|known| trust::on_path(known, &ProcessVariables)) else {
+            return;
+        };
+        // By removal alone podman would first ask it to end, for ten seconds.
+        for words in [&["kill"][..], &["rm", "--force", "--volumes"]] {
+            let mut command = Command::new(&program);
+            command.args(words).arg(&self.name).stdin(Stdio::null());
+            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Returns the program that has this image; otherwise why there is none, and what mends it.
+pub fn program(image: &str, variables: &dyn Variables) -> Result<PathBuf, (String, String)> {
+    let found = PROGRAMS.map(|program| trust::on_path(program, variables));
+    let mut without = None;
+    for program in found.into_iter().flatten() {
+        match has(&program, image) {
+            Ok(()) => return Ok(program),
+            Err(why) => without = without.or(Some((program, why))),
+        }
+    }
+    let Some((program, why)) = without else {
+        let why = "neither podman nor docker is on PATH".to_owned();
+        return Err((why, "apt-get install podman".to_owned()));
+    };
+    let name = program.file_name().unwrap_or_default().display();
+    let why = format!("{name} has no image {image}: {why}");
+    Err((why, format!("{name} pull {image}")))
+}
+
+fn has(program: &Path, image: &str) -> Result<(), String> {
+    let mut asked = Command::new(program);
+    asked.args(["image", "inspect", "--format", "{{.Id}}", "--", image]);
+    match asked.stdin(Stdio::null()).output() {
+        Ok(said) if said.status.success() => Ok(()),
+        Ok(said) => {
+            let text = String::from_utf8_lossy(&said.stderr);
+            let last = text.lines().rfind(|line| !line.trim().is_empty());
+            Err(last.unwrap_or("it failed without a word").trim().to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the spec of the kernel in an image: ipykernel, by the Python of that name inside.
+pub fn spec(container: &Container) -> RealSpec {
+    let python = container.python.as_deref().unwrap_or("python3");
+    ipykernel::of_command(python, &format!("Python 3 in {}", container.image))
+}
+
+impl Contained {
+    /// Returns what a new container is to see.
+    pub fn new(
+        container: Container,
+        workspace: PathBuf,
+        hidden: PathBuf,
+        sockets: PathBuf,
+        connection_file: &Path,
+    ) -> Self {
+        let own = connection_file.file_stem().unwrap_or_default();
+        // Of its own: the one before may still be about to be removed.
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let named = Named {
+            program: container.program.clone(),
+            name: format!("nb-{}-{}", own.display(), &random[..8]),
+        };
+        Self {
+            container,
+            workspace,
+            hidden,
+            sockets,
+            named,
+        }
+    }
+
+    /// Returns the container by its name.
+    pub fn named(&self) -> &Named {
+        &self.named
+    }
+
+    /// Returns the command that runs the kernel's in the container, and writes down its name.
+    /// `set` are the kernel's own variables: they are passed by name, as anybody may read a command.
+    pub fn wrap(
+        &self,
+        argv: &[OsString],
+        set: &[(OsString, OsString)],
+        limits: Limits,
+        folder: &Path,
+        connection_file: &Path,
+    ) -> std::io::Result<Vec<OsString>> {
+        use std::os::unix::fs::DirBuilderExt;
+        let mut made = std::fs::DirBuilder::new();
+        made.recursive(true).mode(0o700).create(&self.sockets)?;
+        let text = std::fs::read(connection_file)?;
+        save::replace_unsynced(&self.sockets.join(COPY), &text)?;
+        remove(connection_file);
+        beneath::replace_unsynced(&record(connection_file), &serde_json::to_vec(&self.named)?)?;
+        Ok(self.arguments(argv, set, limits, folder, connection_file))
+    }
+
+    fn arguments(
+        &self,
+        argv: &[OsString],
+        set: &[(OsString, OsString)],
+        limits: Limits,
+        folder: &Path,
+        file: &Path,
+    ) -> Vec<OsString> {
+        let container = &self.container;
+        let mut all: Vec<OsString> = vec![container.program.clone().into()];
+        let mut words = |words: &[&OsStr]| all.extend(words.iter().map(|&word| word.to_owned()));
+        let word = OsStr::new;
+        words(&["run", "--rm", "--pull=never", "--name", &self.named.name].map(word));
+        // SELinux would not let it see what is mounted.
+        words(&["--security-opt", "label=disable"].map(word));
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        // What it writes, its sockets too, is to be this user's.
+        if is_podman(&container.program) && user != 0 {
+            words(&[word("--userns=keep-id")]);
+        } else {
+            words(&[word("--user"), word(&format!("{user}:{group}"))]);
+        }
+        if user != 0 {
+            // The image knows no home of this user.
+            words(&["--env", "HOME=/tmp"].map(word));
+        }
+        for path in [&self.workspace, &self.sockets] {
+            let mut both = path.as_os_str().to_owned();
+            both.push(":");
+            both.push(path);
+            words(&[word("--volume"), &both]);
+        }
+        if self.hidden.starts_with(&self.workspace) {
+            let mut empty = self.hidden.as_os_str().to_owned();
+            if is_podman(&container.program) {
+                // Podman would fill it with a copy of what it hides.
+                empty.push(":notmpcopyup");
+            }
+            words(&[word("--tmpfs"), &empty]);
+        }
+        words(&[word("--workdir"), folder.as_os_str()]);
+        for (name, _) in set {
+            words(&[word("--env"), name]);
+        }
+        if let Some(bytes) = limits.memory_bytes {
+            let bytes = bytes.to_string();
+            words(&["--memory", &bytes, "--memory-swap", &bytes].map(word));
+        }
+        for option in &container.options {
+            words(&[word(option)]);
+        }
+        let (first, rest) = argv.split_first().expect("the spec names a Python");
+        // Not what the image begins by itself: nothing stands between a signal and the kernel.
+        words(&[word("--entrypoint"), first, word(&container.image)]);
+        let copy = self.sockets.join(COPY);
+        for argument in rest {
+            let is_file = argument == file.as_os_str();
+            words(&[if is_file { copy.as_os_str() } else { argument }]);
+        }
+        all
+    }
+}
+
+fn is_podman(program: &Path) -> bool {
+    program.file_stem() == Some("podman".as_ref())
+}
+
+/// Returns the file that names the container of a kernel.
+pub fn record(connection_file: &Path) -> PathBuf {
+    connection_file.with_extension("container")
+}
+
+/// Removes the container of a kernel that has ended, where it has one.
+pub fn remove(connection_file: &Path) {
+    let record = record(connection_file);
+    let Ok(text) = beneath::read(&record, beneath::SMALL) else {
+        return;
+    };
+    if let Ok(named) = serde_json::from_slice::<Named>(&text) {
+        named.remove();
+    }
+    let _ = beneath::remove_file(&record);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(program: &str, limits: Limits) -> String {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("kernel-1.json");
+        let container = Container {
+            program: program.into(),
+            image: "python:3.13".to_owned(),
+            python: None,
+            options: vec!["--network=none".to_owned()],
+        };
+        let argv = crate::kernel::spec::command(&spec(&container), &file);
+        let contained = Contained::new(
+            container,
+            "/w".into(),
+            "/w/.nb".into(),
+            "/tmp/nb-1/1".into(),
+            &file,
+        );
+        let set = [("TOKEN".into(), "secret".into())];
+        let folder = Path::new("/w/sub");
+        let all = contained.arguments(&argv, &set, limits, folder, &file);
+        let words: Vec<_> = all.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn it_sees_the_project_without_what_nb_trusts() {
+        let limits = Limits {
+            memory_bytes: Some(1 << 30),
+        };
+        let line = line("/usr/bin/podman", limits);
+        for part in [
+            "/usr/bin/podman run --rm --pull=never --name nb-kernel-1-",
+            "--volume /w:/w --volume /tmp/nb-1/1:/tmp/nb-1/1 --tmpfs /w/.nb:notmpcopyup --workdir /w/sub ",
+            " --env TOKEN ",
+            "--memory 1073741824 --memory-swap 1073741824 --network=none ",
+        ] {
+            assert!(line.contains(part), "no {part:?} in {line}");
+        }
+        let last =
+            "--entrypoint python3 python:3.13 -m ipykernel_launcher -f /tmp/nb-1/1/kernel.json";
+        assert!(line.ends_with(last), "{line}");
+        assert!(!line.contains("secret"), "{line}");
+    }
+
+    #[test]
+    fn a_record_in_the_folder_names_no_program_to_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("kernel-1.json");
+        for name in ["trap", "podman"] {
+            let (trap, canary) = (temp.path().join(name), temp.path().join("ran"));
+            std::fs::write(&trap, format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
+            std::fs::set_permissions(&trap, PermissionsExt::from_mode(0o755)).unwrap();
+            let text = serde_json::json!({ "program": trap, "name": "x" });
+            std::fs::write(record(&file), text.to_string()).unwrap();
+            remove(&file);
+            assert!(!canary.exists(), "{name} was run");
+        }
+    }
+
+    #[test]
+    fn what_it_writes_is_this_users() {
+        let user = rustix::process::geteuid().as_raw();
+        let by_number = format!("--user {user}:");
+        let docker = line("/usr/bin/docker", Limits::default());
+        assert!(docker.contains(&by_number), "{docker}");
+        let podman = line("/usr/bin/podman", Limits::default());
+        let kept = podman.contains("--userns=keep-id");
+        assert_eq!(kept, user != 0, "{podman}");
+        assert!(!podman.contains("--memory"), "{podman}");
+    }
+}

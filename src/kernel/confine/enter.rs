@@ -1,0 +1,406 @@
+//! The processes between a detached start and a kernel in a sandbox.
+//!
+//! The first one makes what is outside, confines, has every promise tried, tells what came of it
+//! and gives the word. Under Landlock it confines itself and becomes the kernel. Under bubblewrap
+//! it stays outside and waits: inside, a second one confines itself further, tries, and becomes
+//! the kernel when it gets the word. Whoever kills the first one before that has started nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::guarantee::Promise;
+use super::outcome::{Chosen, Outcome};
+use super::probe::{self, Marks, Outside};
+use super::view::{self, Room};
+use super::{bubblewrap, landlock, privileges, seccomp, tree};
+use crate::kernel::environment::activate;
+use crate::kernel::process::plan::Recorded;
+use crate::kernel::process::{Process, Signal, own_program};
+use crate::project::{Mechanism, Missing, Reached, pid_namespace, save};
+
+pub(super) const ENTER: &str = "nb:sandbox";
+const INSIDE: &str = "nb:inside";
+const BYSTANDER: &str = "nb:bystander";
+const GO: &str = "go\n";
+
+/// What the first process is to do. It reads that from its stdin.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    pub(super) chosen: Chosen,
+    /// Whether the kernel may begin although promises are missing.
+    pub(super) best_effort: bool,
+    pub(super) room: Room,
+    /// The kernel's command.
+    pub(super) argv: Vec<OsString>,
+    /// The variables that the kernel's environment sets.
+    pub(super) set: Vec<(OsString, OsString)>,
+    /// The kernel's own variables, which win over those.
+    pub(super) own: Vec<(OsString, OsString)>,
+    /// The scripts of the kernel's environment, which are run inside before it begins.
+    pub(super) scripts: Vec<PathBuf>,
+    /// Where the kernel's process is recorded.
+    pub(super) pid_file: PathBuf,
+    /// Where it is told what came of it.
+    pub(super) outcome_file: PathBuf,
+    /// A folder to make outside, with a short path.
+    pub(super) outside: PathBuf,
+}
+
+/// What the second process needs to know.
+#[derive(Serialize, Deserialize)]
+struct Inside {
+    orders: Orders,
+    marks: Marks,
+    variables: Vec<(OsString, OsString)>,
+    /// Whether its system calls are filtered already.
+    filtered: bool,
+}
+
+/// What it found.
+#[derive(Serialize, Deserialize)]
+struct Tried {
+    kept: Vec<Promise>,
+    missing: Vec<Missing>,
+}
+
+/// Does this process's part, if that is what it was started for.
+pub(in crate::kernel) fn entry() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let word = arguments.next()?;
+    if word == OsStr::new(ENTER) {
+        Some(match serde_json::from_reader(io::stdin().lock()) {
+            Ok(orders) => enter(&orders),
+            Err(error) => told(&error),
+        })
+    } else if word == OsStr::new(INSIDE) {
+        Some(inside())
+    } else if word == OsStr::new(BYSTANDER) {
+        Some(bystander(arguments.next()))
+    } else {
+        None
+    }
+}
+
+fn enter(orders: &Orders) -> ExitCode {
+    // Opened before the rules: afterwards nothing there can be written.
+    let outcome = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&orders.outcome_file);
+    let mut outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return told(&error),
+    };
+    let done = match orders.chosen.mechanism {
+        Mechanism::Bubblewrap => by_bubblewrap(orders, &mut outcome),
+        Mechanism::Landlock => by_landlock(orders, &mut outcome),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            let refused = Outcome::Failed {
+                chosen: orders.chosen.clone(),
+                why: error.to_string(),
+            };
+            let _ = refused.write(&mut outcome);
+            told(&error)
+        }
+    }
+}
+
+/// Says why in the kernel's log.
+fn told(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("nb: the sandbox was not made: {error}");
+    ExitCode::FAILURE
+}
+
+/// Decides whether the kernel may begin, and says so.
+fn decide(
+    orders: &Orders,
+    tried: Tried,
+    arrived: Option<Missing>,
+    init: Option<Process>,
+) -> Outcome {
+    let mut missing = tried.missing;
+    let mut kept = tried.kept;
+    if let Some(arrived) = arrived {
+        kept.retain(|promise| promise.words() != arrived.promise);
+        missing.push(arrived);
+    }
+    // Where its own folders cannot be used no kernel can run.
+    let unusable = missing
+        .iter()
+        .any(|missing| missing.promise == Promise::Room.words());
+    if unusable || !(missing.is_empty() || orders.best_effort) {
+        return Outcome::Refused {
+            chosen: orders.chosen.clone(),
+            missing,
+        };
+    }
+    Outcome::Entered {
+        reached: Reached {
+            mechanism: orders.chosen.mechanism,
+            kept: kept.iter().map(|it| it.words().to_owned()).collect(),
+            missing,
+        },
+        init,
+    }
+}
+
+fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
+    let room = &orders.room;
+    let temporary = room.temporary();
+    let own = (&*orders.set, &*orders.own);
+    let variables = view::variables(std::env::vars_os(), own, room, &temporary);
+    let mut outside = Outside::make(&orders.outside)?;
+    let mut bystander = Command::new(own_program()?)
+        .arg(BYSTANDER)
+        .arg(&orders.outside)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let ended = |bystander: &mut Child| {
+        drop(bystander.stdin.take());
+        let _ = bystander.wait();
+    };
+    outside.is_process(bystander.id());
+    let confined = landlock::apply(room)
+        .map_err(io::Error::other)
+        .and_then(|_| confine(room))
+        .and_then(|()| filter(room, true));
+    if let Err(error) = confined {
+        ended(&mut bystander);
+        return Err(error);
+    }
+    let (kept, missing) = probe::try_all(room, &outside.marks);
+    let arrived = outside.arrived();
+    ended(&mut bystander);
+    let decided = decide(orders, Tried { kept, missing }, arrived, None);
+    decided.write(outcome)?;
+    if matches!(decided, Outcome::Refused { .. }) {
+        return Ok(ExitCode::FAILURE);
+    }
+    let command = kernel(orders, variables, &temporary)?;
+    Err({ command }.exec())
+}
+
+/// Gives away processors and privileges, of this process and all that it starts.
+fn confine(room: &Room) -> io::Result<()> {
+    if let Some(count) = room.cpus {
+        privileges::limit_cpus(count)?;
+    }
+    privileges::drop_privileges()
+}
+
+fn filter(room: &Room, no_namespaces: bool) -> io::Result<()> {
+    seccomp::apply(wanted(room, no_namespaces)).map_err(io::Error::other)
+}
+
+fn wanted(room: &Room, no_namespaces: bool) -> seccomp::Wanted {
+    seccomp::Wanted {
+        no_namespaces,
+        net: room.allow_net,
+        cpus: room.cpus.is_some(),
+    }
+}
+
+/// Returns the kernel's command; its output goes where this process's does. Runs the scripts of its
+/// environment: this process is in the sandbox, and the kernel may begin.
+fn kernel(
+    orders: &Orders,
+    variables: Vec<(OsString, OsString)>,
+    temporary: &Path,
+) -> io::Result<Command> {
+    let (left, problem) =
+        activate::run_inside(&orders.scripts, variables.into_iter().collect(), temporary);
+    if let Some(problem) = problem {
+        eprintln!("nb: {problem}");
+    }
+    let variables = view::with_own(
+        left.into_iter().collect(),
+        &orders.own,
+        &orders.room,
+        temporary,
+    );
+    let (program, arguments) = orders
+        .argv
+        .split_first()
+        .ok_or_else(|| io::Error::other("the command is empty"))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(variables)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Waits until it may end, then removes what was made outside: whoever made it cannot any more.
+fn bystander(folder: Option<OsString>) -> ExitCode {
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    if let Some(folder) = folder {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    ExitCode::SUCCESS
+}
+
+fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
+    let room = &orders.room;
+    // Inside, the folder of temporary files is the usual one: paths of sockets must be short.
+    let own = (&*orders.set, &*orders.own);
+    let variables = view::variables(std::env::vars_os(), own, room, Path::new("/tmp"));
+    let outside = Outside::make(&orders.outside)?;
+    let program = bubblewrap::program();
+    let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
+    let abilities = bubblewrap::abilities(&program)?;
+    if let Some(count) = room.cpus {
+        // All processes of the box have them from here; its filters refuse to choose others.
+        privileges::limit_cpus(count)?;
+    }
+    // On its first process too, which waits for the others and is of the same user as they.
+    let filters = match abilities.filters {
+        true => seccomp::files(wanted(room, false)).map_err(io::Error::other)?,
+        false => Vec::new(),
+    };
+    let own = program_file(room)?.canonicalize()?;
+    let opener = |path: &Path| {
+        let opened = bubblewrap::open(path)?;
+        Ok(abilities.descriptors.then_some(opened))
+    };
+    let arguments = bubblewrap::arguments(room, &own, filters, &opener)?;
+    let mut wrap = Command::new(program)
+        .args(&arguments.list)
+        .args([bubblewrap::INNER_PROGRAM, INSIDE])
+        // Its environment can be read from inside.
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    drop(arguments);
+    let (Some(mut words), Some(answers)) = (wrap.stdin.take(), wrap.stdout.take()) else {
+        return Err(io::Error::other("bwrap has no stdin or stdout"));
+    };
+    let task = Inside {
+        orders: orders.clone(),
+        marks: outside.marks.clone(),
+        variables,
+        filtered: abilities.filters,
+    };
+    let mut line = serde_json::to_vec(&task)?;
+    line.push(b'\n');
+    // Where bwrap fails, its own words in the log say more than a broken pipe.
+    let _ = words.write_all(&line);
+    let mut answer = String::new();
+    BufReader::new(answers).read_line(&mut answer)?;
+    let Ok(tried) = serde_json::from_str::<Result<Tried, String>>(&answer) else {
+        let status = wrap.wait()?;
+        return Err(io::Error::other(format!("bwrap ended with {status}")));
+    };
+    let tried = tried.map_err(io::Error::other)?;
+    let arrived = outside.arrived();
+    drop(outside);
+    let pid = wrap.id();
+    let (init, inner) = tree::inner(pid)
+        .ok_or_else(|| io::Error::other("bwrap's processes cannot be found in /proc"))?;
+    let decided = decide(orders, tried, arrived, Some(init.clone()));
+    if matches!(decided, Outcome::Entered { .. }) {
+        let recorded = Recorded {
+            process: inner,
+            pid_namespace: pid_namespace(),
+            keeper: parent(),
+        };
+        let recorded = serde_json::to_vec(&recorded)?;
+        save::replace(&orders.pid_file, &recorded)?;
+    }
+    decided.write(outcome)?;
+    if matches!(decided, Outcome::Entered { .. }) {
+        words.write_all(GO.as_bytes())?;
+    }
+    drop(words);
+    let status = wrap.wait()?;
+    // What the kernel has left behind inside ends with it.
+    let _ = init.signal(Signal::KILL);
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
+}
+
+/// Returns the process that waits for this one's end.
+fn parent() -> Option<Process> {
+    let parent = rustix::process::getppid()?;
+    Process::of(parent.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// The second process: confines itself further, tries everything, becomes the kernel.
+fn inside() -> ExitCode {
+    let mut words = BufReader::new(io::stdin());
+    let mut line = String::new();
+    let task = words
+        .read_line(&mut line)
+        .and_then(|_| Ok(serde_json::from_str::<Inside>(&line)?));
+    let task = match task {
+        Ok(task) => task,
+        Err(error) => return told(&error),
+    };
+    let room = &task.orders.room;
+    let confined = rustix::process::setsid()
+        .map_err(io::Error::from)
+        .and_then(|_| {
+            let program = Path::new(bubblewrap::INNER_PROGRAM);
+            landlock::apply_inside(room, program).map_err(io::Error::other)
+        })
+        .and_then(|_| privileges::drop_privileges())
+        .and_then(|()| match task.filtered {
+            true => Ok(()),
+            false => filter(room, false),
+        });
+    let tried = confined
+        .map(|()| {
+            let (kept, missing) = probe::try_all(room, &task.marks);
+            Tried { kept, missing }
+        })
+        .map_err(|error| error.to_string());
+    let answered = serde_json::to_vec(&tried)
+        .map_err(io::Error::from)
+        .and_then(|mut answer| {
+            answer.push(b'\n');
+            io::stdout().write_all(&answer)?;
+            io::stdout().flush()
+        });
+    let mut word = String::new();
+    let begin = answered.and_then(|()| words.read_line(&mut word));
+    if begin.is_err() || word != GO {
+        return ExitCode::FAILURE;
+    }
+    let become_kernel = || -> io::Result<io::Error> {
+        use std::os::fd::AsFd;
+        let mut command = kernel(&task.orders, task.variables, Path::new("/tmp"))?;
+        let log = io::stderr().as_fd().try_clone_to_owned()?;
+        Ok(command.stdout(log).exec())
+    };
+    match become_kernel() {
+        Ok(error) | Err(error) => told(&error),
+    }
+}
+
+/// Returns a file that holds this program, for it to be mounted.
+fn program_file(room: &Room) -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    if path.exists() {
+        return Ok(path);
+    }
+    // It was replaced while it runs, as by an update.
+    let copy = room.sockets.with_extension("program");
+    std::fs::copy(own_program()?, &copy)?;
+    Ok(copy)
+}

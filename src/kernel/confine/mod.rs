@@ -1,0 +1,31 @@
+//! What a kernel is kept from: a sandbox of bubblewrap or Landlock with filtered system calls, or a
+//! container.
+
+mod bubblewrap;
+pub mod container;
+#[cfg(target_os = "linux")]
+mod enter;
+pub mod guarantee;
+#[cfg(target_os = "linux")]
+mod landlock;
+pub mod outcome;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
+mod probe;
+pub mod program_folders;
+pub mod sandbox;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
+mod tree;
+pub mod view;
+
+#[cfg(target_os = "linux")]
+pub(super) use enter::entry;
+
+/// Does this process's part, if that is what it was started for: there is none here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn entry() -> Option<std::process::ExitCode> {
+    None
+}

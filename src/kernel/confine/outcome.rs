@@ -1,0 +1,60 @@
+//! What became of a start in a sandbox, in a file that the process writes which makes the sandbox.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::process::{Process, Signal};
+use crate::project::{Mechanism, Missing, Reached};
+
+/// By what a kernel is going to be confined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The mechanism.
+    pub mechanism: Mechanism,
+    /// Why it is not bubblewrap, which is taken where it can be.
+    pub instead: Option<String>,
+}
+
+/// What became of a start, as the process says that did it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Outcome {
+    /// The kernel begins.
+    Entered {
+        reached: Reached,
+        /// The first process of its namespace: whoever kills it has killed all inside.
+        init: Option<Process>,
+    },
+    /// A promise is not kept.
+    Refused {
+        chosen: Chosen,
+        missing: Vec<Missing>,
+    },
+    /// It went wrong before that.
+    Failed { chosen: Chosen, why: String },
+}
+
+impl Outcome {
+    /// Writes it as a whole line: a reader knows by that that it is done.
+    pub(super) fn write(&self, file: &mut std::fs::File) -> io::Result<()> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        file.write_all(&line)
+    }
+
+    pub(super) fn read(file: &Path) -> Option<Self> {
+        let text = std::fs::read(file).ok()?;
+        serde_json::from_slice(text.strip_suffix(b"\n")?).ok()
+    }
+}
+
+/// Ends all that still runs in the sandbox of a kernel that has ended itself.
+pub fn end_leftovers(outcome_file: &Path) {
+    if let Some(Outcome::Entered {
+        init: Some(init), ..
+    }) = Outcome::read(outcome_file)
+    {
+        let _ = init.signal(Signal::KILL);
+    }
+}

@@ -1,0 +1,406 @@
+//! Trying every promise from inside, by the very process that then becomes the kernel.
+//!
+//! Nothing that is tried harms where it succeeds: files are opened and not changed, signal 0 is
+//! sent. Its counterparts outside ([`Outside`]) are made for the occasion, so that a failure to
+//! reach them says something.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::guarantee::Promise;
+use super::view::Room;
+use crate::kernel::process::Process;
+use crate::project::Missing;
+
+/// What is outside for the inside to fail at.
+#[derive(Debug)]
+pub(super) struct Outside {
+    /// How it is found.
+    pub(super) marks: Marks,
+    tcp: Option<TcpListener>,
+    udp: Option<UdpSocket>,
+    _abstract: Option<UnixListener>,
+    _path: Option<UnixListener>,
+    folder: PathBuf,
+}
+
+/// Where what is outside can be found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Marks {
+    tcp_port: Option<u16>,
+    udp_port: Option<u16>,
+    abstract_name: String,
+    path_socket: PathBuf,
+    file: PathBuf,
+    process: Process,
+}
+
+impl Outside {
+    /// Makes it. `folder` is removed afterwards; its path must be short.
+    pub(super) fn make(folder: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let _ = std::fs::remove_dir_all(folder);
+        std::fs::DirBuilder::new().mode(0o700).create(folder)?;
+        let file = folder.join("f");
+        std::fs::write(&file, "outside")?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
+        let path_socket = folder.join("s");
+        let abstract_name = format!("nb-{}", uuid::Uuid::new_v4().simple());
+        let address = SocketAddr::from_abstract_name(&abstract_name)?;
+        // Where there is no network at all, there is none to be reached.
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok();
+        if let Some(udp) = &udp {
+            udp.set_nonblocking(true)?;
+        }
+        if let Some(tcp) = &tcp {
+            tcp.set_nonblocking(true)?;
+        }
+        let port = |address: io::Result<std::net::SocketAddr>| address.ok().map(|at| at.port());
+        Ok(Self {
+            marks: Marks {
+                tcp_port: tcp.as_ref().and_then(|it| port(it.local_addr())),
+                udp_port: udp.as_ref().and_then(|it| port(it.local_addr())),
+                abstract_name,
+                path_socket: path_socket.clone(),
+                file,
+                process: Process::current(),
+            },
+            tcp,
+            udp,
+            _abstract: Some(UnixListener::bind_addr(&address)?),
+            _path: Some(UnixListener::bind(&path_socket)?),
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Lets another process than this one be what cannot be reached.
+    pub(super) fn is_process(&mut self, pid: u32) {
+        if let Some(process) = Process::of(pid) {
+            self.marks.process = process;
+        }
+    }
+
+    /// Returns what arrived from inside, after everything was tried there.
+    pub(super) fn arrived(&self) -> Option<Missing> {
+        let mut byte = [0];
+        let tcp = self.tcp.as_ref().is_some_and(|it| it.accept().is_ok());
+        let udp = self
+            .udp
+            .as_ref()
+            .is_some_and(|it| it.recv(&mut byte).is_ok());
+        (tcp || udp).then(|| Missing {
+            promise: Promise::Network.words().to_owned(),
+            why: "what was sent from inside arrived outside".to_owned(),
+        })
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Tries every promise of a room; returns those that are kept and those that are not.
+pub(super) fn try_all(room: &Room, marks: &Marks) -> (Vec<Promise>, Vec<Missing>) {
+    let (mut kept, mut missing) = (Vec::new(), Vec::new());
+    for promise in Promise::of(room) {
+        let found = match promise {
+            Promise::Network => network(marks),
+            Promise::Sockets => sockets(marks),
+            Promise::Workspace => workspace(room),
+            Promise::Files => files(room, marks),
+            Promise::Processes => processes(marks),
+            Promise::Privileges => privileges(room),
+            Promise::Cpus => cpus(room.cpus),
+            Promise::Room => usable(room),
+        };
+        match found {
+            Ok(()) => kept.push(promise),
+            Err(why) => missing.push(Missing {
+                promise: promise.words().to_owned(),
+                why,
+            }),
+        }
+    }
+    (kept, missing)
+}
+
+type Found = Result<(), String>;
+
+/// Requires that something does not work.
+fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Found {
+    match tried {
+        Ok(_) => Err(what()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn network(marks: &Marks) -> Found {
+    if let Some(port) = marks.tcp_port {
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let tried = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+        fails(&tried, || {
+            "a TCP connection to this machine works".to_owned()
+        })?;
+    }
+    if let (Some(port), Ok(socket)) = (marks.udp_port, UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
+    {
+        // Whether it arrives, the outside sees.
+        let _ = socket.send_to(&[1], (Ipv4Addr::LOCALHOST, port));
+    }
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let families = [
+        (AddressFamily::INET, SocketType::RAW),
+        (AddressFamily::PACKET, SocketType::RAW),
+        (AddressFamily::PACKET, SocketType::DGRAM),
+    ];
+    for (family, kind) in families {
+        fails(&socket(family, kind, None), || {
+            format!("a raw socket can be made (family {})", family.as_raw())
+        })?;
+    }
+    Ok(())
+}
+
+fn sockets(marks: &Marks) -> Found {
+    let address = SocketAddr::from_abstract_name(&marks.abstract_name);
+    let tried = address.and_then(|address| UnixStream::connect_addr(&address));
+    fails(&tried, || "abstract sockets outside are reached".to_owned())?;
+    fails(&UnixStream::connect(&marks.path_socket), || {
+        "Unix sockets outside are reached by their path".to_owned()
+    })
+}
+
+fn workspace(room: &Room) -> Found {
+    let probe = room
+        .workspace
+        .join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+    if let Ok(file) = OpenOptions::new().write(true).create_new(true).open(&probe) {
+        drop(file);
+        let _ = std::fs::remove_file(&probe);
+        return Err("a file can be made in the workspace".to_owned());
+    }
+    let entries = std::fs::read_dir(&room.workspace)
+        .map_err(|error| format!("the workspace cannot be read: {error}"))?;
+    let files = entries.flatten().map(|entry| entry.path());
+    let files = files.filter(|path| path.is_file() && !room.may_write(path));
+    for file in files.take(3) {
+        unwritable(&file)?;
+    }
+    unwritable(&room.hidden.join("state.json"))?;
+    unwritable(&room.connection_file)?;
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    let file = &room.connection_file;
+    // Whatever the call says: under Landlock it says that it was done.
+    let _ = std::fs::set_permissions(file, mode(0o400));
+    let now = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
+    if now.is_ok_and(|now| now == 0o400) {
+        let _ = std::fs::set_permissions(file, mode(0o600));
+        return Err("the modes of files can be changed".to_owned());
+    }
+    Ok(())
+}
+
+fn unwritable(file: &Path) -> Found {
+    let shown = file.display();
+    fails(&OpenOptions::new().append(true).open(file), || {
+        format!("{shown} can be written")
+    })?;
+    if file.exists() {
+        // A rename to itself changes nothing and is refused all the same.
+        fails(&std::fs::rename(file, file), || {
+            format!("{shown} can be renamed")
+        })?;
+    }
+    Ok(())
+}
+
+fn files(room: &Room, marks: &Marks) -> Found {
+    let no_file = [&marks.file, Path::new("/etc/shadow")];
+    for path in no_file {
+        let tried = std::fs::File::open(path).and_then(|mut file| file.read(&mut [0]));
+        fails(&tried, || format!("{} can be read", path.display()))?;
+    }
+    fails(&OpenOptions::new().append(true).open(&marks.file), || {
+        format!("{} can be written", marks.file.display())
+    })?;
+    // What is mounted at the next start lies in the first one.
+    let sockets = room.sockets.parent().into_iter();
+    for folder in room.scratch.ancestors().take(2).chain(sockets) {
+        let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+        let made = std::fs::DirBuilder::new().create(&probe);
+        let _ = std::fs::remove_dir(&probe);
+        fails(&made, || format!("{} can be written", folder.display()))?;
+    }
+    let (home, other) = (room.inner_home(), room.scratch.join("other"));
+    if std::fs::rename(&home, &other).is_ok() {
+        let _ = std::fs::rename(&other, &home);
+        return Err(format!("{} can be exchanged", home.display()));
+    }
+    for folder in room.hidden() {
+        let file = folder.join("state.json");
+        fails(&std::fs::File::open(&file), || {
+            format!("{} can be read", file.display())
+        })?;
+    }
+    let folders = [Some(Path::new("/root")), room.home.as_deref()];
+    for path in folders.into_iter().flatten() {
+        if room.may_read(path) {
+            continue;
+        }
+        // In a namespace the way to the workspace may lead through it: then only that is in it.
+        let Ok(entries) = std::fs::read_dir(path) else {
+            continue;
+        };
+        let strange = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|inner| !leads_to_the_room(room, inner));
+        if let Some(strange) = strange {
+            return Err(format!("{} can be seen", strange.display()));
+        }
+    }
+    for path in ["/etc", "/var/tmp", "/"].map(Path::new) {
+        let probe = path.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+        if !room.may_write(path)
+            && OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&probe)
+                .is_ok()
+        {
+            let _ = std::fs::remove_file(&probe);
+            return Err(format!("a file can be made in {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+fn leads_to_the_room(room: &Room, path: &Path) -> bool {
+    let own = [
+        &room.workspace,
+        &room.scratch,
+        &room.sockets,
+        &room.connection_file,
+    ];
+    let all = own
+        .into_iter()
+        .chain(&room.programs)
+        .chain(&room.allow_read);
+    let mut all = all.chain(&room.allow_write);
+    all.any(|part| part.starts_with(path) || path.starts_with(part))
+}
+
+fn processes(marks: &Marks) -> Found {
+    use rustix::process::{Pid, test_kill_process};
+    let pid = marks.process.pid;
+    // In a namespace of its own the same number may be another process.
+    if marks.process.is_alive() {
+        return Err(format!("process {pid} outside can be looked at"));
+    }
+    let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let reached = named.is_some_and(|pid| test_kill_process(pid).is_ok());
+    if reached && Process::of(pid).is_none() {
+        return Err(format!("process {pid} outside can be signalled"));
+    }
+    use rustix::process::{Resource, Rlimit, prlimit, setpriority_process};
+    let Some(named) = named.filter(|_| !reached) else {
+        // It is another one's number here, which is in the sandbox too.
+        return Ok(());
+    };
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    fails(&prlimit(Some(named), Resource::Core, none), || {
+        format!("process {pid} outside can be limited")
+    })?;
+    fails(&setpriority_process(Some(named), 19), || {
+        format!("process {pid} outside can be slowed down")
+    })
+}
+
+fn privileges(room: &Room) -> Found {
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    let at = room.temporary();
+    if mount("none", &at, "tmpfs", MountFlags::empty(), None).is_ok() {
+        let _ = unmount(&at, UnmountFlags::DETACH);
+        return Err("file systems can be mounted".to_owned());
+    }
+    for file in [
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sysrq-trigger",
+        "/proc/1/mem",
+    ] {
+        fails(&OpenOptions::new().write(true).open(file), || {
+            format!("{file} can be written")
+        })?;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !status.lines().any(|line| line == "Seccomp:\t2") {
+        return Err("system calls are not filtered".to_owned());
+    }
+    let special = at.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+    let mut options = OpenOptions::new();
+    let made = options
+        .write(true)
+        .create_new(true)
+        .mode(0o4700)
+        .open(&special);
+    let _ = std::fs::remove_file(&special);
+    fails(&made, || {
+        "files can be made that run as their owner".to_owned()
+    })?;
+    if !rustix::thread::no_new_privs().unwrap_or(false) {
+        return Err("programs may gain privileges".to_owned());
+    }
+    let sets = rustix::thread::capabilities(None).map_err(|error| error.to_string())?;
+    if !(sets.effective.is_empty() && sets.permitted.is_empty()) {
+        return Err(format!("it has privileges: {:?}", sets.effective));
+    }
+    Ok(())
+}
+
+fn cpus(given: Option<usize>) -> Found {
+    let Some(given) = given else { return Ok(()) };
+    let now = rustix::thread::sched_getaffinity(None).map_err(|error| error.to_string())?;
+    let count = now.count() as usize;
+    if count > given {
+        return Err(format!("{count} processors can be used"));
+    }
+    fails(&rustix::thread::sched_setaffinity(None, &now), || {
+        "processors can be chosen".to_owned()
+    })
+}
+
+fn usable(room: &Room) -> Found {
+    for folder in room.own_folders().iter().chain(&room.allow_write) {
+        let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
+        let tried = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&probe)
+            .and_then(|mut file| file.write_all(b"x"))
+            .and_then(|()| std::fs::remove_file(&probe));
+        tried.map_err(|error| format!("{} cannot be written: {error}", folder.display()))?;
+    }
+    let read = std::iter::once(&room.folder).chain(&room.allow_read);
+    for folder in read {
+        std::fs::read_dir(folder)
+            .map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
+    }
+    std::fs::read(&room.connection_file)
+        .map_err(|error| format!("{} cannot be read: {error}", room.connection_file.display()))?;
+    Ok(())
+}

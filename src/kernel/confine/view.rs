@@ -1,0 +1,318 @@
+//! What a kernel in a sandbox sees, and what of it it may change. Pure but for looking at paths.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::environment::activate::Change;
+use crate::kernel::environment::tools::SYSTEM;
+use crate::kernel::variables::Variables;
+
+/// The kernel's room. All folders are real paths, without symlinks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Room {
+    /// The project's root: readable.
+    pub workspace: PathBuf,
+    /// The project's `.nb` folder: other kernels' keys lie there, so it is hidden where that is
+    /// possible and never writable.
+    pub hidden: PathBuf,
+    /// The kernel's own connection file in it: readable.
+    pub connection_file: PathBuf,
+    /// The folder of its sockets alone: writable.
+    pub sockets: PathBuf,
+    /// The folder that holds its home and its temporary files. Those two are writable and it is
+    /// not: a link at the place of one of them would be mounted at the next start.
+    pub scratch: PathBuf,
+    /// Where the kernel's program and its libraries lie: readable. As they are named, which may
+    /// be through symlinks.
+    pub programs: Vec<PathBuf>,
+    /// What else it may read.
+    pub allow_read: Vec<PathBuf>,
+    /// What else it may write.
+    pub allow_write: Vec<PathBuf>,
+    /// What of that it may read alone: other programs run or believe it.
+    pub protected: Vec<PathBuf>,
+    /// Other programs' sockets in what it may read or write: covered where that is possible.
+    pub covered: Vec<PathBuf>,
+    /// The `.nb` folders of other projects in what it may read: hidden as its own.
+    pub others: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub allow_net: bool,
+    /// How many processors it may use.
+    pub cpus: Option<usize>,
+    /// The user's real home.
+    pub home: Option<PathBuf>,
+    /// The folder that the kernel works in.
+    pub folder: PathBuf,
+}
+
+impl Room {
+    /// Returns the kernel's home.
+    pub fn inner_home(&self) -> PathBuf {
+        self.scratch.join("home")
+    }
+
+    /// Returns the folder of its temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.scratch.join("tmp")
+    }
+
+    /// Returns the folders in which `nb` keeps what no kernel is to see: keys and what was run.
+    pub fn hidden(&self) -> impl Iterator<Item = &Path> {
+        let others = self.others.iter().map(PathBuf::as_path);
+        std::iter::once(self.hidden.as_path()).chain(others)
+    }
+
+    /// Returns the folders that are the kernel's alone.
+    pub fn own_folders(&self) -> [PathBuf; 3] {
+        [self.inner_home(), self.temporary(), self.sockets.clone()]
+    }
+
+    /// Says whether the whole workspace may be written.
+    pub fn writes_workspace(&self) -> bool {
+        let mut allowed = self.allow_write.iter();
+        allowed.any(|folder| self.workspace.starts_with(folder))
+    }
+
+    /// Says whether a path lies in what may be written.
+    pub fn may_write(&self, path: &Path) -> bool {
+        let mut all = self.own_folders().into_iter();
+        all.any(|folder| path.starts_with(folder))
+            || self
+                .allow_write
+                .iter()
+                .any(|folder| path.starts_with(folder))
+    }
+
+    /// Says whether a path lies in what may be read.
+    pub fn may_read(&self, path: &Path) -> bool {
+        let named = std::iter::once(&self.workspace).chain(&self.programs);
+        let mut named = named.chain(&self.allow_read);
+        self.may_write(path)
+            || named.any(|folder| path.starts_with(folder))
+            || SYSTEM.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
+/// What programs read of the system's settings. Named one by one: a kernel of root would read the
+/// rest, as `/etc/shadow` and private keys.
+pub(super) const SETTINGS: [&str; 25] = [
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/alternatives",
+    "/etc/fonts",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/locale.conf",
+    "/etc/mime.types",
+    "/etc/magic",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/openssl.cnf",
+    "/etc/bash.bashrc",
+    "/etc/profile",
+    "/etc/R",
+    "/etc/java",
+    "/etc/octave",
+    "/etc/matplotlibrc",
+    "/sys/devices/system",
+];
+
+/// What else programs read where they may use the network.
+pub(super) const NETWORK_SETTINGS: [&str; 8] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates",
+];
+
+/// Says whether a variable passes into a sandbox by itself.
+fn passes(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    PASSING.contains(&name.as_ref()) || name.starts_with("LC_")
+}
+
+/// The variables of this process that pass into a sandbox, with those that the kernel's environment
+/// sets.
+pub struct Passing<'a> {
+    all: &'a dyn Variables,
+    change: &'a Change,
+}
+
+impl<'a> Passing<'a> {
+    /// Returns those of `all`, which are the variables after the change.
+    pub fn new(all: &'a dyn Variables, change: &'a Change) -> Self {
+        Self { all, change }
+    }
+}
+
+impl Variables for Passing<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        let known = OsStr::new(name);
+        // Where home is tells nothing of what lies there, and specs of the user's name it.
+        let is_there = name == "HOME" || passes(known) || self.change.set.contains_key(known);
+        is_there.then(|| self.all.get(name)).flatten()
+    }
+}
+
+/// Variables and their values.
+type Pairs = [(OsString, OsString)];
+
+/// Returns the variables that a kernel in a sandbox gets: those that say how to speak and where
+/// programs are, not those that hold tokens or name sockets; then those that its environment sets,
+/// and its own.
+pub(super) fn variables(
+    inherited: impl Iterator<Item = (OsString, OsString)>,
+    (set, own): (&Pairs, &Pairs),
+    room: &Room,
+    temporary: &Path,
+) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<_> = inherited.filter(|(name, _)| passes(name)).collect();
+    all.extend(set.iter().cloned());
+    with_own(all, own, room, temporary)
+}
+
+/// Returns variables with those that a kernel in a sandbox has in any case: its own, and those that
+/// name its folders.
+pub(super) fn with_own(
+    mut set: Vec<(OsString, OsString)>,
+    own: &Pairs,
+    room: &Room,
+    temporary: &Path,
+) -> Vec<(OsString, OsString)> {
+    set.extend(own.iter().cloned());
+    let home = room.inner_home();
+    let folders = [
+        ("HOME", home.clone()),
+        ("TMPDIR", temporary.to_owned()),
+        ("IPYTHONDIR", home.join(".ipython")),
+        ("MPLCONFIGDIR", home.join(".config/matplotlib")),
+        ("XDG_CACHE_HOME", home.join(".cache")),
+        ("XDG_CONFIG_HOME", home.join(".config")),
+        ("XDG_DATA_HOME", home.join(".local/share")),
+        ("XDG_STATE_HOME", home.join(".local/state")),
+    ];
+    let folders = folders.map(|(name, path)| (name.into(), path.into_os_string()));
+    set.retain(|(name, _)| !folders.iter().any(|(own, _)| own == name));
+    set.extend(folders);
+    set
+}
+
+/// Variables that pass into a sandbox.
+const PASSING: [&str; 16] = [
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHASHSEED",
+    "OMP_NUM_THREADS",
+    "LD_LIBRARY_PATH",
+    "R_HOME",
+];
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn room() -> Room {
+        Room {
+            workspace: "/w".into(),
+            hidden: "/w/.nb".into(),
+            connection_file: "/w/.nb/connections/kernel-1.json".into(),
+            sockets: "/tmp/nb-1/1".into(),
+            scratch: "/s/a".into(),
+            programs: vec!["/opt/env".into()],
+            allow_read: vec!["/data".into()],
+            allow_write: vec!["/w/out".into()],
+            protected: Vec::new(),
+            covered: Vec::new(),
+            others: Vec::new(),
+            allow_net: false,
+            cpus: None,
+            home: Some("/home/u".into()),
+            folder: "/w/sub".into(),
+        }
+    }
+
+    #[test]
+    fn what_may_be_written_and_read_is_what_was_said() {
+        let room = room();
+        for path in ["/w/out/a", "/s/a/home/x", "/tmp/nb-1/1/k-1"] {
+            assert!(room.may_write(Path::new(path)), "{path}");
+        }
+        for path in ["/w/a.ipynb", "/w/.nb/state.json", "/data/x", "/w/outer"] {
+            assert!(!room.may_write(Path::new(path)), "{path}");
+        }
+        for path in ["/w/a.ipynb", "/data/x", "/opt/env/lib", "/usr/bin/env"] {
+            assert!(room.may_read(Path::new(path)), "{path}");
+        }
+        for path in ["/home/u/.ssh", "/etc/shadow", "/opt/environment"] {
+            assert!(!room.may_read(Path::new(path)), "{path}");
+        }
+        assert!(!room.writes_workspace());
+    }
+
+    #[test]
+    fn no_token_passes_and_the_homes_are_the_scratch_folders() {
+        let given = [
+            ("PATH", "/usr/bin"),
+            ("LC_ALL", "C"),
+            ("SSH_AUTH_SOCK", "/run/agent"),
+            ("API_KEY", "secret"),
+            ("HOME", "/home/u"),
+            ("XDG_RUNTIME_DIR", "/run/user/1"),
+        ];
+        let given = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let own = [("NB_KERNEL".into(), "1".into())];
+        let room = room();
+        let set = variables(given.into_iter(), (&[], &own), &room, Path::new("/tmp"));
+        let names: Vec<_> = set.iter().map(|(name, _)| name.to_string_lossy()).collect();
+        for name in ["PATH", "LC_ALL", "NB_KERNEL", "MPLCONFIGDIR", "TMPDIR"] {
+            assert!(names.contains(&name.into()), "{name}");
+        }
+        for name in ["SSH_AUTH_SOCK", "API_KEY", "XDG_RUNTIME_DIR"] {
+            assert!(!names.contains(&name.into()), "{name}");
+        }
+        let homes: Vec<_> = set.iter().filter(|(name, _)| name == "HOME").collect();
+        assert_eq!(homes, [&("HOME".into(), "/s/a/home".into())]);
+    }
+
+    #[test]
+    fn a_spec_in_the_folder_names_no_variable_that_would_not_pass() {
+        use crate::kernel::spec::environment;
+        let given = std::collections::HashMap::from([("API_KEY", "secret"), ("LANG", "C")]);
+        let change = Change {
+            set: [("CONDA_PREFIX".into(), "/env".into())].into(),
+            ..Change::default()
+        };
+        let text = r#"{"name":"x","display_name":"x","argv":[],"language":"x",
+            "env":{"A":"${API_KEY}","B":"$LANG","C":"${CONDA_PREFIX}/x"}}"#;
+        let spec = serde_json::from_str(text).unwrap();
+        let after = change.of(&given);
+        let set = environment(&spec, &Passing::new(&after, &change));
+        let set: Vec<_> = set
+            .iter()
+            .map(|(_, value)| value.to_string_lossy())
+            .collect();
+        assert_eq!(set, ["${API_KEY}", "C", "/env/x"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! The environments that conda, mamba and micromamba know on this machine.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::{Environment, is_base, is_trusted};
+use crate::kernel::foreign_file;
+use crate::kernel::variables::{Variables, home, xdg_data_home};
+
+/// Where the installers put conda, below the home folder and elsewhere.
+const ROOTS: [&str; 6] = [
+    "miniforge3",
+    "mambaforge",
+    "miniconda3",
+    "anaconda3",
+    "micromamba",
+    "/opt/conda",
+];
+
+/// Returns the environments that conda knows, by name; `base` is the last.
+///
+/// They are nobody's in particular: whoever has one of them in mind must say so.
+pub fn known(variables: &dyn Variables) -> Vec<Environment> {
+    let mut prefixes = Vec::new();
+    for shelf in shelves(variables) {
+        let entries = std::fs::read_dir(shelf).into_iter().flatten().flatten();
+        prefixes.extend(entries.map(|entry| entry.path()));
+    }
+    prefixes.extend(registered(variables));
+    prefixes.extend(roots(variables));
+    prefixes.retain(|prefix| {
+        prefix.is_absolute() && prefix.join("conda-meta").is_dir() && is_trusted(prefix)
+    });
+    prefixes.sort_by_key(|prefix| {
+        let name = prefix.file_name().map(ToOwned::to_owned);
+        (is_base(prefix), name, prefix.clone())
+    });
+    prefixes.dedup();
+    let known = prefixes.iter();
+    known
+        .map(|prefix| Environment::of(prefix, "known to conda"))
+        .filter(|it| it.executable().is_some())
+        .collect()
+}
+
+/// Returns the environment that a folder's `environment.yml` names, where it has been made.
+pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Environment> {
+    let files = ["environment.yml", "environment.yaml"];
+    let text = files
+        .iter()
+        .find_map(|name| foreign_file::read_text(&folder.join(name)).ok())?;
+    let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
+    let name = name.split(" #").next()?.trim().trim_matches(['"', '\'']);
+    // A path would lead anywhere.
+    if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
+        return None;
+    }
+    let known = known(variables);
+    let prefix = &known.iter().find(|it| it.name() == name)?.prefix;
+    let source = format!(
+        "the environment {name} of environment.yml in {}",
+        folder.display()
+    );
+    Some(Environment::of(prefix, source))
+}
+
+/// Returns every environment that conda, mamba or micromamba made anywhere, as they note it.
+fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
+    let Ok(home) = home(variables) else {
+        return Vec::new();
+    };
+    let all = foreign_file::read_text(&home.join(".conda/environments.txt"));
+    let all = all.unwrap_or_default();
+    all.lines().map(|line| line.trim().into()).collect()
+}
+
+/// Returns conda's `base` where this shell has it active.
+pub fn active_base(variables: &dyn Variables) -> Option<PathBuf> {
+    let prefix = variables.path("CONDA_PREFIX")?;
+    is_base_of(&prefix, variables).then_some(prefix)
+}
+
+pub(super) fn is_base_of(prefix: &Path, variables: &dyn Variables) -> bool {
+    let named = variables
+        .get("CONDA_DEFAULT_ENV")
+        .is_some_and(|name| name == "base");
+    named || is_base(prefix) || variables.path("MAMBA_ROOT_PREFIX").as_deref() == Some(prefix)
+}
+
+/// Returns the folders that hold environments by name.
+pub(super) fn shelves(variables: &dyn Variables) -> Vec<PathBuf> {
+    let mut shelves = Vec::new();
+    for name in ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"] {
+        let list = variables.get(name).unwrap_or_default();
+        shelves.extend(std::env::split_paths(&list).filter(|path| path.is_absolute()));
+    }
+    if let Ok(home) = home(variables) {
+        shelves.push(home.join(".conda/envs"));
+    }
+    shelves.extend(roots(variables).iter().map(|root| root.join("envs")));
+    shelves
+}
+
+/// Returns the prefixes of conda itself, and of its kin.
+pub(super) fn roots(variables: &dyn Variables) -> Vec<PathBuf> {
+    let of_program = |name: &str| {
+        let program = variables.path(name)?;
+        Some(program.parent()?.parent()?.to_owned())
+    };
+    let mut roots: Vec<PathBuf> = [
+        variables.path("MAMBA_ROOT_PREFIX"),
+        of_program("CONDA_EXE"),
+        active_base(variables),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let Ok(home) = home(variables) {
+        roots.extend(ROOTS.iter().map(|root| home.join(root)));
+        // micromamba's own since its version 2.
+        let data = xdg_data_home(variables).unwrap_or_else(|| home.join(".local/share"));
+        roots.push(data.join("mamba"));
+    }
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn make(prefix: &Path) {
+        std::fs::create_dir_all(prefix.join("conda-meta")).unwrap();
+        std::fs::create_dir_all(prefix.join("bin")).unwrap();
+        std::fs::write(prefix.join("bin/python"), "").unwrap();
+    }
+
+    #[test]
+    fn every_place_is_looked_in_and_base_comes_last() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
+        assert!(
+            known(&variables)
+                .iter()
+                .all(|it| it.prefix.starts_with("/opt"))
+        );
+        make(&home.join("miniforge3"));
+        std::fs::create_dir_all(home.join("miniforge3/condabin")).unwrap();
+        make(&home.join("miniforge3/envs/ml"));
+        make(&home.join("far/b"));
+        make(&home.join("shelf/a"));
+        std::fs::create_dir_all(home.join(".conda")).unwrap();
+        let all = format!(
+            "{0}/far/b\n{0}/shelf/a\n{0}/gone\n\n{0}/miniforge3\n",
+            home.display()
+        );
+        std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
+        let names: Vec<_> = known(&variables)
+            .into_iter()
+            .filter(|it| it.prefix.starts_with(home))
+            .map(|it| it.name())
+            .collect();
+        assert_eq!(names, ["a", "b", "ml", "base"]);
+    }
+
+    #[test]
+    fn a_projects_file_names_its_environment() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
+        make(&home.join("micromamba/envs/ml"));
+        let named = |text: &str| {
+            std::fs::write(home.join("environment.yml"), text).unwrap();
+            of_yaml(home, &variables).map(|it| it.name())
+        };
+        assert_eq!(named("name: ml\ndependencies:\n"), Some("ml".to_owned()));
+        assert_eq!(named("x: 1\nname: 'ml' # ours\n"), Some("ml".to_owned()));
+        assert_eq!(named("name: other\n"), None);
+        assert_eq!(named("name: ../ml\n"), None);
+        assert_eq!(named("dependencies:\n"), None);
+        // One of a root that nothing else names.
+        make(&home.join("data/mamba/envs/far"));
+        std::fs::create_dir_all(home.join(".conda")).unwrap();
+        let all = format!(
+            "{0}/gone/envs/far\n{0}/data/mamba/envs/far\n",
+            home.display()
+        );
+        std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
+        assert_eq!(named("name: far\n"), Some("far".to_owned()));
+        assert_eq!(named("name: mamba\n"), None);
+    }
+}

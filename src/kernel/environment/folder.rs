@@ -1,0 +1,131 @@
+//! An environment: a folder with a Python of its own, and who made it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::python;
+use crate::kernel::foreign_file;
+
+/// Which program made an environment and puts packages into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manager {
+    /// `python -m venv`, with pip.
+    Venv,
+    /// uv.
+    Uv,
+    /// pixi.
+    Pixi,
+    /// Poetry.
+    Poetry,
+    /// conda, mamba or micromamba.
+    Conda,
+    /// Nobody: it is no environment but the system's own Python.
+    System,
+}
+
+impl Manager {
+    /// Returns its name, as people say it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Venv => "venv",
+            Self::Uv => "uv",
+            Self::Pixi => "pixi",
+            Self::Poetry => "poetry",
+            Self::Conda => "conda",
+            Self::System => "system",
+        }
+    }
+}
+
+/// An environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// Its folder, which is the `sys.prefix` of its Python.
+    pub prefix: PathBuf,
+    /// Who made it.
+    pub manager: Manager,
+    /// The folder of the project that it was made for, where the manager keeps one.
+    pub project: Option<PathBuf>,
+    /// How it was found, to be told to people.
+    pub source: String,
+}
+
+impl Environment {
+    /// Looks at a folder that is an environment.
+    pub fn of(prefix: &Path, source: impl Into<String>) -> Self {
+        let (manager, project) = manager_of(prefix);
+        Self {
+            prefix: prefix.to_owned(),
+            manager,
+            project,
+            source: source.into(),
+        }
+    }
+
+    /// Returns its interpreter.
+    pub fn executable(&self) -> Option<PathBuf> {
+        python::of_environment(&self.prefix)
+    }
+
+    /// Returns the link that stands for its interpreter and what that leads to, where that is not
+    /// there: the Python from which it was made was removed or replaced.
+    pub fn dangling(&self) -> Option<(PathBuf, PathBuf)> {
+        python::dangling(&self.prefix)
+    }
+
+    /// Returns the name by which people know it.
+    pub fn name(&self) -> String {
+        let last = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        match (self.manager, &self.project) {
+            (Manager::Pixi, Some(project)) if last(&self.prefix) == "default" => last(project),
+            (Manager::Pixi, Some(project)) => format!("{}:{}", last(project), last(&self.prefix)),
+            (Manager::Conda, _) if is_base(&self.prefix) => "base".to_owned(),
+            _ => last(&self.prefix),
+        }
+    }
+}
+
+/// Says whether a prefix is that of conda itself. micromamba's has no programs of conda's, but
+/// the cache of packages that all its environments share.
+pub(in crate::kernel) fn is_base(prefix: &Path) -> bool {
+    let has = |folder: &str| prefix.join(folder).is_dir();
+    has("conda-meta") && (has("condabin") || has("pkgs"))
+}
+
+/// Says whether an environment belongs to this user or to root.
+///
+/// Another user's, say in `/tmp` above a notebook, would run their code as ours.
+pub(super) fn is_trusted(prefix: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    std::fs::metadata(prefix).is_ok_and(|found| found.uid() == own || found.uid() == 0)
+}
+
+/// Tells from an environment's files who made it, and for which project.
+fn manager_of(prefix: &Path) -> (Manager, Option<PathBuf>) {
+    if prefix.join("conda-meta").is_dir() {
+        let envs = prefix.parent().filter(|envs| envs.ends_with(".pixi/envs"));
+        let project = envs.and_then(|envs| Some(envs.parent()?.parent()?.to_owned()));
+        return match project {
+            Some(project) => (Manager::Pixi, Some(project)),
+            None => (Manager::Conda, None),
+        };
+    }
+    let Ok(made) = foreign_file::read_text(&prefix.join("pyvenv.cfg")) else {
+        return (Manager::System, None);
+    };
+    let above = prefix.parent().filter(|_| prefix.ends_with(".venv"));
+    let locked = |file: &str| above.is_some_and(|folder| folder.join(file).is_file());
+    let project = || above.map(Path::to_owned);
+    if locked("uv.lock") {
+        (Manager::Uv, project())
+    } else if locked("poetry.lock") {
+        (Manager::Poetry, project())
+    } else if made.lines().any(|line| line.starts_with("uv =")) {
+        (Manager::Uv, None)
+    } else {
+        (Manager::Venv, None)
+    }
+}

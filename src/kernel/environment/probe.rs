@@ -1,0 +1,171 @@
+//! Finding a Python, and asking it what it has.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::python::{self, Python};
+use super::tools::Tools;
+use super::trust;
+use crate::kernel::process::Process;
+use crate::kernel::variables::Variables;
+
+/// Asked of an interpreter; nothing is imported, so that it takes a few milliseconds.
+const QUESTION: &str = "\
+import importlib.util as u, json, os, sys, sysconfig
+has = lambda name: u.find_spec(name) is not None
+print(json.dumps({
+    'executable': sys.executable,
+    'prefix': sys.prefix,
+    'ipykernel': has('ipykernel_launcher'),
+    'pip': has('pip'),
+    'environment': sys.prefix != sys.base_prefix,
+    'managed': os.path.exists(os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')),
+}))";
+
+/// Says that a program is no usable Python.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{} is not a usable Python: {reason}", executable.display())]
+pub struct NotPython {
+    /// The program.
+    pub executable: PathBuf,
+    /// What it said.
+    pub reason: String,
+    /// Whether it was run: one of a notebook's folder is not, see [`Asking`].
+    pub asked: bool,
+}
+
+/// Which interpreters may be run to learn what they have, beyond what their files tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asking {
+    /// Any: the user has asked for a kernel outside a sandbox, which runs them anyway.
+    #[default]
+    Any,
+    /// The system's and those of the user's own tools: nothing of a notebook's folder is run
+    /// outside a sandbox.
+    Own,
+}
+
+/// Returns the interpreter that a process is, by the path under which it was called.
+pub fn of_process(process: &Process) -> Option<PathBuf> {
+    let program = process.program()?;
+    let name = program.file_name()?.to_str()?;
+    let is_python = name.starts_with("python") && program.is_absolute() && program.is_file();
+    is_python.then_some(program)
+}
+
+/// Returns what an interpreter has: as the files of its environment tell, else by asking it.
+///
+/// One that a sandboxed kernel may have put there is not asked.
+pub fn probe(
+    executable: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Result<Python, NotPython> {
+    let whole = std::path::absolute(executable);
+    let seen = whole.as_ref().ok().and_then(|whole| python::look(whole));
+    if let Some(python) = seen.as_ref().filter(|python| python.ipykernel) {
+        return Ok(python.clone());
+    }
+    let untold = |reason: String| NotPython {
+        executable: executable.to_owned(),
+        reason: format!("its files do not tell what it has, and {reason}"),
+        asked: false,
+    };
+    let is_own = || Tools::known(variables).hold_program(executable);
+    match (trust::check_program(executable), seen) {
+        (Ok(()), _) if asking == Asking::Any || is_own() => ask(executable, asking),
+        (_, Some(python)) => Ok(python),
+        (Err(untrusted), None) => Err(untold(untrusted.to_string())),
+        (Ok(()), None) if !executable.exists() => Err(NotPython {
+            executable: executable.to_owned(),
+            reason: "it is not there".to_owned(),
+            asked: false,
+        }),
+        (Ok(()), None) => Err(untold(
+            "it may have come with the notebook's folder, so that it is not run to find out: name it with --python to start it".to_owned(),
+        )),
+    }
+}
+
+fn ask(executable: &Path, asking: Asking) -> Result<Python, NotPython> {
+    let unusable = |reason: String| NotPython {
+        executable: executable.to_owned(),
+        reason,
+        asked: true,
+    };
+    let out = Command::new(executable)
+        .args(["-c", QUESTION])
+        .envs(trusted_path(asking))
+        // A module of the notebook's folder must not stand in for an installed one.
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| unusable(error.to_string()))?;
+    serde_json::from_slice(&out.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&out.stderr);
+        unusable(
+            said.lines()
+                .last()
+                .unwrap_or("it did not answer")
+                .to_owned(),
+        )
+    })
+}
+
+/// Returns `PYTHONPATH` as nothing, where it may name a notebook's folder or a sandboxed kernel may
+/// have written what it names: a `sitecustomize.py` there is run by every start of Python.
+fn trusted_path(asking: Asking) -> Option<(&'static str, &'static str)> {
+    let paths = std::env::var_os("PYTHONPATH")?;
+    let mut paths = std::env::split_paths(&paths);
+    let distrusted = paths.any(|path| trust::check("the module folder", &path).is_err());
+    (distrusted || asking == Asking::Own).then_some(("PYTHONPATH", ""))
+}
+
+/// Returns the first `python3` or `python` on `PATH`.
+pub fn on_path(variables: &dyn Variables) -> Option<PathBuf> {
+    let path = variables.get("PATH")?;
+    ["python3", "python"].iter().find_map(|name| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::variables::ProcessVariables;
+
+    #[test]
+    fn a_program_that_is_no_python_says_why() {
+        let probe = |path: &str| probe(Path::new(path), Asking::Any, &ProcessVariables);
+        let error = probe("/bin/false").unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        assert!(probe("/nonexistent").is_err());
+    }
+
+    #[test]
+    fn a_program_of_a_notebooks_folder_is_not_run_to_learn_what_it_has() {
+        let temp = tempfile::tempdir().unwrap();
+        let bin = temp.path().join(".venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let (python, canary) = (bin.join("python"), temp.path().join("ran"));
+        let text = format!("#!/bin/sh\ntouch {}\n", canary.display());
+        let written = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .args([python.as_os_str(), text.as_ref()])
+            .status();
+        assert!(written.unwrap().success());
+        let error = probe(&python, Asking::Own, &ProcessVariables).unwrap_err();
+        assert!(
+            !error.asked && error.to_string().contains("do not tell"),
+            "{error}"
+        );
+        // Also where its files tell that it has no ipykernel.
+        std::fs::write(bin.join("../pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        let _ = probe(&python, Asking::Own, &ProcessVariables);
+        assert!(!canary.exists(), "it was run");
+        let _ = probe(&python, Asking::Any, &ProcessVariables);
+        assert!(canary.exists(), "the trap works");
+    }
+}

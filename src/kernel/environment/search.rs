@@ -1,0 +1,198 @@
+//! The environments at hand for a notebook, nearest first, found by looking at files without
+//! running anything.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::{Environment, is_trusted};
+use super::{conda, poetry, python};
+use crate::kernel::foreign_file;
+use crate::kernel::variables::Variables;
+
+/// Returns the environments at hand for a notebook in `folder`, the one that counts most first:
+/// the active one, then those of the folders at and above it.
+pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
+    let mut found: Vec<Environment> = Vec::new();
+    let mut add = |environment: Environment| {
+        if !found.iter().any(|it| it.prefix == environment.prefix) {
+            found.push(environment);
+        }
+    };
+    active(variables).into_iter().for_each(&mut add);
+    for above in folder.ancestors() {
+        of_folder(above, variables).into_iter().for_each(&mut add);
+    }
+    found
+}
+
+/// Returns the environments that this shell has activated. conda's `base` is not one of them: it
+/// is active in every shell of many machines, whatever is being worked on.
+pub fn active(variables: &dyn Variables) -> Vec<Environment> {
+    let by = |name: &str| {
+        let prefix = variables.path(name).filter(|path| path.is_absolute())?;
+        let is_there = python::of_environment(&prefix).is_some();
+        is_there.then(|| Environment::of(&prefix, format!("active in this shell ({name})")))
+    };
+    let conda = by("CONDA_PREFIX").filter(|it| !conda::is_base_of(&it.prefix, variables));
+    by("VIRTUAL_ENV").into_iter().chain(conda).collect()
+}
+
+/// Returns the environments that a folder has for what lies in it, the usual one first.
+fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
+    let here = |name: &str| format!("{name} in {}", folder.display());
+    let mut found = Vec::new();
+    let manifest = foreign_file::read_text(&folder.join("pyproject.toml")).unwrap_or_default();
+    if (!manifest.is_empty() || folder.join("uv.lock").is_file())
+        && let Some(named) = variables.path("UV_PROJECT_ENVIRONMENT")
+    {
+        let prefix = folder.join(named);
+        let source = format!("UV_PROJECT_ENVIRONMENT of {}", folder.display());
+        found.push(Environment {
+            project: Some(folder.to_owned()),
+            ..Environment::of(&prefix, source)
+        });
+    }
+    let usual = folder.join(".venv");
+    if python::of_environment(&usual).is_some() || python::dangling(&usual).is_some() {
+        found.push(Environment::of(&usual, here(".venv")));
+    }
+    found.extend(pixis(folder));
+    let conda = folder.join(".conda");
+    if conda.join("conda-meta").is_dir() {
+        found.push(Environment::of(&conda, here(".conda")));
+    }
+    for name in ["venv", "env"] {
+        let prefix = folder.join(name);
+        if prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir() {
+            found.push(Environment::of(&prefix, here(name)));
+        }
+    }
+    found.extend(poetry::of_project(folder, &manifest, variables));
+    found.extend(conda::of_yaml(folder, variables));
+    let has_python = |it: &Environment| it.executable().is_some() || it.dangling().is_some();
+    found.retain(|it| has_python(it) && is_trusted(&it.prefix));
+    found
+}
+
+/// Returns what `pixi` made for a project: `default` first, then by name.
+fn pixis(folder: &Path) -> Vec<Environment> {
+    let entries = std::fs::read_dir(folder.join(".pixi/envs"));
+    let mut prefixes: Vec<_> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    prefixes.sort_by_key(|prefix| (!prefix.ends_with("default"), prefix.clone()));
+    let named = |prefix: &PathBuf| {
+        let name = prefix.file_name().unwrap_or_default().to_string_lossy();
+        let source = format!("pixi's environment {name} in {}", folder.display());
+        Environment::of(prefix, source)
+    };
+    prefixes.iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::kernel::environment::conda::active_base;
+    use crate::kernel::environment::folder::Manager;
+
+    fn make(prefix: &Path, marks: &[&str]) {
+        for mark in marks.iter().chain(&["bin/python"]) {
+            let file = prefix.join(mark);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+    }
+
+    fn names(found: &[Environment], root: &Path) -> Vec<(Manager, String)> {
+        let told = |it: &Environment| {
+            let prefix = it.prefix.strip_prefix(root).unwrap_or(&it.prefix);
+            (it.manager, prefix.to_string_lossy().into_owned())
+        };
+        found.iter().map(told).collect()
+    }
+
+    #[test]
+    fn the_active_one_comes_first_and_the_nearest_before_those_above() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let nested = root.join("work/nested");
+        std::fs::create_dir_all(&nested).unwrap();
+        let conda = ["conda-meta/history"];
+        make(&nested.join(".venv"), &["pyvenv.cfg"]);
+        make(&root.join("work/.pixi/envs/default"), &conda);
+        make(&root.join("work/.pixi/envs/cuda"), &conda);
+        make(&root.join("work/env"), &conda);
+        make(&root.join("work/venv"), &[]);
+        make(&root.join("ml"), &conda);
+        make(&root.join("active"), &["pyvenv.cfg"]);
+        let [active, ml] = ["active", "ml"].map(|name| root.join(name));
+        let variables = HashMap::from([
+            ("VIRTUAL_ENV", active.to_str().unwrap()),
+            ("CONDA_PREFIX", ml.to_str().unwrap()),
+        ]);
+        let found = at_hand(&nested, &variables);
+        let expected = [
+            (Manager::Venv, "active"),
+            (Manager::Conda, "ml"),
+            (Manager::Venv, "work/nested/.venv"),
+            (Manager::Pixi, "work/.pixi/envs/default"),
+            (Manager::Pixi, "work/.pixi/envs/cuda"),
+            // A folder "venv" that is none does not count.
+            (Manager::Conda, "work/env"),
+        ];
+        let expected = expected.map(|(manager, path)| (manager, path.to_owned()));
+        assert_eq!(names(&found, root), expected);
+        assert_eq!(found[3].name(), "work");
+        assert_eq!(found[4].name(), "work:cuda");
+        assert_eq!(found[3].project, Some(root.join("work")));
+    }
+
+    #[test]
+    fn base_is_no_choice_however_it_is_called() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().join("miniforge3");
+        make(&base, &["conda-meta/history"]);
+        let prefix = base.to_str().unwrap();
+        let active = |more: (&'static str, &str)| {
+            let variables = HashMap::from([("CONDA_PREFIX", prefix), more]);
+            (active(&variables).len(), active_base(&variables).is_some())
+        };
+        assert_eq!(active(("X", "")), (1, false));
+        assert_eq!(active(("CONDA_DEFAULT_ENV", "base")), (0, true));
+        assert_eq!(active(("MAMBA_ROOT_PREFIX", prefix)), (0, true));
+        for mark in ["condabin", "pkgs"] {
+            std::fs::create_dir(base.join(mark)).unwrap();
+            assert_eq!(active(("X", "")), (0, true), "{mark}");
+            assert_eq!(Environment::of(&base, "").name(), "base");
+            std::fs::remove_dir(base.join(mark)).unwrap();
+        }
+    }
+
+    #[test]
+    fn uv_may_keep_it_elsewhere_and_says_who_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        make(&root.join("elsewhere"), &["pyvenv.cfg"]);
+        make(&root.join(".venv"), &["pyvenv.cfg"]);
+        let variables = HashMap::from([("UV_PROJECT_ENVIRONMENT", "elsewhere")]);
+        assert_eq!(at_hand(root, &variables).len(), 1);
+        std::fs::write(root.join("uv.lock"), "").unwrap();
+        let found = at_hand(root, &variables);
+        let told = names(&found[..2], root);
+        assert_eq!(told[0], (Manager::Venv, "elsewhere".to_owned()));
+        assert_eq!(told[1], (Manager::Uv, ".venv".to_owned()));
+        let alone = root.join("alone/.venv");
+        make(&alone, &[]);
+        std::fs::write(alone.join("pyvenv.cfg"), "home = /x\nuv = 0.9.1\n").unwrap();
+        assert_eq!(Environment::of(&alone, "").manager, Manager::Uv);
+        assert_eq!(Environment::of(&alone, "").project, None);
+        assert_eq!(
+            Environment::of(Path::new("/usr"), "").manager,
+            Manager::System
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Which process is meant, whether it lives, when it ends, and signals to it alone.
+//!
+//! A pid is used again by the system, so a process is its pid, its start time and the boot that
+//! the start time counts from.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, kill_process, kill_process_group};
+use serde::{Deserialize, Serialize};
+
+pub use rustix::process::Signal;
+
+use super::platform;
+use crate::project::joined::Joined;
+use crate::project::{Session, boot_id};
+
+/// How often a platform that watches no processes is asked whether one lives.
+const POLL: Duration = Duration::from_millis(100);
+
+/// One process, never confused with a later one of the same pid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The process id.
+    pub pid: u32,
+    /// When it started, as the platform counts.
+    pub start_time: u64,
+    /// The boot of the machine that `start_time` belongs to.
+    pub boot_id: String,
+}
+
+/// Why a signal was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SignalError {
+    /// The process has ended, whatever has its pid now.
+    #[error("process {0} has ended")]
+    Gone(u32),
+    /// The system refused.
+    #[error("cannot signal process {pid}")]
+    Refused {
+        /// The process id.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Process {
+    /// Returns the living process that has this pid now.
+    pub fn of(pid: u32) -> Option<Self> {
+        let start_time = platform::start_time(pid)?;
+        Some(Self {
+            pid,
+            start_time,
+            boot_id: boot_id().to_owned(),
+        })
+    }
+
+    /// Returns whether it has a controlling terminal: a person may sit there.
+    pub fn has_terminal(&self) -> bool {
+        platform::has_terminal(self.pid)
+    }
+
+    /// Returns this process.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        let start_time = platform::start_time(pid).unwrap_or_default();
+        Self {
+            pid,
+            start_time,
+            boot_id: boot_id().to_owned(),
+        }
+    }
+
+    /// Returns the kernel's process as the session recorded it.
+    ///
+    /// None where the record has no start time: such a pid may be anybody's.
+    pub fn recorded(session: &Session) -> Option<Self> {
+        Some(Self {
+            pid: session.pid?,
+            start_time: session.start_time?,
+            boot_id: session.place.boot_id.clone(),
+        })
+    }
+
+    /// Returns the proxy's process as it recorded itself.
+    pub fn joined(joined: &Joined) -> Self {
+        Self {
+            pid: joined.pid,
+            start_time: joined.start_time,
+            boot_id: joined.boot_id.clone(),
+        }
+    }
+
+    /// Says whether this very process lives; a zombie does not.
+    pub fn is_alive(&self) -> bool {
+        self.boot_id == boot_id() && platform::start_time(self.pid) == Some(self.start_time)
+    }
+
+    /// Returns when the process has ended; at once if it already has.
+    ///
+    /// May be cancelled at any await.
+    pub async fn death(&self) {
+        if let Ok(watch) = platform::Watch::open(self.pid) {
+            // Opened first, compared second: it stays with whom it was opened for.
+            if !self.is_alive() || watch.ended().await.is_ok() {
+                return;
+            }
+        }
+        while self.is_alive() {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits for the end; says whether it came in time.
+    pub async fn ended_within(&self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.death()).await.is_ok()
+    }
+
+    /// Returns its program as it was called.
+    pub fn program(&self) -> Option<PathBuf> {
+        platform::program(self.pid)
+    }
+
+    /// Signals this process.
+    pub fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        self.send(|pid| kill_process(pid, signal))
+    }
+
+    /// Signals the process group that this process leads, as a kernel started by `nb` does.
+    pub fn signal_group(&self, signal: Signal) -> Result<(), SignalError> {
+        self.send(|pid| kill_process_group(pid, signal))
+    }
+
+    /// Returns the resident memory of the process.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.is_alive()
+            .then(|| platform::memory_bytes(self.pid))
+            .flatten()
+    }
+
+    fn send(&self, kill: impl FnOnce(Pid) -> rustix::io::Result<()>) -> Result<(), SignalError> {
+        // Between the look and the signal the pid could pass to another process only if this one
+        // ended, was reaped and all pids went round in these microseconds; for groups most
+        // systems have no call that excludes even that.
+        let gone = SignalError::Gone(self.pid);
+        if !self.is_alive() {
+            return Err(gone);
+        }
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Err(gone);
+        };
+        match kill(pid) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::SRCH) => Err(gone),
+            Err(error) => Err(SignalError::Refused {
+                pid: self.pid,
+                source: error.into(),
+            }),
+        }
+    }
+}
+
+/// Returns the path of this very program, for a plan that starts it again.
+pub fn own_program() -> io::Result<OsString> {
+    Ok(platform::reopened_executable()?.into_os_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn sleeper() -> std::process::Child {
+        use std::os::unix::process::CommandExt;
+        Command::new("sleep")
+            .arg("1000")
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap()
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn death_is_noticed_while_nobody_has_asked_how_it_ended() {
+        let mut child = sleeper();
+        let process = Process::of(child.id()).unwrap();
+        assert!(process.is_alive());
+        assert!(process.memory_bytes().unwrap() > 0);
+        process.signal_group(Signal::KILL).unwrap();
+        assert!(runtime().block_on(process.ended_within(Duration::from_secs(10))));
+        assert!(!process.is_alive(), "a zombie is dead");
+        assert!(matches!(
+            process.signal(Signal::TERM),
+            Err(SignalError::Gone(_))
+        ));
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_reused_pid_is_not_our_process() {
+        let mut child = sleeper();
+        let now = Process::of(child.id()).unwrap();
+        let earlier = Process {
+            start_time: now.start_time - 1,
+            ..now.clone()
+        };
+        assert!(now.is_alive());
+        let other_boot = Process {
+            boot_id: "another".into(),
+            ..now
+        };
+        for stranger in [earlier, other_boot] {
+            assert!(!stranger.is_alive());
+            assert!(matches!(
+                stranger.signal_group(Signal::KILL),
+                Err(SignalError::Gone(_))
+            ));
+            assert!(runtime().block_on(stranger.ended_within(Duration::from_secs(10))));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,232 @@
+//! What a kernel may use of the machine, and how it is kept to that.
+//!
+//! A systemd user scope counts what really lies in memory, for the kernel and everything that it
+//! starts. Where there is none, the address space of each process is bounded, in which an
+//! allocation that is too large fails inside the program: a `MemoryError` in Python.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use super::platform;
+use crate::kernel::environment::trust;
+use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::project::Limits;
+
+/// Why a limit cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitsError {
+    /// This platform has no bound that holds.
+    #[error("this platform cannot bound a program's memory; start it without --memory")]
+    Unsupported,
+}
+
+/// What keeps a process to its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A control group, with all that the process starts: this many bytes of memory.
+    Group(u64),
+    /// Each process has this many bytes of address space.
+    AddressSpace(u64),
+}
+
+/// Returns the command that runs `argv` within the limits, and how many bytes of address space it
+/// may be given where no group of processes bounds its memory.
+///
+/// Takes some time where memory is bounded: whether a scope really holds is tried out.
+pub fn bounded(
+    argv: Vec<OsString>,
+    limits: Limits,
+) -> Result<(Vec<OsString>, Option<u64>), LimitsError> {
+    let Some(bytes) = limits.memory_bytes else {
+        return Ok((argv, None));
+    };
+    if !platform::BOUNDS_MEMORY {
+        return Err(LimitsError::Unsupported);
+    }
+    if let Some(mut words) = scope(bytes, &ProcessVariables)
+        && scope_holds(&words, &ProcessVariables)
+    {
+        words.extend(argv);
+        return Ok((words, None));
+    }
+    Ok((argv, Some(bytes)))
+}
+
+/// Returns what keeps a living process to its memory, as the system tells.
+pub fn bound_of(pid: u32) -> Option<Bound> {
+    let group = platform::group_memory_max(pid).map(Bound::Group);
+    group.or_else(|| platform::address_space_max(pid).map(Bound::AddressSpace))
+}
+
+/// Bounds the address space of this process and of what it becomes.
+pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let bound = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    Ok(setrlimit(Resource::As, bound)?)
+}
+
+/// The limit of open files that this process was started with, where it has raised its own.
+static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
+
+/// The variable that tells the first process of a detached start which limit of open files to return to.
+const DESCRIPTORS_VARIABLE: &str = "NB_DETACH_DESCRIPTORS";
+
+/// Lets this process open as many files as it ever may: a soft limit of 1,024 is one for programs that use
+/// select(2), and a proxy has a socket for each client. What is started detached gets the limit as it was.
+pub fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    let Some(soft) = before.current else { return };
+    let all = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    if before.maximum != Some(soft) && setrlimit(Resource::Nofile, all).is_ok() {
+        let _ = DESCRIPTORS.set(soft);
+    }
+}
+
+/// Has the first process of a detached start return to the limit of open files as it was.
+pub(super) fn tell_descriptors(helper: &mut Command) {
+    if let Some(soft) = DESCRIPTORS.get() {
+        helper.env(DESCRIPTORS_VARIABLE, soft.to_string());
+    }
+}
+
+/// Returns to the limit of open files as it was, for what `next` starts too.
+pub(super) fn restore_descriptors(next: &mut Command) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    next.env_remove(DESCRIPTORS_VARIABLE);
+    let told = std::env::var(DESCRIPTORS_VARIABLE).ok();
+    let Some(soft) = told.and_then(|told| told.parse().ok()) else {
+        return Ok(());
+    };
+    let before = Rlimit {
+        current: Some(soft),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, before)?)
+}
+
+/// The command that runs what follows it, as the same process, in a scope of the user's systemd.
+fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
+    let program = trust::on_path("systemd-run", variables)?;
+    let memory = format!("MemoryMax={bytes}");
+    // Without the second one the program is swapped out instead of being bounded.
+    let words = [
+        "--user",
+        "--scope",
+        "--quiet",
+        "--collect",
+        "-p",
+        &memory,
+        "-p",
+        "MemorySwapMax=0",
+        "--",
+    ];
+    let words = words.map(OsString::from);
+    Some(
+        [program.into_os_string()]
+            .into_iter()
+            .chain(words)
+            .collect(),
+    )
+}
+
+/// Says whether a scope of the user's systemd bounds memory: there may be no such systemd, as in
+/// containers, or it may have no say over memory.
+fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
+    // Asked first: systemd-run may wait long for a bus that nobody serves.
+    let socket = variables.path("XDG_RUNTIME_DIR");
+    let socket = socket.map(|folder| folder.join("systemd/private"));
+    if !socket.is_some_and(|socket: PathBuf| socket.exists()) {
+        return false;
+    }
+    let Some((program, words)) = scope.split_first() else {
+        return false;
+    };
+    let tried = Command::new(program)
+        .args(words)
+        .args(["cat", "/proc/self/cgroup"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    // The group is gone with `cat`; the one above it says whether memory is counted below.
+    tried.is_ok_and(|tried| {
+        let text = String::from_utf8_lossy(&tried.stdout);
+        let group = text.lines().find_map(|line| line.strip_prefix("0::"));
+        let above = group.and_then(|group| Path::new(group).parent().map(Path::to_owned));
+        tried.status.success() && above.is_some_and(|above| platform::counts_memory_below(&above))
+    })
+}
+
+/// Reads an amount of memory that a kernel may have, as [`amount`] does.
+pub fn read_bytes(text: &str) -> Result<u64, String> {
+    match amount(text)? {
+        bytes if bytes < LEAST => Err(format!("{text} is too little for a kernel: 100M at least")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Reads a number of bytes: `1.5G` and `1.5GB` are 1,500,000,000, `1.5GiB` is 1.5 times 2^30.
+pub fn amount(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no amount of bytes: 800M, 1.5G, 2GiB");
+    let text_end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[text_end.len()..].to_ascii_lowercase();
+    let factor: f64 = match unit.as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "t" | "tb" => 1e12,
+        "ki" | "kib" => 1024.0,
+        "mi" | "mib" => 1024.0 * 1024.0,
+        "gi" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "ti" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text_end.trim().parse().map_err(|_| wrong())?;
+    let bytes = number * factor;
+    if !(bytes.is_finite() && (0.0..1e18).contains(&bytes)) {
+        return Err(wrong());
+    }
+    Ok(bytes as u64)
+}
+
+/// With less, hardly any kernel starts.
+const LEAST: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        assert_eq!(read_bytes("1.5G"), Ok(1_500_000_000));
+        assert_eq!(read_bytes("1.5 gb"), Ok(1_500_000_000));
+        assert_eq!(read_bytes("2GiB"), Ok(2 << 30));
+        assert_eq!(read_bytes("800m"), Ok(800_000_000));
+        assert_eq!(read_bytes("200000000"), Ok(200_000_000));
+        for wrong in ["", "G", "1.5X", "-1G", "nanG", "infG", "1e300G"] {
+            let error = read_bytes(wrong).unwrap_err();
+            assert!(error.contains("is no amount"), "{error}");
+        }
+        assert!(read_bytes("2").unwrap_err().contains("too little"));
+    }
+
+    #[test]
+    fn without_limits_the_command_stays_as_it_is() {
+        let argv: Vec<OsString> = vec!["python".into()];
+        let (same, bytes) = bounded(argv.clone(), Limits::default()).unwrap();
+        assert_eq!((same, bytes), (argv, None));
+        assert!(!scope_holds(&["systemd-run".into()], &HashMap::new()));
+    }
+}

@@ -1,0 +1,299 @@
+//! All kernels that could be started, wherever they are installed.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::allow_list::Allowed;
+use super::ipykernel;
+use super::jupyter_paths::JupyterPaths;
+use super::kernelspec::{self, Installed, is_there};
+use super::prefix::prefix_in_use;
+use crate::kernel::environment::folder::{Environment, Manager};
+use crate::kernel::environment::install::Install;
+use crate::kernel::environment::probe::{self, Asking};
+use crate::kernel::environment::{conda, search};
+use crate::kernel::shell::quote;
+use crate::kernel::variables::Variables;
+use crate::project::RealSpec;
+
+/// Where a kernel was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// In an environment at hand: active, or at or above the notebook.
+    AtHand,
+    /// By its kernelspec.
+    Spec,
+    /// The `python3` on `PATH`.
+    Path,
+    /// Among the environments that conda knows.
+    Known,
+}
+
+/// A kernel that could be started.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The spec's name, or the environment's.
+    pub name: String,
+    /// How it was found, for people.
+    pub source: String,
+    /// Where it was found.
+    pub from: From,
+    /// The Python, or the spec's folder.
+    pub path: PathBuf,
+    /// Who manages its environment, where it is one.
+    pub manager: Option<Manager>,
+    /// It is conda's own environment.
+    pub is_base: bool,
+    /// What would be started, or why nothing can be.
+    pub spec: Result<RealSpec, Unready>,
+}
+
+/// Why a kernel cannot be started.
+#[derive(Clone, Debug)]
+pub struct Unready {
+    /// What is wrong.
+    pub why: String,
+    /// What mends it.
+    pub install: Option<Install>,
+}
+
+impl Offer {
+    /// Returns the option of `nb open` that chooses it.
+    pub fn option(&self) -> (&'static str, String) {
+        match self.from {
+            From::Spec => ("--kernel", self.name.clone()),
+            From::AtHand | From::Path | From::Known => {
+                ("--python", self.path.to_string_lossy().into_owned())
+            }
+        }
+    }
+
+    /// Returns that option as one types it.
+    pub fn arguments(&self) -> String {
+        let (option, value) = self.option();
+        format!("{option} {}", quote(Path::new(&value)))
+    }
+
+    /// Returns the language of its cells.
+    pub fn language(&self) -> &str {
+        match &self.spec {
+            Ok(spec) if !spec.language.is_empty() => &spec.language,
+            _ if self.from == From::Spec => "",
+            _ => "python",
+        }
+    }
+}
+
+/// Returns the environments at hand for a notebook in `folder`, and all that are elsewhere.
+pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<Offer> {
+    let near = search::at_hand(folder, variables);
+    let prefix = prefix_in_use(folder, variables);
+    // This list is only looked at: nothing of the notebook's folder is run for it.
+    let asking = Asking::Own;
+    let mut offers = of_environments(near, From::AtHand, folder, asking, variables);
+    let folders = paths.spec_folders(prefix.as_ref());
+    let allowed = Allowed::read(paths, prefix.as_ref());
+    offers.extend(of_specs(allowed.filter(kernelspec::kernels(&folders))));
+    offers.extend(pythons_elsewhere(folder, asking, variables));
+    let mut seen: Vec<PathBuf> = Vec::new();
+    offers.retain(|offer| {
+        let is_new = !seen.contains(&offer.path);
+        seen.push(offer.path.clone());
+        is_new
+    });
+    offers
+}
+
+/// Returns the kernels that are in no environment at hand.
+pub(super) fn elsewhere(
+    paths: &JupyterPaths,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Vec<Offer> {
+    let allowed = Allowed::read(paths, None);
+    let specs = kernelspec::kernels(&paths.spec_folders(None));
+    let mut offers = of_specs(allowed.filter(specs));
+    offers.extend(pythons_elsewhere(Path::new("/"), asking, variables));
+    offers
+}
+
+/// Returns the `python3` on `PATH` and the environments of conda.
+fn pythons_elsewhere(folder: &Path, asking: Asking, variables: &dyn Variables) -> Vec<Offer> {
+    let known = conda::known(variables);
+    let base = conda::active_base(variables);
+    let on_path = probe::on_path(variables).map(|executable| {
+        let prefix = executable.parent().and_then(Path::parent);
+        let prefix = prefix.unwrap_or(Path::new("/"));
+        (Environment::of(prefix, "python3 on PATH"), executable)
+    });
+    // Of those that conda knows there is more to say than that one of them is on PATH.
+    let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
+    let on_path = Vec::from_iter(on_path);
+    let mut offers = ask_all(on_path, From::Path, folder, asking, variables);
+    offers.extend(of_environments(
+        known,
+        From::Known,
+        folder,
+        asking,
+        variables,
+    ));
+    for offer in &mut offers {
+        let is_active_base = base
+            .as_ref()
+            .is_some_and(|base| offer.path.starts_with(base.join("bin")));
+        offer.is_base |= is_active_base;
+    }
+    offers
+}
+
+fn of_environments(
+    environments: Vec<Environment>,
+    from: From,
+    folder: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Vec<Offer> {
+    let with_python = environments.into_iter();
+    let with_python = with_python.filter_map(|it| {
+        let executable = it.executable().or_else(|| Some(it.dangling()?.0))?;
+        Some((it, executable))
+    });
+    ask_all(with_python.collect(), from, folder, asking, variables)
+}
+
+/// Asks Pythons what they have, all at once: each takes some hundredths of a second.
+fn ask_all(
+    pythons: Vec<(Environment, PathBuf)>,
+    from: From,
+    folder: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Vec<Offer> {
+    let answers: Vec<_> = thread::scope(|scope| {
+        let asked = pythons.iter();
+        let asked: Vec<_> = asked
+            .map(|(_, executable)| scope.spawn(|| probe::probe(executable, asking, variables)))
+            .collect();
+        let answers = asked.into_iter().map(|thread| thread.join());
+        answers
+            .map(|it| it.expect("asking does not panic"))
+            .collect()
+    });
+    let asked = pythons.into_iter().zip(answers);
+    let asked = asked.map(|((environment, path), answer)| match &answer {
+        // What is on PATH may be a shim that starts a Python elsewhere.
+        Ok(python) if from == From::Path => {
+            let environment = Environment::of(&python.prefix, environment.source);
+            ((environment, python.executable.clone()), answer)
+        }
+        _ => ((environment, path), answer),
+    });
+    asked
+        .map(|((environment, path), answer)| Offer {
+            name: match from {
+                From::Path => path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                _ => environment.name(),
+            },
+            is_base: environment.manager == Manager::Conda && environment.name() == "base",
+            source: environment.source.clone(),
+            manager: Some(environment.manager),
+            from,
+            path,
+            spec: match answer {
+                Ok(python) if python.ipykernel => Ok(ipykernel::of_python(&python)),
+                Ok(python) => Err(Unready {
+                    why: "it has no ipykernel".to_owned(),
+                    install: Some(Install::of(&python, &environment, folder, variables)),
+                }),
+                Err(error) => Err(Unready {
+                    why: error.to_string(),
+                    install: None,
+                }),
+            },
+        })
+        .collect()
+}
+
+fn of_specs(installed: Vec<Installed>) -> Vec<Offer> {
+    let unready = |why: String| Unready { why, install: None };
+    let usable = |spec: RealSpec| {
+        kernelspec::check(&spec).map_err(|error| unready(error.to_string()))?;
+        let program = spec.argv.first().cloned().unwrap_or_default();
+        match is_there(&spec) {
+            true => Ok(spec),
+            false => Err(unready(format!("its program {program} is not there"))),
+        }
+    };
+    let whole = |error: &kernelspec::SpecError| match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    let offer = |found: Installed| Offer {
+        source: "kernelspec".to_owned(),
+        name: found.name,
+        from: From::Spec,
+        path: found.folder,
+        manager: None,
+        is_base: false,
+        spec: match found.spec {
+            Ok(spec) => usable(spec),
+            Err(error) => Err(unready(whole(&error))),
+        },
+    };
+    installed.into_iter().map(offer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_started_is_listed_with_the_reason() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        let path = home.join("none").to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap()), ("PATH", path.as_str())]);
+        let paths = JupyterPaths::new(&variables).unwrap();
+        let spec = |name: &str, text: &str| {
+            let folder = paths.data_dir.join("kernels").join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("kernel.json"), text).unwrap();
+        };
+        spec(
+            "a",
+            r#"{"argv":["sh","{connection_file}"],"language":"shell"}"#,
+        );
+        spec("b", r#"{"argv":["/nonexistent/b","{connection_file}"]}"#);
+        spec("c", "{");
+        spec("nb-shared", r#"{"argv":["nb-proxy","{connection_file}"]}"#);
+        let venv = home.join("work/.venv");
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        std::os::unix::fs::symlink("/bin/false", venv.join("bin/python")).unwrap();
+        let offers = all(&home.join("work"), &paths, &variables);
+        let offers: Vec<_> = offers
+            .iter()
+            .filter(|it| it.path.starts_with(home))
+            .collect();
+        let why = |at: usize| match &offers[at].spec {
+            Ok(_) => "",
+            Err(unready) => &*unready.why,
+        };
+        let names: Vec<_> = offers.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, [".venv", "a", "b", "c"]);
+        assert!(why(0).contains("not a usable Python"), "{}", why(0));
+        assert_eq!(why(1), "");
+        assert_eq!(why(2), "its program /nonexistent/b is not there");
+        assert!(why(3).contains("is not a kernelspec: EOF"), "{}", why(3));
+        assert_eq!(offers[1].arguments(), "--kernel a");
+        assert_eq!(
+            (offers[0].language(), offers[1].language()),
+            ("python", "shell")
+        );
+    }
+}

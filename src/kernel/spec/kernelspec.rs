@@ -1,0 +1,506 @@
+//! Kernelspecs: found, read, and made into a command.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::quirks;
+use crate::kernel::environment::trust::{self, Untrusted};
+use crate::kernel::foreign_file;
+use crate::kernel::variables::Variables;
+use crate::project::RealSpec;
+
+/// The file stem of the program that front ends start; a spec that starts it is no kernel.
+pub const PROXY: &str = "nb-proxy";
+
+/// The folder of the spec by which front ends find the proxy; other languages' names begin so.
+pub const SHARED: &str = "nb-shared";
+
+/// Says whether a kernelspec's name is one of ours, for Python or for another language.
+pub fn is_shared_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let rest = name.strip_prefix(SHARED);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Returns the name of our spec for a language: Python's is [`SHARED`].
+///
+/// Jupyter allows letters, digits, `.`, `-` and `_` in names and takes them without regard to case.
+pub fn shared_name(language: &str) -> String {
+    if is_python(language) {
+        return SHARED.to_owned();
+    }
+    let mut name = format!("{SHARED}-");
+    for letter in language.to_lowercase().chars() {
+        match letter {
+            'a'..='z' | '0'..='9' | '.' | '_' => name.push(letter),
+            '+' => name.push('p'),
+            '#' => name.push_str("sharp"),
+            _ => name.push('-'),
+        }
+    }
+    name
+}
+
+/// Returns the name of our spec for a language that people see.
+pub fn shared_display_name(language: &str) -> String {
+    if is_python(language) {
+        "nb shared kernel".to_owned()
+    } else {
+        format!("nb shared kernel ({language})")
+    }
+}
+
+/// Says whether a language is Python, as it is where none is told.
+pub fn is_python(language: &str) -> bool {
+    language.is_empty() || language.eq_ignore_ascii_case("python")
+}
+
+/// Why a spec could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no kernelspec.
+    #[error("{} is not a kernelspec", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A sandboxed kernel may have written it: it could name any command, and any folder for the
+    /// next sandbox to show.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
+    /// The spec's command cannot start a kernel.
+    #[error("{} starts no kernel: {why}", path.display())]
+    Command {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A kernelspec as Jupyter would list it.
+#[derive(Debug)]
+pub struct Installed {
+    /// Its name, in lower case as Jupyter tells it.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The spec, where it can be used.
+    pub spec: Result<RealSpec, SpecError>,
+}
+
+/// Reads the spec in a folder.
+pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
+    let path = folder.join("kernel.json");
+    trust::check("the kernelspec", &path)?;
+    let bytes = foreign_file::read(&path).map_err(|source| SpecError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let mut spec: RealSpec = parse(&bytes).map_err(|source| SpecError::Damaged { path, source })?;
+    let name = folder.file_name().unwrap_or_default();
+    // Jupyter's name of a spec is in lower case, whatever its folder's is.
+    spec.name = name.to_string_lossy().to_lowercase();
+    spec.resource_dir = Some(folder.to_owned());
+    Ok(spec)
+}
+
+fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
+    let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
+    // The folder names a spec; a file that says otherwise is not believed.
+    fields.insert("name".to_owned(), Value::String(String::new()));
+    let mode = match fields.get("interrupt_mode").and_then(Value::as_str) {
+        // Jupyter reads it without regard to case.
+        Some(mode) => Some(mode.to_lowercase()),
+        None => {
+            let argv = fields.get("argv").and_then(Value::as_array);
+            let argv = argv.into_iter().flatten().filter_map(Value::as_str);
+            let argv: Vec<_> = argv.collect();
+            quirks::dies_of_interrupts(&argv).then(|| "message".to_owned())
+        }
+    };
+    if let Some(mode) = mode {
+        fields.insert("interrupt_mode".to_owned(), Value::String(mode));
+    }
+    serde_json::from_value(Value::Object(fields))
+}
+
+/// Says why a spec that could be read cannot start a kernel here.
+pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
+    let path = spec.resource_dir.clone().unwrap_or_default();
+    let path = path.join("kernel.json");
+    let wrong = |why: String| Err(SpecError::Command { path, why });
+    let names_file = |argument: &String| argument.contains("{connection_file}");
+    if spec.argv.first().is_none_or(String::is_empty) {
+        return wrong("its argv is empty".to_owned());
+    }
+    if !spec.argv.iter().any(names_file) {
+        let why = "no argument of its argv is or holds {connection_file}, so that the kernel \
+                   would not know where to listen";
+        return wrong(why.to_owned());
+    }
+    let provisioner = spec.other.get("metadata");
+    let provisioner =
+        provisioner.and_then(|it| it.get("kernel_provisioner")?.get("provisioner_name"));
+    match provisioner.and_then(Value::as_str) {
+        Some("local-provisioner") | None => Ok(()),
+        Some(other) => wrong(format!(
+            "Jupyter starts it through the provisioner {other}, and nb as a process of this machine only"
+        )),
+    }
+}
+
+/// Returns the spec with this name that is a real kernel, from the first folder that has it.
+///
+/// As in Jupyter, one that is damaged still hides those of its name in later folders.
+pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
+    let name = name.to_lowercase();
+    let all = folders.iter().flat_map(|folder| entries(folder));
+    all.filter(|(found, _)| *found == name)
+        .map(|(_, folder)| read(&folder))
+        .find(|spec| !spec.as_ref().is_ok_and(is_proxy))
+        .map(|spec| spec.and_then(|spec| check(&spec).map(|()| spec)))
+}
+
+/// Returns every spec as Jupyter lists them; of equal names the first folder's, damaged or not.
+pub fn installed(folders: &[PathBuf]) -> Vec<Installed> {
+    first_of_each_name(folders, |_| true)
+}
+
+/// Returns every spec of a real kernel, usable or not; of equal names the first folder's.
+pub fn kernels(folders: &[PathBuf]) -> Vec<Installed> {
+    first_of_each_name(folders, |found| match &found.spec {
+        Ok(spec) => !is_proxy(spec),
+        Err(_) => !is_shared_name(&found.name),
+    })
+}
+
+/// Returns every usable spec of a real kernel; of equal names the first folder's.
+pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
+    let kernels = kernels(folders).into_iter();
+    kernels
+        .filter_map(|found| found.spec.ok())
+        .filter(|spec| check(spec).is_ok())
+        .collect()
+}
+
+fn first_of_each_name(folders: &[PathBuf], counts: impl Fn(&Installed) -> bool) -> Vec<Installed> {
+    let mut all: Vec<Installed> = Vec::new();
+    for (name, folder) in folders.iter().flat_map(|folder| entries(folder)) {
+        let spec = read(&folder);
+        let found = Installed { name, folder, spec };
+        if counts(&found) && !all.iter().any(|known| known.name == found.name) {
+            all.push(found);
+        }
+    }
+    all
+}
+
+/// Returns the folders with a `kernel.json` in a folder, by their names in lower case.
+///
+/// Names come from the system and never from a notebook, which might name any path.
+fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            (name, entry.path())
+        })
+        .filter(|(_, path)| path.join("kernel.json").is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Says whether the spec starts `nb-proxy`, by its command or its name: a wrapper may start it.
+pub fn is_proxy(spec: &RealSpec) -> bool {
+    is_shared_name(&spec.name) || starts_proxy(spec)
+}
+
+/// Says whether the spec's command is `nb-proxy`.
+pub fn starts_proxy(spec: &RealSpec) -> bool {
+    let program = spec
+        .argv
+        .first()
+        .map(|program| Path::new(program.trim_matches('"')));
+    program
+        .and_then(Path::file_stem)
+        .is_some_and(|stem| stem == PROXY)
+}
+
+/// Returns the command that starts the kernel.
+///
+/// As in `jupyter_client`, a bare `python` means the Python that the spec belongs to: the one
+/// above its folder where there is one, else the one on `PATH`.
+pub fn command(spec: &RealSpec, connection_file: &Path) -> Vec<OsString> {
+    let resources = spec
+        .resource_dir
+        .as_deref()
+        .map(Path::to_string_lossy)
+        .unwrap_or_default();
+    let prefix = prefix(spec);
+    let expand = |argument: &String| {
+        let argument = argument
+            .replace("{connection_file}", &connection_file.to_string_lossy())
+            .replace("{resource_dir}", &resources);
+        match &prefix {
+            Some(prefix) => argument.replace("{prefix}", &prefix.to_string_lossy()),
+            None => argument,
+        }
+    };
+    let mut argv: Vec<OsString> = spec.argv.iter().map(expand).map(OsString::from).collect();
+    if let (Some(program), Some(prefix)) = (argv.first_mut(), prefix)
+        && is_bare_python(&program.to_string_lossy())
+    {
+        let own = prefix.join("bin").join(&*program);
+        if own.is_file() {
+            *program = own.into_os_string();
+        }
+    }
+    argv
+}
+
+/// Returns the `sys.prefix` that a spec's folder lies under, `<prefix>/share/jupyter/kernels/x`.
+pub(in crate::kernel) fn prefix(spec: &RealSpec) -> Option<PathBuf> {
+    let kernels = spec.resource_dir.as_deref()?.parent()?;
+    let shared = kernels.parent()?;
+    (kernels.ends_with("share/jupyter/kernels"))
+        .then(|| shared.parent()?.parent().map(Path::to_owned))?
+}
+
+fn is_bare_python(program: &str) -> bool {
+    program
+        .strip_prefix("python")
+        .is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// Says whether a kernel chooses its own TCP ports where its connection file says 0, and writes them
+/// into that: ipykernel does. Nobody else can take a port then before the kernel has it.
+pub fn chooses_ports(spec: &RealSpec) -> bool {
+    let module = spec.argv.windows(2).find_map(|two| match two {
+        [flag, module] if flag == "-m" => Some(module.as_str()),
+        _ => None,
+    });
+    matches!(module, Some("ipykernel_launcher" | "ipykernel"))
+}
+
+/// Returns the variables that the spec wants, with `${NAME}` replaced from the environment.
+pub fn environment(spec: &RealSpec, variables: &dyn Variables) -> Vec<(OsString, OsString)> {
+    spec.env
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.into(), substitute(value.as_str()?, variables).into()))
+        })
+        .collect()
+}
+
+/// Replaces `$NAME` and `${NAME}` as Python's `Template.safe_substitute`: what is unknown stays.
+pub(in crate::kernel) fn substitute(text: &str, variables: &dyn Variables) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let braced = after.strip_prefix('{');
+        let word = braced.unwrap_or(after);
+        let length = word
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(word.len());
+        let (name, tail) = word.split_at(length);
+        let closed = if braced.is_some() {
+            tail.strip_prefix('}')
+        } else {
+            Some(tail)
+        };
+        match closed.and_then(|tail| Some((variables.get(name)?, tail))) {
+            Some((value, tail)) if !name.is_empty() => {
+                out.push_str(&value.to_string_lossy());
+                rest = tail;
+            }
+            _ => {
+                out.push('$');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
+/// Says whether a spec's program still exists; one that is looked up on `PATH` is given the chance.
+pub(super) fn is_there(spec: &RealSpec) -> bool {
+    let argv = command(spec, Path::new(""));
+    argv.first()
+        .map(Path::new)
+        .is_some_and(|program| program.components().count() == 1 || program.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::project::InterruptMode;
+
+    fn install(folder: &Path, name: &str, text: &str) {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        std::fs::write(folder.join(name).join("kernel.json"), text).unwrap();
+    }
+
+    #[test]
+    fn a_spec_of_the_proxy_is_never_a_kernel() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        install(
+            &first,
+            "python3",
+            r#"{"argv":["/d/nb-proxy","-f","{connection_file}"]}"#,
+        );
+        install(
+            &second,
+            "Python3",
+            r#"{"argv":["python","-f","{connection_file}"]}"#,
+        );
+        let folders = [first, second.clone()];
+        let found = find("python3", &folders).unwrap().unwrap();
+        assert_eq!(found.resource_dir, Some(second.join("Python3")));
+        assert_eq!(list(&folders).len(), 1);
+        assert!(find("julia", &folders).is_none());
+    }
+
+    #[test]
+    fn each_language_has_a_spec_of_ours_that_is_never_a_kernel() {
+        for (language, name) in [
+            ("python", "nb-shared"),
+            ("Python", "nb-shared"),
+            ("R", "nb-shared-r"),
+            ("C++17", "nb-shared-cpp17"),
+            ("c#", "nb-shared-csharp"),
+            ("Wolfram Language", "nb-shared-wolfram-language"),
+            ("日本", "nb-shared---"),
+        ] {
+            assert_eq!(shared_name(language), name);
+            assert!(is_shared_name(name));
+        }
+        assert!(is_shared_name("NB-Shared-R"));
+        assert!(!is_shared_name("nb-sharedx") && !is_shared_name("python3"));
+        let temp = tempfile::tempdir().unwrap();
+        install(temp.path(), "nb-shared-r", r#"{"argv":["env","nb-proxy"]}"#);
+        assert!(list(&[temp.path().to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn names_have_no_case_and_are_no_paths() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        let text = r#"{"argv":["r","{connection_file}"]}"#;
+        install(&first, "IR", text);
+        install(&second, "ir", text);
+        install(&second, "other", text);
+        let folders = [first.clone(), second.clone()];
+        let found = find("Ir", &folders).unwrap().unwrap();
+        assert_eq!(found.name, "ir");
+        assert_eq!(found.resource_dir, Some(first.join("IR")));
+        let names: Vec<_> = list(&folders).into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["ir", "other"]);
+        let path = second.join("other");
+        assert!(find(path.to_str().unwrap(), &folders).is_none());
+        assert!(find("../2/other", &folders).is_none());
+    }
+
+    #[test]
+    fn a_spec_that_can_start_nothing_says_why_and_hides_what_is_behind_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let (first, second) = (temp.path().join("1"), temp.path().join("2"));
+        install(&second, "r", r#"{"argv":["r","{connection_file}"]}"#);
+        let folders = [first.clone(), second];
+        let said = |text: &str| {
+            install(&first, "r", text);
+            assert!(list(&folders).is_empty());
+            let error = find("r", &folders).unwrap().unwrap_err();
+            let why = std::error::Error::source(&error);
+            format!(
+                "{error}: {}",
+                why.map(ToString::to_string).unwrap_or_default()
+            )
+        };
+        assert!(said(r#"{"display_name":"R"}"#).contains("missing field `argv`"));
+        assert!(said(r#"{"argv":"R -f"}"#).contains("expected a sequence"));
+        assert!(said(r#"{"argv":["R",1]}"#).contains("expected a string"));
+        assert!(said("[]").contains("expected a map"));
+        assert!(said(r#"{"argv":[]}"#).contains("argv is empty"));
+        assert!(said(r#"{"argv":["R"]}"#).contains("{connection_file}"));
+        let far = r#"{"argv":["R","{connection_file}"],
+            "metadata":{"kernel_provisioner":{"provisioner_name":"yarn"}}}"#;
+        assert!(said(far).contains("provisioner yarn"));
+    }
+
+    #[test]
+    fn how_a_kernel_is_interrupted_is_read_and_known_of_those_that_do_not_say_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let mode = |text: &str| {
+            install(temp.path(), "k", text);
+            read(&temp.path().join("k")).unwrap().interrupt_mode
+        };
+        let deno = r#""argv":["/x/deno","jupyter","--kernel","--conn","{connection_file}"]"#;
+        assert_eq!(mode(&format!("{{{deno}}}")), InterruptMode::Message);
+        let told = format!(r#"{{{deno},"interrupt_mode":"Signal"}}"#);
+        assert_eq!(mode(&told), InterruptMode::Signal);
+        let bash = r#"{"argv":["python","-m","bash_kernel"]}"#;
+        assert_eq!(mode(bash), InterruptMode::Signal);
+        let xpython = r#"{"argv":["python3.11","-m","xpython_launcher"]}"#;
+        assert_eq!(mode(xpython), InterruptMode::Message);
+    }
+
+    #[test]
+    fn a_damaged_spec_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        install(temp.path(), "r", "{");
+        let error = find("r", &[temp.path().to_owned()]).unwrap().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("r/kernel.json is not a kernelspec"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_bare_python_is_the_one_above_the_spec() {
+        let temp = tempfile::tempdir().unwrap();
+        let kernels = temp.path().join("share/jupyter/kernels");
+        let text = r#"{"argv":["python","{resource_dir}/k.py","{connection_file}"],
+            "env":{"A":"${X}/$Y$$","B":"$NONE ${X"}}"#;
+        install(&kernels, "py", text);
+        let spec = read(&kernels.join("py")).unwrap();
+        let argv = command(&spec, Path::new("/c.json"));
+        assert_eq!(argv[0], "python");
+        assert_eq!(argv[1], kernels.join("py/k.py").into_os_string());
+        assert_eq!(argv[2], "/c.json");
+        std::fs::create_dir(temp.path().join("bin")).unwrap();
+        std::fs::write(temp.path().join("bin/python"), "").unwrap();
+        let argv = command(&spec, Path::new("/c.json"));
+        assert_eq!(argv[0], temp.path().join("bin/python").into_os_string());
+        let variables = HashMap::from([("X", "x"), ("Y", "y")]);
+        let environment = environment(&spec, &variables);
+        assert_eq!(environment[0].1, "x/y$");
+        assert_eq!(environment[1].1, "$NONE ${X");
+    }
+}

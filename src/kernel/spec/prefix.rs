@@ -1,0 +1,63 @@
+//! The `sys.prefix` of the Python whose kernelspecs count for a folder.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::kernel::environment::folder::is_base;
+use crate::kernel::environment::probe::{self, Asking};
+use crate::kernel::environment::search;
+use crate::kernel::foreign_file;
+use crate::kernel::variables::Variables;
+
+/// The `sys.prefix` of the Python that is in use, as far as it matters to Jupyter's rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The folder.
+    pub path: PathBuf,
+    /// It is an environment of this user: its specs come before the user's.
+    pub is_environment: bool,
+    /// The user's own packages count in it.
+    pub has_user_site: bool,
+}
+
+impl Prefix {
+    /// Looks at a prefix. An environment of conda counts as the active one: it is activated before
+    /// anything is started in it; `base` is none.
+    pub fn of(path: &Path) -> Self {
+        let virtual_cfg = foreign_file::read_text(&path.join("pyvenv.cfg")).ok();
+        let shares_packages = |text: &String| {
+            text.lines()
+                .filter_map(|line| line.split_once('='))
+                .any(|(key, value)| {
+                    key.trim() == "include-system-site-packages"
+                        && value.trim().eq_ignore_ascii_case("true")
+                })
+        };
+        let is_conda = path.join("conda-meta").is_dir() && !is_base(path);
+        let own = rustix::process::geteuid().as_raw();
+        let is_own = std::fs::metadata(path).is_ok_and(|found| found.uid() == own);
+        Self {
+            path: path.to_owned(),
+            is_environment: (virtual_cfg.is_some() || is_conda) && is_own,
+            has_user_site: virtual_cfg.as_ref().is_none_or(shares_packages),
+        }
+    }
+}
+
+/// Returns the `sys.prefix` of the environment that counts most for a folder.
+pub fn nearest_prefix(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
+    let first = search::at_hand(folder, variables).into_iter().next();
+    first.map(|environment| environment.prefix)
+}
+
+/// Returns the `sys.prefix` whose kernelspecs count for a folder, as Jupyter would have it.
+pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix> {
+    let path = nearest_prefix(folder, variables).or_else(|| prefix_on_path(variables))?;
+    Some(Prefix::of(&path))
+}
+
+pub(super) fn prefix_on_path(variables: &dyn Variables) -> Option<PathBuf> {
+    let python = probe::on_path(variables)?;
+    let python = probe::probe(&python, Asking::Own, variables).ok()?;
+    Some(python.prefix)
+}

@@ -1,0 +1,886 @@
+//! Which kernel a notebook gets.
+//!
+//! In this order: what was asked for, what its session ran before, what the notebook's metadata
+//! names, the Python environment that is active or lies at or above it, the kernel of another
+//! notebook of the project, the Python of the front end that asks, Jupyter's own `python3`, the
+//! `python3` on `PATH`. Where none of these is there and others are, or conda's `base` only
+//! because it is active in every shell, nobody can know which one is meant: that is asked.
+//!
+//! A Python counts only with ipykernel in it. The project's own environment is not replaced by
+//! another one for want of that: the notebook's libraries are in it.
+
+use std::path::{Path, PathBuf};
+
+use super::allow_list::Allowed;
+use super::candidates::{self, Offer};
+use super::ipykernel;
+use super::jupyter_paths::JupyterPaths;
+use super::kernelspec::{self as spec, SpecError, is_there};
+use super::prefix::{Prefix, nearest_prefix, prefix_in_use, prefix_on_path};
+use crate::kernel::environment::folder::Environment;
+use crate::kernel::environment::install::Install;
+use crate::kernel::environment::probe::{self, Asking, NotPython};
+use crate::kernel::environment::python::Python;
+use crate::kernel::environment::{conda, install, search};
+use crate::kernel::shell::quote;
+use crate::kernel::variables::{NoHome, Variables};
+use crate::project::RealSpec;
+
+/// What is known about the wanted kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish<'a> {
+    /// The spec that was asked for by name.
+    pub kernel: Option<&'a str>,
+    /// The Python that was asked for.
+    pub python: Option<&'a Path>,
+    /// The spec that the session ran before.
+    pub recorded: Option<&'a RealSpec>,
+    /// The name in the notebook's metadata.
+    pub named: Option<&'a str>,
+    /// The language in the notebook's metadata.
+    pub language: Option<&'a str>,
+    /// What another notebook of the project runs: its user's choice, where nothing else is known.
+    pub neighbour: Option<&'a RealSpec>,
+    /// The Python that the front end itself runs on, as a Jupyter server does.
+    pub front_end: Option<&'a Path>,
+    /// Which interpreters may be run to learn what they have.
+    pub asking: Asking,
+}
+
+/// The chosen kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Its spec.
+    pub spec: RealSpec,
+    /// Why this one.
+    pub why: String,
+    /// What the user should know about how it was chosen.
+    pub notes: Vec<String>,
+}
+
+/// Why no kernel can be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ChooseError {
+    /// No home folder.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    /// The Python that was asked for is none.
+    #[error(transparent)]
+    NotPython(#[from] NotPython),
+    /// The spec is unusable.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The Python has no ipykernel.
+    #[error("{} has no ipykernel{}", python.display(), said_of(source_of))]
+    NoIpykernel {
+        /// The interpreter.
+        python: PathBuf,
+        /// How it was found.
+        source_of: String,
+        /// The command that installs it.
+        install: Box<Install>,
+    },
+    /// The Python of the project's environment is not there any more.
+    #[error(
+        "the environment {} cannot be used: {} leads to {}, which is not there",
+        environment.prefix.display(),
+        link.display(),
+        target.display()
+    )]
+    Dangling {
+        /// The environment.
+        environment: Box<Environment>,
+        /// Its interpreter, a link.
+        link: PathBuf,
+        /// What the link leads to.
+        target: PathBuf,
+        /// The commands that make it anew.
+        mend: String,
+    },
+    /// No Python at all.
+    #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
+    NoPython {
+        /// The notebook's folder.
+        folder: PathBuf,
+    },
+    /// Several may be meant.
+    #[error("{}", which(offers))]
+    Several {
+        /// All that can be started.
+        offers: Vec<Offer>,
+    },
+    /// No spec of that name or language.
+    #[error("no kernelspec {wanted} was found")]
+    NoSpec {
+        /// The name, or the language.
+        wanted: String,
+        /// The names that exist.
+        available: Vec<String>,
+    },
+    /// The wanted spec is the proxy's.
+    #[error("the kernelspec {0} starts nb-proxy, which is no kernel but the way to one")]
+    Proxy(String),
+}
+
+fn said_of(source: &str) -> String {
+    match source {
+        "" => String::new(),
+        source => format!("; it is the project's ({source})"),
+    }
+}
+
+fn which(offers: &[Offer]) -> String {
+    let none = "no environment belongs to the notebook's folder, and ";
+    match offers {
+        [only] if only.is_base => format!(
+            "{none}conda's base, which is active in this shell, is taken for nobody's choice"
+        ),
+        [_] => format!("{none}one Python elsewhere could run it: say that it is meant"),
+        all => format!("{none}{} Pythons could run it: say which", all.len()),
+    }
+}
+
+impl ChooseError {
+    /// Returns what mends it.
+    pub fn hints(&self) -> Vec<String> {
+        let one = |hint: String| vec![hint];
+        match self {
+            Self::NoIpykernel { install, .. } => vec![
+                install.to_string(),
+                "nb open NOTEBOOK --install runs that; another Python is named with --python PATH"
+                    .to_owned(),
+            ],
+            Self::NoPython { folder } => {
+                let venv = folder.join(".venv");
+                one(format!(
+                    "install Python 3, then: python3 -m venv {} && {} -m pip install ipykernel",
+                    quote(&venv),
+                    quote(&venv.join("bin/python"))
+                ))
+            }
+            Self::Dangling { mend, .. } => vec![
+                format!("make it anew: {mend}"),
+                "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
+            ],
+            Self::NotPython(_) => one("name another with --python PATH".to_owned()),
+            Self::Several { offers } => offers
+                .iter()
+                .map(|offer| format!("nb open NOTEBOOK {}", offer.arguments()))
+                .collect(),
+            Self::NoSpec { available, .. } if available.is_empty() => {
+                one("no kernelspec is installed; name a Python with --python PATH".to_owned())
+            }
+            Self::NoSpec { available, .. } => one(format!(
+                "choose one with --kernel: {}",
+                available.join(", ")
+            )),
+            Self::Proxy(_) => {
+                one("name a real kernel with --kernel NAME or --python PATH".to_owned())
+            }
+            Self::Spec(_) => one("nb kernels lists those that work".to_owned()),
+            Self::NoHome(_) => Vec::new(),
+        }
+    }
+}
+
+/// Chooses the kernel for a notebook in `folder`. Runs interpreters, those that `wish.asking` allows,
+/// so it takes some time.
+pub fn choose(
+    wish: Wish<'_>,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> Result<Choice, ChooseError> {
+    let paths = JupyterPaths::new(variables)?;
+    if let Some(name) = wish.kernel {
+        let spec = by_name(name, wish, folder, &paths, variables)?;
+        return Ok(plain(spec, "it was asked for with --kernel"));
+    }
+    if let Some(path) = wish.python {
+        let python = named_python(path, wish.asking, variables)?;
+        let environment = Environment::of(&python.prefix, "");
+        let spec = with_kernel(&python, &environment, folder, variables)?;
+        return Ok(plain(spec, "it was asked for with --python"));
+    }
+    if let Some(spec) = wish
+        .recorded
+        .filter(|spec| !spec::is_proxy(spec) && is_there(spec))
+    {
+        return Ok(plain(spec.clone(), "the notebook ran it before"));
+    }
+    let mut notes = Vec::new();
+    let shared = wish.named.filter(|name| spec::is_shared_name(name));
+    // Of a notebook that names the spec of ours for a language, that says the language.
+    let shared_language = shared.filter(|_| wish.language.is_none()).and_then(|name| {
+        let installed = spec::list(&paths.spec_folders(None)).into_iter();
+        let mut languages = installed.map(|spec| spec.language);
+        languages.find(|language| spec::shared_name(language).eq_ignore_ascii_case(name))
+    });
+    let language = wish.language.or(shared_language.as_deref());
+    let python_wanted = language.is_none_or(spec::is_python);
+    // `python3` names whatever Python is in use; any other name means one spec.
+    if let Some(name) = wish
+        .named
+        .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
+    {
+        let without = Wish {
+            python: None,
+            ..wish
+        };
+        match by_name(name, without, folder, &paths, variables) {
+            Ok(spec) => {
+                let why = format!("the notebook names the kernelspec {name}");
+                return Ok(plain(spec, &why));
+            }
+            Err(ChooseError::Proxy(_)) => {}
+            Err(ChooseError::NoSpec { .. }) if python_wanted => {
+                if let Some(choice) = by_environments_name(name, wish.asking, variables) {
+                    return Ok(choice);
+                }
+                notes.push(format!(
+                    "the notebook names the kernelspec {name}, which is not installed here"
+                ));
+            }
+            Err(ChooseError::NoSpec { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if !python_wanted {
+        let language = language.unwrap_or_default();
+        return by_language(language, folder, &paths, variables, notes);
+    }
+    any_python(wish, folder, &paths, variables, notes)
+}
+
+fn any_python(
+    wish: Wish<'_>,
+    folder: &Path,
+    paths: &JupyterPaths,
+    variables: &dyn Variables,
+    mut notes: Vec<String>,
+) -> Result<Choice, ChooseError> {
+    let mut without: Option<(Python, Environment)> = None;
+    for environment in search::at_hand(folder, variables) {
+        let Some(executable) = environment.executable() else {
+            // Another Python in its place has none of the notebook's libraries.
+            match environment.dangling() {
+                Some((link, target)) => return Err(dangling(environment, link, target, variables)),
+                None => continue,
+            }
+        };
+        match probe::probe(&executable, wish.asking, variables) {
+            Ok(python) if python.ipykernel => {
+                return Ok(Choice {
+                    spec: ipykernel::of_python(&python),
+                    why: environment.source,
+                    notes,
+                });
+            }
+            Ok(python) => {
+                notes.push(format!(
+                    "{} has no ipykernel and was passed over; to use it: {}",
+                    environment.prefix.display(),
+                    Install::of(&python, &environment, folder, variables)
+                ));
+                without.get_or_insert((python, environment));
+            }
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    let chosen = |spec: RealSpec, why: &str, notes: Vec<String>| {
+        let why = why.to_owned();
+        Ok(Choice { spec, why, notes })
+    };
+    let usable = |spec: &&RealSpec| {
+        spec::is_python(&spec.language) && !spec::is_proxy(spec) && is_there(spec)
+    };
+    if let Some(spec) = wish.neighbour.filter(usable) {
+        let why = "another notebook of the project runs it";
+        return chosen(spec.clone(), why, notes);
+    }
+    if let Some(python) = wish
+        .front_end
+        .and_then(|path| probe::probe(path, wish.asking, variables).ok())
+        && python.ipykernel
+    {
+        return chosen(
+            ipykernel::of_python(&python),
+            "the front end runs on it",
+            notes,
+        );
+    }
+    if let Some((python, environment)) = without {
+        return Err(no_ipykernel(&python, &environment, folder, variables));
+    }
+    let mut offers = candidates::elsewhere(paths, wish.asking, variables);
+    offers.retain(|offer| {
+        let spec = offer.spec.as_ref();
+        spec.is_ok_and(|spec| spec::is_python(&spec.language) && is_there(spec))
+    });
+    let own = |offer: &&Offer| offer.from == candidates::From::Spec && is_generic(&offer.name);
+    let on_path = |offer: &&Offer| offer.from == candidates::From::Path && !offer.is_base;
+    let only_spec = || match &*offers {
+        [only] if only.from == candidates::From::Spec => Some(only),
+        _ => None,
+    };
+    let found = offers
+        .iter()
+        .find(own)
+        .or_else(|| offers.iter().find(on_path));
+    if let Some(offer) = found.or_else(only_spec)
+        && let Ok(spec) = &offer.spec
+    {
+        let why = match offer.from {
+            candidates::From::Path => "it is the python3 on PATH, and nothing nearer was found",
+            _ if is_generic(&offer.name) => "it is what Jupyter starts where nothing is named",
+            _ => "it is the only kernel for Python here",
+        };
+        return chosen(spec.clone(), why, notes);
+    }
+    if !offers.is_empty() {
+        return Err(ChooseError::Several { offers });
+    }
+    let probe = |path: PathBuf| probe::probe(&path, wish.asking, variables).ok();
+    match probe::on_path(variables).and_then(probe) {
+        Some(python) if conda::active_base(variables) != Some(python.prefix.clone()) => {
+            let environment = Environment::of(&python.prefix, "");
+            Err(no_ipykernel(&python, &environment, folder, variables))
+        }
+        _ => Err(ChooseError::NoPython {
+            folder: folder.to_owned(),
+        }),
+    }
+}
+
+/// Returns the Python that was asked for. One that may not be run before it is in its sandbox counts
+/// as one with ipykernel: its start there shows whether it has it.
+fn named_python(
+    path: &Path,
+    asking: Asking,
+    variables: &dyn Variables,
+) -> Result<Python, NotPython> {
+    let is_bare = path.components().count() == 1 && !path.exists();
+    let found = match is_bare {
+        true => std::env::split_paths(&variables.get("PATH").unwrap_or_default())
+            .map(|folder| folder.join(path))
+            .find(|program| program.is_file()),
+        false => None,
+    };
+    let path = found.as_deref().unwrap_or(path);
+    match probe::probe(path, asking, variables) {
+        Err(error) if !error.asked && path.is_file() => {
+            let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            Ok(Python::unasked(&whole))
+        }
+        probed => probed,
+    }
+}
+
+/// Returns that an environment's Python is gone, with the commands that make it anew.
+fn dangling(
+    environment: Environment,
+    link: PathBuf,
+    target: PathBuf,
+    variables: &dyn Variables,
+) -> ChooseError {
+    let mend = install::anew(&environment, variables);
+    ChooseError::Dangling {
+        environment: Box::new(environment),
+        link,
+        target,
+        mend,
+    }
+}
+
+fn with_kernel(
+    python: &Python,
+    environment: &Environment,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> Result<RealSpec, ChooseError> {
+    if python.ipykernel {
+        return Ok(ipykernel::of_python(&python));
+    }
+    Err(no_ipykernel(python, environment, folder, variables))
+}
+
+fn no_ipykernel(
+    python: &Python,
+    environment: &Environment,
+    folder: &Path,
+    variables: &dyn Variables,
+) -> ChooseError {
+    ChooseError::NoIpykernel {
+        python: python.executable.clone(),
+        source_of: environment.source.clone(),
+        install: Box::new(Install::of(python, environment, folder, variables)),
+    }
+}
+
+fn by_name(
+    name: &str,
+    wish: Wish<'_>,
+    folder: &Path,
+    paths: &JupyterPaths,
+    variables: &dyn Variables,
+) -> Result<RealSpec, ChooseError> {
+    let search = |prefix: Option<PathBuf>| {
+        let prefix = prefix.map(|path| Prefix::of(&path));
+        let folders = paths.spec_folders(prefix.as_ref());
+        (spec::find(name, &folders), folders)
+    };
+    // Without a Python that was asked for, the specs of the environment at hand count too.
+    let prefix = match wish.python {
+        Some(path) => Some(named_python(path, wish.asking, variables)?.prefix),
+        None => nearest_prefix(folder, variables),
+    };
+    let is_known = prefix.is_some();
+    let (mut found, mut folders) = search(prefix);
+    if found.is_none() && !is_known {
+        // Asking the Python on PATH takes its time.
+        (found, folders) = search(prefix_on_path(variables));
+    }
+    let all = || spec::list(&folders).into_iter();
+    match found {
+        Some(spec) => Ok(spec?),
+        None if spec::installed(&folders)
+            .iter()
+            .any(|found| found.name == name.to_lowercase()) =>
+        {
+            Err(ChooseError::Proxy(name.to_owned()))
+        }
+        None => Err(ChooseError::NoSpec {
+            wanted: name.to_owned(),
+            available: all().map(|spec| spec.name).collect(),
+        }),
+    }
+}
+
+/// Returns the environment of conda that a notebook names by the spec it had elsewhere: as
+/// nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
+fn by_environments_name(name: &str, asking: Asking, variables: &dyn Variables) -> Option<Choice> {
+    let plain = name.strip_prefix("conda-env-").unwrap_or(name);
+    let plain = plain.strip_suffix("-py").unwrap_or(plain);
+    let mut known = conda::known(variables).into_iter();
+    let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
+    let python = probe::probe(&environment.executable()?, asking, variables).ok()?;
+    let spec = python.ipykernel.then(|| ipykernel::of_python(&python))?;
+    let prefix = environment.prefix.display();
+    let why = format!("the notebook names the kernelspec {name}, which {prefix} is called after");
+    Some(Choice {
+        spec,
+        why,
+        notes: Vec::new(),
+    })
+}
+
+fn by_language(
+    language: &str,
+    folder: &Path,
+    paths: &JupyterPaths,
+    variables: &dyn Variables,
+    notes: Vec<String>,
+) -> Result<Choice, ChooseError> {
+    let prefix = prefix_in_use(folder, variables);
+    let allowed = Allowed::read(paths, prefix.as_ref());
+    let mut installed = spec::list(&paths.spec_folders(prefix.as_ref()));
+    installed.retain(|spec| allowed.permits(&spec.name));
+    let found = installed
+        .iter()
+        .find(|spec| spec.language.eq_ignore_ascii_case(language));
+    match found {
+        Some(spec) => Ok(Choice {
+            spec: spec.clone(),
+            why: format!("it is the first kernelspec for {language}"),
+            notes,
+        }),
+        None => Err(ChooseError::NoSpec {
+            wanted: format!("for {language}"),
+            available: installed.into_iter().map(|spec| spec.name).collect(),
+        }),
+    }
+}
+
+fn plain(spec: RealSpec, why: &str) -> Choice {
+    Choice {
+        spec,
+        why: why.to_owned(),
+        notes: Vec::new(),
+    }
+}
+
+fn is_generic(name: &str) -> bool {
+    matches!(name, "python3" | "python")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// A folder with a stand-in Python that claims to have ipykernel or not.
+    fn environment(folder: &Path, ipykernel: bool) -> PathBuf {
+        let executable = folder.join("bin/python");
+        std::fs::create_dir_all(folder.join("bin")).unwrap();
+        let answer = format!(
+            "#!/bin/sh\necho '{{\"executable\":\"{0}/bin/python\",\"prefix\":\"{0}\",\
+             \"ipykernel\":{ipykernel},\"pip\":true,\"environment\":true,\"managed\":false}}'\n",
+            folder.display()
+        );
+        // Written by a child, so that no other test's fork holds it open for writing (ETXTBSY).
+        let written = std::process::Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .args([executable.as_os_str(), answer.as_ref()])
+            .status()
+            .unwrap();
+        assert!(written.success());
+        executable
+    }
+
+    fn asked(executable: &Path) -> Python {
+        probe::probe(executable, Asking::Any, &HashMap::new()).unwrap()
+    }
+
+    fn program(choice: &Choice) -> &Path {
+        Path::new(&choice.spec.argv[0])
+    }
+
+    struct World {
+        temp: tempfile::TempDir,
+        home: String,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            let home = temp.path().join("home").to_string_lossy().into_owned();
+            std::fs::create_dir_all(temp.path().join("work")).unwrap();
+            Self { temp, home }
+        }
+
+        fn work(&self) -> PathBuf {
+            self.temp.path().join("work")
+        }
+
+        fn choose(&self, wish: Wish<'_>, more: &[(&str, &str)]) -> Result<Choice, ChooseError> {
+            let mut variables = HashMap::from([("HOME", self.home.as_str())]);
+            variables.extend(more.iter().copied());
+            choose(wish, &self.work(), &variables)
+        }
+
+        fn spec(&self, name: &str, text: &str) {
+            let folder = Path::new(&self.home)
+                .join(".local/share/jupyter/kernels")
+                .join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("kernel.json"), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_active_environment_comes_before_the_one_above_the_notebook() {
+        let world = World::new();
+        let near = environment(&world.work().join(".venv"), true);
+        assert_eq!(program(&world.choose(Wish::default(), &[]).unwrap()), near);
+        let active = world.temp.path().join("active");
+        let executable = environment(&active, true);
+        let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
+        assert_eq!(
+            program(&world.choose(Wish::default(), &set).unwrap()),
+            executable
+        );
+        environment(&active, false);
+        let choice = world.choose(Wish::default(), &set).unwrap();
+        assert_eq!(program(&choice), near);
+        assert!(
+            choice.notes[0].contains("passed over"),
+            "{:?}",
+            choice.notes
+        );
+    }
+
+    #[test]
+    fn an_environment_whose_python_is_gone_is_no_reason_to_take_another() {
+        let world = World::new();
+        let venv = world.work().join(".venv");
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        std::fs::write(venv.join("pyvenv.cfg"), "home = /gone/bin\n").unwrap();
+        std::os::unix::fs::symlink("/gone/bin/python3.9", venv.join("bin/python3")).unwrap();
+        std::os::unix::fs::symlink("python3", venv.join("bin/python")).unwrap();
+        let path = environment(&world.temp.path().join("other"), true);
+        let path = path.parent().unwrap().to_str().unwrap();
+        let error = world
+            .choose(Wish::default(), &[("PATH", path)])
+            .unwrap_err();
+        let told = error.to_string();
+        for part in [
+            ".venv cannot be used",
+            ".venv/bin/python leads to /gone/bin/python3.9",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        let venv = venv.display();
+        let anew = format!(
+            "make it anew: python3 -m venv --clear {venv} && {venv}/bin/python -m pip install ipykernel"
+        );
+        assert_eq!(error.hints()[0], anew);
+        // One with its Python comes before it.
+        let active = world.temp.path().join("active");
+        let executable = environment(&active, true);
+        let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
+        assert_eq!(
+            program(&world.choose(Wish::default(), &set).unwrap()),
+            executable
+        );
+    }
+
+    #[test]
+    fn a_python_that_may_not_be_run_yet_is_started_as_it_was_named() {
+        let world = World::new();
+        let executable = environment(&world.work().join("odd"), false);
+        let wish = Wish {
+            python: Some(&executable),
+            asking: Asking::Own,
+            ..Wish::default()
+        };
+        assert_eq!(program(&world.choose(wish, &[]).unwrap()), executable);
+    }
+
+    #[test]
+    fn an_environment_without_a_kernel_names_the_command() {
+        let world = World::new();
+        let executable = environment(&world.work().join(".venv"), false);
+        let wish = Wish {
+            python: Some(&executable),
+            ..Wish::default()
+        };
+        let error = world.choose(wish, &[]).unwrap_err();
+        let command = format!("{} -m pip install ipykernel", executable.display());
+        assert_eq!(error.hints()[0], command);
+    }
+
+    #[test]
+    fn a_notebook_that_names_the_proxy_gets_a_real_kernel() {
+        let world = World::new();
+        world.spec(
+            "nb-shared",
+            r#"{"argv":["/d/nb-proxy","-f","{connection_file}"],"language":"python"}"#,
+        );
+        let near = environment(&world.work().join(".venv"), true);
+        let wish = Wish {
+            named: Some("nb-shared"),
+            language: Some("python"),
+            ..Wish::default()
+        };
+        assert_eq!(program(&world.choose(wish, &[]).unwrap()), near);
+        // Also where it is not installed: nothing is missing then.
+        let wish = Wish {
+            named: Some("nb-shared-julia"),
+            ..wish
+        };
+        assert!(world.choose(wish, &[]).unwrap().notes.is_empty());
+        let wish = Wish {
+            kernel: Some("nb-shared"),
+            ..Wish::default()
+        };
+        assert!(matches!(
+            world.choose(wish, &[]),
+            Err(ChooseError::Proxy(_))
+        ));
+    }
+
+    #[test]
+    fn another_language_gets_its_own_kernel() {
+        let world = World::new();
+        world.spec("ir", r#"{"argv":["R","{connection_file}"],"language":"R"}"#);
+        let named = Wish {
+            named: Some("ir"),
+            language: Some("R"),
+            ..Wish::default()
+        };
+        assert_eq!(world.choose(named, &[]).unwrap().spec.name, "ir");
+        let renamed = Wish {
+            named: Some("ir-4.5"),
+            ..named
+        };
+        assert_eq!(world.choose(renamed, &[]).unwrap().spec.name, "ir");
+        let shared = Wish {
+            named: Some("nb-shared-r"),
+            ..Wish::default()
+        };
+        assert_eq!(world.choose(shared, &[]).unwrap().spec.name, "ir");
+        let julia = Wish {
+            named: Some("j"),
+            language: Some("julia"),
+            ..Wish::default()
+        };
+        let error = world.choose(julia, &[]).unwrap_err();
+        assert!(error.to_string().contains("for julia"), "{error}");
+        assert_eq!(error.hints(), ["choose one with --kernel: ir"]);
+    }
+
+    #[test]
+    fn what_the_session_ran_before_stays_while_it_exists() {
+        let world = World::new();
+        environment(&world.work().join(".venv"), true);
+        let before = environment(&world.temp.path().join("before"), true);
+        let recorded = ipykernel::of_python(&asked(&before));
+        let wish = Wish {
+            recorded: Some(&recorded),
+            ..Wish::default()
+        };
+        assert_eq!(program(&world.choose(wish, &[]).unwrap()), before);
+        std::fs::remove_file(&before).unwrap();
+        assert_ne!(program(&world.choose(wish, &[]).unwrap()), before);
+    }
+
+    #[test]
+    fn the_projects_kernel_goes_before_the_servers_python_and_that_before_the_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("project");
+        std::fs::create_dir(&folder).unwrap();
+        let home = temp.path().to_string_lossy().into_owned();
+        let neighbour = environment(&temp.path().join("neighbour"), true);
+        let server = environment(&temp.path().join("server"), true);
+        let none = environment(&temp.path().join("none"), false);
+        let path = none.parent().unwrap().to_string_lossy().into_owned();
+        let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
+        let spec = ipykernel::of_python(&asked(&neighbour));
+        let mut wish = Wish {
+            neighbour: Some(&spec),
+            front_end: Some(&server),
+            ..Wish::default()
+        };
+        let program = |wish| choose(wish, &folder, &variables).unwrap().spec.argv[0].clone();
+        assert_eq!(Path::new(&program(wish)), neighbour);
+        wish.neighbour = None;
+        assert_eq!(Path::new(&program(wish)), server);
+        let own = environment(&folder.join(".venv"), true);
+        wish.neighbour = Some(&spec);
+        assert_eq!(
+            Path::new(&program(wish)),
+            own,
+            "its own environment goes before all"
+        );
+    }
+
+    #[test]
+    fn the_projects_environment_without_ipykernel_is_not_replaced_by_another_python() {
+        let world = World::new();
+        let venv = environment(&world.work().join(".venv"), false);
+        let other = environment(&world.temp.path().join("usr"), true);
+        let path = other.parent().unwrap().to_str().unwrap().to_owned();
+        let error = world
+            .choose(Wish::default(), &[("PATH", &path)])
+            .unwrap_err();
+        let ChooseError::NoIpykernel { python, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(python, &venv);
+        assert!(
+            error.to_string().contains("it is the project's (.venv in "),
+            "{error}"
+        );
+        assert!(error.hints()[0].contains("pip install ipykernel"));
+        // A front end's own Python is at hand for whoever chose the kernel in it.
+        let wish = Wish {
+            front_end: Some(&other),
+            ..Wish::default()
+        };
+        let choice = world.choose(wish, &[("PATH", &path)]).unwrap();
+        assert!(choice.notes[0].contains("passed over"), "{choice:?}");
+        std::fs::remove_dir_all(world.work().join(".venv")).unwrap();
+        let choice = world.choose(Wish::default(), &[("PATH", &path)]).unwrap();
+        assert_eq!(
+            (program(&choice), &*choice.why),
+            (
+                &*other,
+                "it is the python3 on PATH, and nothing nearer was found"
+            )
+        );
+    }
+
+    /// Makes a folder an environment of conda.
+    fn conda(prefix: &Path) -> PathBuf {
+        std::fs::create_dir_all(prefix.join("conda-meta")).unwrap();
+        environment(prefix, true)
+    }
+
+    #[test]
+    fn nobody_has_chosen_conda_s_base_and_what_may_be_meant_is_listed() {
+        let world = World::new();
+        let root = Path::new(&world.home).join("miniforge3");
+        let base = conda(&root);
+        std::fs::create_dir_all(root.join("condabin")).unwrap();
+        let bin = root.join("bin").to_string_lossy().into_owned();
+        let prefix = root.to_str().unwrap();
+        let shell = [
+            ("PATH", &*bin),
+            ("CONDA_PREFIX", prefix),
+            ("CONDA_DEFAULT_ENV", "base"),
+        ];
+        let asked = || match world.choose(Wish::default(), &shell).unwrap_err() {
+            ChooseError::Several { offers } => offers,
+            other => panic!("{other}"),
+        };
+        let offers = asked();
+        assert_eq!(offers.len(), 1);
+        assert_eq!(
+            offers[0].arguments(),
+            format!("--python {}", base.display())
+        );
+        let said = ChooseError::Several { offers }.to_string();
+        assert!(said.contains("base, which is active"), "{said}");
+        let ml = conda(&root.join("envs/ml"));
+        let offers = asked();
+        let names: Vec<_> = offers.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["ml", "base"]);
+        let said = ChooseError::Several { offers }.to_string();
+        assert!(said.contains("2 Pythons could run it"), "{said}");
+        // What the notebook or the project says is a choice.
+        let named = Wish {
+            named: Some("conda-env-ml-py"),
+            ..Wish::default()
+        };
+        let choice = world.choose(named, &shell).unwrap();
+        assert_eq!(program(&choice), ml);
+        assert!(choice.why.contains("called after"), "{}", choice.why);
+        std::fs::write(world.work().join("environment.yml"), "name: ml\n").unwrap();
+        assert_eq!(program(&world.choose(Wish::default(), &shell).unwrap()), ml);
+        std::fs::remove_file(world.work().join("environment.yml")).unwrap();
+        // So is Jupyter's own spec, and an environment that is active by name.
+        let active = root.join("envs/ml");
+        let shell = [
+            ("CONDA_PREFIX", active.to_str().unwrap()),
+            ("CONDA_DEFAULT_ENV", "ml"),
+        ];
+        let choice = world.choose(Wish::default(), &shell).unwrap();
+        assert_eq!(
+            (program(&choice), &*choice.why),
+            (&*ml, "active in this shell (CONDA_PREFIX)")
+        );
+    }
+
+    #[test]
+    fn jupyters_own_python_goes_before_the_path_and_several_others_are_asked_for() {
+        let world = World::new();
+        let path = environment(&world.temp.path().join("usr"), true);
+        let bin = path.parent().unwrap().to_str().unwrap().to_owned();
+        let text = r#"{"argv":["sh","{connection_file}"],"language":"python"}"#;
+        world.spec("python3", text);
+        let choose = |more: &[(&str, &str)]| world.choose(Wish::default(), more);
+        assert_eq!(choose(&[("PATH", &bin)]).unwrap().spec.name, "python3");
+        std::fs::remove_dir_all(Path::new(&world.home).join(".local")).unwrap();
+        assert_eq!(program(&choose(&[("PATH", &bin)]).unwrap()), path);
+        world.spec("one", text);
+        assert_eq!(choose(&[]).unwrap().spec.name, "one");
+        world.spec("two", text);
+        let error = choose(&[]).unwrap_err();
+        assert_eq!(
+            error.hints(),
+            [
+                "nb open NOTEBOOK --kernel one",
+                "nb open NOTEBOOK --kernel two"
+            ]
+        );
+    }
+}
