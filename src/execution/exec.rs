@@ -256,7 +256,7 @@ fn bears(cell: &Cell, tags: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::words;
+    use crate::notebook::tests::fixtures as words;
 
     #[test]
     fn only_code_is_run_in_the_notebooks_order() {

@@ -112,7 +112,7 @@ fn outputs_differ(before: &Document, after: &Document, id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::words::cells;
+    use crate::notebook::tests::fixtures::cells;
     use crate::notebook::{Execution, Json};
     use crate::project::jobs::JobCell;
 

@@ -261,7 +261,7 @@ const GONE: &str = "the cell is not in the notebook any more";
 mod tests {
     use super::*;
     use crate::notebook::Json;
-    use crate::notebook::words::cells;
+    use crate::notebook::tests::fixtures::cells;
 
     fn leaving(cell: Option<&str>, code: &str, by_text: bool) -> Leaving {
         let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;

@@ -244,7 +244,7 @@ fn ended_by(entry: &Entry) -> (u64, Ended) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::words::cells;
+    use crate::notebook::tests::fixtures::cells;
 
     /// One line an entry: `1 asked 7 aaaa code`, `1 done 7 ok`.
     fn past(lines: &[&str]) -> Vec<Entry> {

@@ -1,78 +1,41 @@
 //! `.ipynb` files as data. Nothing here reads or writes files, or asks the time.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `json` | JSON as bytes: where its values are, and how a file writes them |
+//! | `document` | the lossless notebook: cells, ids, revisions, selectors |
+//! | `outputs` | outputs as people read them, and gathered from a kernel's messages |
+//! | `edit` | edits of cells, and lists of operations |
+//! | `merge` | alignment of cells, three-way merge, differences |
+//! | `undo` | earlier versions restored, operations undone |
+//!
+//! A folder imports only from those above it.
 
-mod align;
-mod bound;
-mod cell;
-mod diff;
 mod document;
 mod edit;
-mod exact;
-mod execution;
-mod fault;
-mod folded;
-mod format;
-mod ids;
 mod json;
-mod kernelspec;
-mod legacy;
-mod lines;
 mod merge;
-mod merge_cell;
-mod merge_fields;
-mod merge_reshaped;
-mod metadata;
-mod mime;
-mod new;
-mod operation;
-mod output;
-mod place;
-mod put_back;
-mod recall;
-mod reshape;
-mod revision;
-mod screen;
-mod search;
-mod select;
-mod short;
-mod size;
-mod source;
-mod spaced;
-mod stale;
-mod take_back;
-mod version;
-mod widgets;
+mod outputs;
+mod undo;
 
 #[cfg(test)]
-mod laws;
-#[cfg(test)]
-mod merge_laws;
-#[cfg(test)]
-pub(crate) mod words;
+pub(crate) mod tests;
 
-pub use align::moved;
-pub use bound::LeftOut;
-pub use cell::{Cell, CellType, NoCellType};
-pub use diff::{
-    CellDiff, CellSide, FieldDiff, Hunk, Line, OutputsDiff, changes, diff, diff_metadata,
+pub use document::{
+    Cell, CellType, Document, Kernelspec, Named, Near, NoCellType, NotANotebook, NotARevision,
+    Revision, SelectError, Selector, first_line, new_notebook, with_kernelspec,
 };
-pub use document::Document;
-pub use edit::{Change, Changed, EditError, NewCell};
-pub use exact::Exact;
-pub use execution::Execution;
-pub use fault::NotANotebook;
-pub use folded::{Bundle, Fold, Folded, pages};
+pub use edit::{
+    Change, Changed, Conflict, EditError, Execution, NewCell, NotApplied, NotOperations, Operation,
+    OperationError,
+};
 pub use json::{Json, NotJson};
-pub use kernelspec::{Kernelspec, with_kernelspec};
-pub use merge::{Conflict, Merged, merge};
-pub use metadata::Named;
-pub use mime::Form;
-pub use new::new_notebook;
-pub use operation::{NotApplied, NotOperations, Operation, OperationError};
-pub use output::{Glance, MimeData, Output, OutputKind, first_line, shortened};
-pub use revision::{NotARevision, Revision};
-pub use search::{Hit, Within};
-pub use select::{Near, SelectError, Selector};
-pub use size::size;
-pub use stale::stale_note;
-pub use take_back::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
-pub use widgets::Widgets;
+pub use merge::{
+    CellDiff, CellSide, FieldDiff, Hunk, Line, Merged, OutputsDiff, changes, diff, diff_metadata,
+    merge, moved,
+};
+pub use outputs::{
+    Bundle, Fold, Folded, Form, Glance, Hit, LeftOut, MimeData, Output, OutputKind, Widgets,
+    Within, pages, size, stale_note,
+};
+pub use undo::{Exact, TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};

@@ -8,26 +8,38 @@
 mod digest;
 mod layout;
 mod object;
+mod path;
 mod scan;
+mod sorted;
 mod string;
-mod tree;
 mod value;
 
 pub(super) use digest::digest;
 pub(super) use layout::Layout;
 pub(super) use object::{Field, Object, items, spliced};
-pub(super) use scan::{Fault, Scanner};
+pub(super) use path::{remove_value_at, set_value_at, value_at};
+pub(super) use scan::Scanner;
+pub(super) use sorted::sorted;
 pub(super) use string::{
     append, decode, encode, find_all, in_parts, is, lossy, quote_or_backslash,
 };
-pub(super) use tree::sorted;
-pub use value::{Json, NotJson};
+pub use value::Json;
 
 /// A part of a text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub start: usize,
     pub end: usize,
+}
+
+/// Says that a text is not one JSON value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not JSON: at byte {at}, expected {expected}")]
+pub struct NotJson {
+    /// How many bytes of the text were well.
+    pub at: usize,
+    /// What would have gone on.
+    pub expected: &'static str,
 }
 
 /// How long a text may be, in bytes; none that is longer is read.

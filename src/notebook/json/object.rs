@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Fault, Layout, Scanner, Span, decode, is, lossy};
+use super::{Layout, NotJson, Scanner, Span, decode, is, lossy};
 
 /// Where a field is, in half the bytes that two [`Span`]s have: there are six of them in each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(in crate::notebook) struct Object {
 
 impl Object {
     /// Reads the object that the scanner is at.
-    pub(in crate::notebook) fn scan(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
+    pub(in crate::notebook) fn scan(scanner: &mut Scanner<'_>) -> Result<Self, NotJson> {
         let mut fields = Vec::new();
         let span = scanner.object(|scanner, key| {
             let value = scanner.value()?;

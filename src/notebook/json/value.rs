@@ -2,21 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{Object, Scanner, decode, encode, lossy};
+use super::{NotJson, Object, Scanner, decode, encode, lossy};
 
 /// A JSON value, kept as it was written: big integers, `1e-05` and the order of keys stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json(Vec<u8>);
-
-/// Says that a text is not one JSON value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not JSON: at byte {at}, expected {expected}")]
-pub struct NotJson {
-    /// How many bytes of the text were well.
-    pub at: usize,
-    /// What would have gone on.
-    pub expected: &'static str,
-}
 
 impl Json {
     /// Reads one value, as Python's `json.loads(strict=False)` would.
@@ -25,13 +15,9 @@ impl Json {
     /// The text is something else.
     pub fn parse(text: &str) -> Result<Self, NotJson> {
         let mut scanner = Scanner::new(text.as_bytes(), 0);
-        match scanner.value().and_then(|_| scanner.end()) {
-            Ok(()) => Ok(Self(text.trim().as_bytes().to_vec())),
-            Err(fault) => Err(NotJson {
-                at: fault.at,
-                expected: fault.expected,
-            }),
-        }
+        scanner.value()?;
+        scanner.end()?;
+        Ok(Self(text.trim().as_bytes().to_vec()))
     }
 
     /// Returns a string.
@@ -79,7 +65,7 @@ impl Json {
     /// the way are made. What is no object stays as it is.
     pub fn set(&mut self, path: &[&str], value: &Self) {
         let layout = super::Layout::default();
-        if let Some(new) = crate::notebook::metadata::set(&self.0, path, value, &layout) {
+        if let Some(new) = super::set_value_at(&self.0, path, value, &layout) {
             self.0 = new;
         }
     }

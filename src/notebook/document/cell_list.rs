@@ -1,0 +1,107 @@
+//! The list of cells: what stands between them when one comes or goes.
+
+use bytes::Bytes;
+
+use super::cell::{Cell, CellType};
+use super::lossless::Document;
+use super::source::written;
+use crate::notebook::edit::NewCell;
+use crate::notebook::json::Json;
+
+impl Document {
+    /// Puts a cell at an index. What stands between cells belongs to the place, not to the cell.
+    pub(in crate::notebook) fn put(&mut self, index: usize, mut cell: Cell) {
+        if self.cells.is_empty() {
+            let layout = self.item_layout();
+            cell.before = layout.lead.clone().into();
+            self.close = layout.close().to_owned().into();
+        } else {
+            let between = self.between();
+            cell.before = match self.cells.get_mut(0) {
+                Some(first) if index == 0 => std::mem::replace(&mut first.before, between),
+                _ => between,
+            };
+        }
+        self.cells.insert(index.min(self.cells.len()), cell);
+    }
+
+    /// Takes out the cell at an index, which there must be.
+    pub(in crate::notebook) fn take(&mut self, index: usize) -> Cell {
+        let cell = self.cells.remove(index);
+        match self.cells.get_mut(0) {
+            Some(first) if index == 0 => first.before.clone_from(&cell.before),
+            Some(_) => {}
+            None => self.close = Bytes::new(),
+        }
+        cell
+    }
+
+    /// Moves the cell at one index to another; there must be cells at both. What stands between
+    /// cells stays as it is.
+    pub(in crate::notebook) fn shift(&mut self, from: usize, to: usize) {
+        let between: Vec<_> = self.cells.iter().map(|cell| cell.before.clone()).collect();
+        let cell = self.cells.remove(from);
+        self.cells.insert(to, cell);
+        for (cell, before) in self.cells.iter_mut().zip(between) {
+            cell.before = before;
+        }
+    }
+
+    /// Returns the text of a new cell, as Jupyter writes it: its fields sorted.
+    pub(in crate::notebook) fn new_text(&self, cell: &NewCell, metadata: &[u8]) -> Vec<u8> {
+        let layout = self.item_layout();
+        let source = cell.source.as_bytes();
+        let source = written(None, source, &layout.deeper(), self.style.lists);
+        let code = cell.cell_type == CellType::Code;
+        let [count, outputs]: [&[u8]; 2] = match code {
+            true => [b"\"execution_count\":null,", b"\"outputs\":[],"],
+            false => [b"", b""],
+        };
+        let word = Json::string(cell.cell_type.name());
+        let id = Json::string(&cell.id);
+        let id: [&[u8]; 3] = match self.holds_ids() {
+            true => [b"\"id\":", id.bytes(), b","],
+            false => [b""; 3],
+        };
+        let text = [
+            &b"{\"cell_type\":"[..],
+            word.bytes(),
+            b",",
+            count,
+            &id.concat(),
+            b"\"metadata\":",
+            metadata,
+            b",",
+            outputs,
+            b"\"source\":",
+            &source,
+            b"}",
+        ];
+        layout.value(&text.concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_cells_stays_when_one_moves() {
+        let file = |cells: [&str; 3]| {
+            let [a, b, c] = cells;
+            format!(
+                "{{\"cells\": [ {{\"id\": \"{a}\"}} , {{\"id\": \"{b}\"}},\n{{\"id\": \"{c}\"}}], \"nbformat_minor\": 5}}"
+            )
+        };
+        let document = Document::parse(file(["a", "b", "c"])).unwrap();
+        for (from, to, want) in [
+            (0, 2, ["b", "c", "a"]),
+            (2, 0, ["c", "a", "b"]),
+            (1, 2, ["a", "c", "b"]),
+        ] {
+            let mut moved = document.clone();
+            moved.move_cell(from, to).unwrap();
+            assert_eq!(moved.to_bytes(), file(want).as_bytes());
+        }
+    }
+}

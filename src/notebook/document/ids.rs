@@ -1,0 +1,116 @@
+//! The ids of cells: those in the file, and stand-ins where it has none.
+
+use std::collections::HashSet;
+
+use sha2::{Digest as _, Sha256};
+
+use super::cell::Cell;
+use crate::notebook::json::{Layout, decode, encode, lossy};
+
+/// Gives every cell its id. The first cell with an id keeps it; a cell without one, or with one
+/// that is taken, gets a stand-in made from its position.
+pub(in crate::notebook) fn assign(cells: &mut [Cell]) {
+    read(cells);
+    for cell in cells.iter_mut().filter(|cell| !cell.own_id) {
+        cell.id.clear();
+        cell.recorded_id = false;
+    }
+    fill(cells, HashSet::new(), &|index, _| format!("cell {index}"));
+}
+
+/// Gives cells whose file has no id for them the names that are known; none is a cell that nobody
+/// has named yet. `reserved` are ids of other cells that may come back.
+pub(in crate::notebook) fn name(
+    cells: &mut [Cell],
+    names: Vec<Option<String>>,
+    reserved: HashSet<String>,
+) {
+    let mut taken: HashSet<String> = cells
+        .iter()
+        .filter(|cell| cell.own_id)
+        .map(|cell| cell.id.clone())
+        .collect();
+    for (cell, name) in cells.iter_mut().zip(names) {
+        if cell.own_id {
+            continue;
+        }
+        let name = name.filter(|name| !name.is_empty() && taken.insert(name.clone()));
+        cell.id = name.unwrap_or_default();
+        cell.recorded_id = true;
+    }
+    // A cell that was deleted may have stood in the same place: its history is not this cell's.
+    fill(cells, reserved, &|index, cell| {
+        format!("cell {index} {}", cell.revision())
+    });
+}
+
+/// Reads which ids stand in the file; other cells keep the ids that they have.
+pub(in crate::notebook) fn read(cells: &mut [Cell]) {
+    let mut taken: HashSet<String> = HashSet::with_capacity(cells.len());
+    for cell in cells {
+        let raw = cell.raw("id").filter(|raw| raw.starts_with(b"\""));
+        let id = raw.map_or_else(String::new, |raw| lossy(decode(raw)).into_owned());
+        cell.own_id = !id.is_empty() && taken.insert(id.clone());
+        if cell.own_id {
+            cell.id = id;
+            cell.recorded_id = false;
+        }
+    }
+}
+
+/// Gives stand-ins to cells without an id.
+fn fill(cells: &mut [Cell], mut taken: HashSet<String>, seed: &dyn Fn(usize, &Cell) -> String) {
+    if cells.iter().all(|cell| !cell.id.is_empty()) {
+        return;
+    }
+    taken.extend(cells.iter().map(|cell| cell.id.clone()));
+    for (index, cell) in cells.iter_mut().enumerate() {
+        if cell.id.is_empty() {
+            cell.id = stand_in(&seed(index, cell), &taken);
+            taken.insert(cell.id.clone());
+        }
+    }
+}
+
+/// Returns whether the file format allows an id: up to 64 letters, digits, `-` and `_`.
+pub(in crate::notebook) fn is_valid(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=64).contains(&id.len()) && id.bytes().all(allowed)
+}
+
+/// Eight hexadecimal digits, as Jupyter's own ids have.
+fn stand_in(seed: &str, taken: &HashSet<String>) -> String {
+    for salt in 0_u64.. {
+        let hash = Sha256::digest(format!("{seed} {salt}"));
+        let id = hex::encode(hash.get(..4).unwrap_or_default());
+        if !taken.contains(&id) {
+            return id;
+        }
+    }
+    unreachable!("a file has fewer cells than there are numbers")
+}
+
+/// Gives a cell its id in a file that has none.
+pub(in crate::notebook) fn record_id(cell: &mut Cell, id: &str) {
+    if cell.raw("id").is_some() {
+        cell.rewrite(cell.without("id"));
+    }
+    id.clone_into(&mut cell.id);
+    cell.own_id = false;
+    cell.recorded_id = true;
+}
+
+/// Gives a cell its id, in the file.
+pub(in crate::notebook) fn write_id(cell: &mut Cell, id: &str, layout: &Layout) {
+    let mut cells = [cell.clone()];
+    assign(&mut cells);
+    let [own] = cells;
+    if !own.own_id || own.id != id {
+        let mut word = Vec::new();
+        encode(&mut word, id.as_bytes(), layout.ascii);
+        cell.rewrite(cell.with("id", &word, layout));
+    }
+    cell.id = id.to_owned();
+    cell.own_id = true;
+    cell.recorded_id = false;
+}

@@ -1,0 +1,33 @@
+//! A notebook as the bytes of its file: its cells, their ids and revisions, how cells are named.
+//!
+//! The parts that a file's edits touch are `Cell`s and the `Frame` round them; everything else stays
+//! the bytes that were read. Changes live in `edit`.
+
+mod cell;
+mod cell_list;
+pub(in crate::notebook) mod ids;
+mod kernelspec;
+mod legacy;
+mod lossless;
+mod new;
+mod not_a_notebook;
+mod one_line;
+mod revision;
+mod selector;
+mod short_ids;
+mod source;
+
+pub use cell::{Cell, CellType, NoCellType};
+pub use kernelspec::{Kernelspec, Named, with_kernelspec};
+pub use lossless::Document;
+pub use new::new_notebook;
+pub use not_a_notebook::NotANotebook;
+pub use one_line::first_line;
+pub use revision::{NotARevision, Revision};
+pub use selector::{Near, SelectError, Selector};
+
+pub(in crate::notebook) use ids::{record_id, write_id};
+pub(in crate::notebook) use lossless::Style;
+pub(in crate::notebook) use one_line::{one_line, one_line_of};
+pub(in crate::notebook) use revision::{EXECUTION_KEYS, metadata_digest};
+pub(in crate::notebook) use source::{joined, split_lines, written};

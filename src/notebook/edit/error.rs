@@ -1,0 +1,66 @@
+//! Why an edit cannot be made.
+
+/// Why an edit was not made; the document is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The format is one that is only read.
+    #[error(
+        "the notebook is of format {0}, which is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
+    )]
+    ReadOnly(u64),
+    /// There is no cell at this index.
+    #[error("there is no cell {index}: the notebook has {cells}")]
+    OutOfRange {
+        /// The index asked for, from 0.
+        index: usize,
+        /// How many cells there are.
+        cells: usize,
+    },
+    /// The text to replace is not in the cell.
+    #[error("the text to replace is not in cell {0}")]
+    NotFound(String),
+    /// The text to replace is in the cell more than once.
+    #[error("the text to replace is {count} times in cell {cell}: give more of it, or replace all")]
+    Several {
+        /// The cell's id.
+        cell: String,
+        /// How often.
+        count: usize,
+    },
+    /// The text to replace is empty.
+    #[error("the text to replace is empty")]
+    Empty,
+    /// An id that the format does not allow.
+    #[error("{0:?} is no id: up to 64 letters, digits, - and _")]
+    BadId(String),
+    /// An id that another cell has.
+    #[error("there is a cell {0} already")]
+    TakenId(String),
+    /// Outputs for what is no code.
+    #[error("cell {0} is no code: it has no outputs")]
+    NotCode(String),
+    /// Metadata that is no object, or a path without keys.
+    #[error("metadata is a JSON object, and is set by its keys")]
+    NotAnObject,
+    /// A type that only files of the future have.
+    #[error("a cell is code, markdown or raw")]
+    NoType,
+    /// A cell cannot be split there.
+    #[error(
+        "cell {cell} cannot be split before line {line}: lines count from 0, and it has {lines}"
+    )]
+    NoSuchLine {
+        /// The cell's id.
+        cell: String,
+        /// The line asked for, from 0.
+        line: usize,
+        /// How many there are.
+        lines: usize,
+    },
+    /// A value that is no cell.
+    #[error("that is no cell: an object is meant")]
+    NotACell,
+    /// Fewer than two cells to join.
+    #[error("joining takes two cells or more")]
+    NothingToJoin,
+}

@@ -1,0 +1,168 @@
+//! Outputs, execution count and times of a cell: one unit, set and cleared together.
+
+use super::cells::{Change, Changed};
+use super::error::EditError;
+use crate::notebook::document::{CellType, Document, split_lines};
+use crate::notebook::json::{Json, Layout, Object, decode, value_at};
+use crate::notebook::outputs::Bundle;
+
+/// What an execution leaves in a cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// The outputs in their order, as nbformat 4 has them; a long text may be one string.
+    pub outputs: Vec<Json>,
+    /// The number in `In [ ]`.
+    pub execution_count: Option<u64>,
+    /// `metadata.execution`: JupyterLab's times. None removes it.
+    pub times: Option<Json>,
+}
+
+impl Document {
+    /// Sets what an execution left in a code cell. Outputs are written as Jupyter writes them:
+    /// sorted fields, text as a list of lines where the file has such lists.
+    ///
+    /// # Errors
+    /// There is no cell at the index, or it is no code.
+    pub fn set_execution(
+        &mut self,
+        index: usize,
+        execution: &Execution,
+    ) -> Result<Changed, EditError> {
+        let cell = self.check(index)?;
+        if cell.cell_type() != CellType::Code {
+            return Err(EditError::NotCode(cell.id().to_owned()));
+        }
+        let lists = self.style.lists;
+        self.change(index, Change::Outputs, |cell, layout| {
+            let mut new = cell.clone();
+            let outputs = list(&execution.outputs, layout, lists);
+            let same = cell
+                .raw("outputs")
+                .is_some_and(|raw| layout.value(raw) == outputs);
+            if !same {
+                new.rewrite(new.with("outputs", &outputs, layout));
+            }
+            let count = match execution.execution_count {
+                Some(count) => count.to_string(),
+                None => "null".to_owned(),
+            };
+            if new.raw("execution_count") != Some(count.as_bytes()) {
+                new.rewrite(new.with("execution_count", count.as_bytes(), layout));
+            }
+            let times = match &execution.times {
+                Some(times) => new.with_metadata(&["execution"], times, layout),
+                None => new.without_metadata(&["execution"], layout),
+            };
+            if let Some(text) = times {
+                new.rewrite(text);
+            }
+            (new.text != cell.text).then(|| new.text.to_vec())
+        })
+    }
+
+    /// Shows something else in some of a code cell's outputs, by their places; all else that its
+    /// execution left stays.
+    ///
+    /// # Errors
+    /// There is no cell at the index, or it is no code.
+    pub fn set_shown(
+        &mut self,
+        index: usize,
+        places: &[usize],
+        shown: &Bundle,
+    ) -> Result<Changed, EditError> {
+        let cell = self.check(index)?;
+        let outputs = cell.outputs().enumerate();
+        let outputs = outputs.map(|(place, output)| {
+            let new = places.contains(&place).then(|| shown.within(&output));
+            new.flatten().unwrap_or(output)
+        });
+        let execution = Execution {
+            outputs: outputs.collect(),
+            execution_count: cell.execution_count(),
+            times: cell.metadata(&["execution"]),
+        };
+        self.set_execution(index, &execution)
+    }
+
+    /// Clears a code cell's outputs, execution count and times, as JupyterLab does.
+    ///
+    /// # Errors
+    /// There is no cell at the index, or it is no code.
+    pub fn clear_outputs(&mut self, index: usize) -> Result<Changed, EditError> {
+        self.set_execution(index, &Execution::default())
+    }
+}
+
+fn list(outputs: &[Json], layout: &Layout, lists: bool) -> Vec<u8> {
+    let mut all = b"[".to_vec();
+    for (index, output) in outputs.iter().enumerate() {
+        if index > 0 {
+            all.push(b',');
+        }
+        all.extend_from_slice(&as_jupyter(output.bytes(), lists));
+    }
+    all.push(b']');
+    layout.value(&all)
+}
+
+/// Returns an output with its fields and those of its data sorted, and its text in lines.
+fn as_jupyter(output: &[u8], lists: bool) -> Vec<u8> {
+    let stream = value_at(output, &["output_type"]).and_then(|word| word.as_string());
+    let stream = stream.as_deref() == Some("stream");
+    sorted(output, |key, value| match key {
+        b"data" => sorted(value, |mime, value| {
+            // nbformat's rule: text is lines, images and JSON are what they are.
+            let text = mime.starts_with(b"text/")
+                || [&b"application/javascript"[..], b"image/svg+xml"].contains(&mime);
+            if text && lists {
+                lines(value)
+            } else {
+                value.to_vec()
+            }
+        }),
+        b"text" if stream && lists => lines(value),
+        _ => value.to_vec(),
+    })
+}
+
+/// Returns an object with its fields sorted, each value through `each`; other values as they are.
+fn sorted(object: &[u8], each: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> Vec<u8> {
+    let Some(fields) = Object::read(object) else {
+        return object.to_vec();
+    };
+    let mut fields: Vec<_> = fields
+        .fields
+        .iter()
+        .map(|field| (decode(field.key().of(object)), field))
+        .collect();
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut out = b"{".to_vec();
+    for (index, (key, field)) in fields.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(field.key().of(object));
+        out.push(b':');
+        out.extend_from_slice(&each(key, field.value().of(object)));
+    }
+    out.push(b'}');
+    out
+}
+
+/// Returns a string as a list of its lines.
+fn lines(value: &[u8]) -> Vec<u8> {
+    if !value.starts_with(b"\"") {
+        return value.to_vec();
+    }
+    let layout = Layout::default();
+    let mut out = b"[".to_vec();
+    for (index, line) in split_lines(&decode(value)).into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        layout.string(&mut out, line);
+    }
+    out.push(b']');
+    out
+}

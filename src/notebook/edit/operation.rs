@@ -1,0 +1,620 @@
+//! Several edits as one: a list of operations, of which all are done or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize as _;
+
+use super::cells::{Change, Changed, NewCell};
+use super::conflict::Conflict;
+use super::error::EditError;
+use crate::notebook::document::{CellType, Document, Revision, SelectError, Selector};
+use crate::notebook::json::{Json, NotJson, Object, items};
+
+/// One edit; [`Operation::read_list`] reads them from JSON.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Operation {
+    /// A new cell: after or before another, at a place, or at the end.
+    Insert {
+        /// The cell that it comes after.
+        after: Option<Selector>,
+        /// The cell that it comes before.
+        before: Option<Selector>,
+        /// The place that it takes, from 0; a negative one counts from the end, -1 is before the
+        /// last cell.
+        at: Option<i64>,
+        /// Its id; one is made where there is none.
+        id: Option<String>,
+        /// What it is; code unless said.
+        #[serde(rename = "type")]
+        cell_type: Option<CellType>,
+        /// Its text.
+        #[serde(default)]
+        source: String,
+        /// Its metadata.
+        metadata: Option<Json>,
+    },
+    /// Another source, type or metadata, or several of them.
+    Edit {
+        /// Which cell.
+        cell: Selector,
+        /// Its revision, if it must be that.
+        if_rev: Option<Revision>,
+        /// The whole new text.
+        source: Option<String>,
+        /// What it is from now on.
+        #[serde(rename = "type")]
+        cell_type: Option<CellType>,
+        /// Values to set, by their keys from the outside in; null removes. In JSON an object of
+        /// keys and values.
+        #[serde(default, deserialize_with = "values")]
+        metadata: Vec<(Vec<String>, Json)>,
+    },
+    /// Another text for a part of the source.
+    Replace {
+        /// Which cell.
+        cell: Selector,
+        /// Its revision, if it must be that.
+        if_rev: Option<Revision>,
+        /// What stands there, exactly once unless `all`.
+        old: String,
+        /// What is to stand there.
+        new: String,
+        /// Whether to replace it wherever it stands.
+        #[serde(default)]
+        all: bool,
+    },
+    /// No cell any more.
+    #[serde(alias = "rm")]
+    Remove {
+        /// Which cells or ranges, all named as they stand before any is removed.
+        #[serde(rename = "cell", alias = "cells", deserialize_with = "one_or_several")]
+        cells: Vec<Selector>,
+        /// Its revision, if it is one cell and must be that.
+        if_rev: Option<Revision>,
+    },
+    /// Another place: after or before another cell, or at a place.
+    Move {
+        /// Which cell.
+        cell: Selector,
+        /// The cell that it comes after.
+        after: Option<Selector>,
+        /// The cell that it comes before.
+        before: Option<Selector>,
+        /// Its place in the end, from 0; a negative one counts from the end, -1 is the last.
+        to: Option<i64>,
+    },
+    /// No outputs any more.
+    Clear {
+        /// Which cells or ranges; none is all of them.
+        #[serde(
+            rename = "cell",
+            alias = "cells",
+            default,
+            deserialize_with = "one_or_several"
+        )]
+        cells: Vec<Selector>,
+    },
+    /// Two cells of one.
+    Split {
+        /// Which cell.
+        cell: Selector,
+        /// Its revision, if it must be that.
+        if_rev: Option<Revision>,
+        /// The line with which the second begins, from 0.
+        line: usize,
+        /// The second cell's id; one is made where there is none.
+        id: Option<String>,
+    },
+    /// One cell of several.
+    #[serde(alias = "merge")]
+    Join {
+        /// The range of cells, or a list of those that stand next to each other.
+        #[serde(rename = "cells", alias = "cell", deserialize_with = "one_or_several")]
+        cells: Vec<Selector>,
+    },
+}
+
+/// Reads what names cells: one selector or a list of them, which is not empty.
+fn one_or_several<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Selector>, D::Error> {
+    let read = |cell| Selector::deserialize(cell).map_err(serde::de::Error::custom);
+    let cells = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Array(cells) => {
+            cells.into_iter().map(read).collect::<Result<Vec<_>, _>>()?
+        }
+        cell => vec![read(cell)?],
+    };
+    match cells.is_empty() {
+        true => Err(serde::de::Error::custom("an empty list of cells")),
+        false => Ok(cells),
+    }
+}
+
+fn values<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(Vec<String>, Json)>, D::Error> {
+    let values = BTreeMap::<String, Json>::deserialize(deserializer)?.into_iter();
+    Ok(values.map(|(key, value)| (vec![key], value)).collect())
+}
+
+/// Says that a text is no list of operations.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOperations {
+    /// It is not JSON.
+    #[error(transparent)]
+    Json(#[from] NotJson),
+    /// It is something else than a list.
+    #[error("a list of operations is meant: [{{\"op\": \"edit\", ...}}, ...]")]
+    NoList,
+    /// One of the list is no operation.
+    #[error("operation {number}: {reason}")]
+    Operation {
+        /// Which one, from 0.
+        number: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Operation {
+    /// Reads a list like `[{"op": "edit", "cell": "3f2c", "source": "x = 1"}]`.
+    ///
+    /// # Errors
+    /// The text is not JSON, not a list, or one of the list has a field too many or too few.
+    pub fn read_list(text: &str) -> Result<Vec<Self>, NotOperations> {
+        let list = Json::parse(text)?;
+        let list = list.bytes();
+        if !list.starts_with(b"[") {
+            return Err(NotOperations::NoList);
+        }
+        let operations = items(list).into_iter().enumerate();
+        let operations = operations.map(|(number, item)| {
+            let read = Self::read(item.of(list));
+            read.map_err(|reason| NotOperations::Operation { number, reason })
+        });
+        operations.collect()
+    }
+
+    /// Values of metadata stay as they are written, which serde does only where the operation's
+    /// name stands outside.
+    fn read(text: &[u8]) -> Result<Self, String> {
+        let object = Object::read(text).ok_or("an object with \"op\" is meant")?;
+        let name = object.get(text, "op").map(|name| name.of(text));
+        let name = name.ok_or("it has no \"op\"")?;
+        let rest = object.remove(text, "op");
+        let outside = [b"{", name, b":", &rest, b"}"].concat();
+        serde_json::from_slice(&outside).map_err(|error| {
+            let text = error.to_string();
+            let reason = text.split(" at line ").next();
+            reason.unwrap_or_default().to_owned()
+        })
+    }
+}
+
+/// Why a list of operations was not done; none of them was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("operation {number}: {source}")]
+pub struct NotApplied {
+    /// Which one, from 0.
+    pub number: usize,
+    /// Why.
+    pub source: OperationError,
+}
+
+/// Why an operation cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// Its cell was not found.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The edit cannot be made.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The cell is not what the writer believes.
+    #[error("cell {cell} has changed: its revision is {actual}, not {expected}")]
+    Stale {
+        /// The cell's id.
+        cell: String,
+        /// The revision asked for.
+        expected: Revision,
+        /// The revision that it has.
+        actual: Revision,
+        /// What the writer wanted, and what the cell says.
+        conflict: Box<Conflict>,
+    },
+    /// Other cells stand between those to join.
+    #[error("cells are joined that stand next to each other: move them first")]
+    Apart,
+    /// A revision is of one cell.
+    #[error("a revision is that of one cell, and several are meant")]
+    OneRevision,
+    /// No place, or more than one.
+    #[error("say one place: `after` or `before` a cell, or a number")]
+    Place,
+}
+
+impl Document {
+    /// Does operations one after the other, each on what the one before left, and returns the
+    /// document after all of them. `fresh_id` gives ids for new cells.
+    ///
+    /// # Errors
+    /// One cannot be done; the document is as it was.
+    pub fn applied(
+        &self,
+        operations: &[Operation],
+        fresh_id: &mut dyn FnMut() -> String,
+    ) -> Result<(Self, Vec<Changed>), NotApplied> {
+        let mut document = self.clone();
+        let mut changes = Vec::new();
+        for (number, operation) in operations.iter().enumerate() {
+            let done = document.apply(operation, fresh_id);
+            changes.extend(done.map_err(|source| NotApplied { number, source })?);
+        }
+        Ok((document, changes))
+    }
+
+    fn apply(
+        &mut self,
+        operation: &Operation,
+        fresh_id: &mut dyn FnMut() -> String,
+    ) -> Result<Vec<Changed>, OperationError> {
+        match operation {
+            Operation::Insert {
+                after,
+                before,
+                at,
+                id,
+                cell_type,
+                source,
+                metadata,
+            } => {
+                let cells = self.cells.len();
+                let at = match at {
+                    Some(at) => Some(from_end(*at, cells, cells + 1)?),
+                    None => None,
+                };
+                let at = self.place(after.as_ref(), before.as_ref(), at, Some(cells))?;
+                let cell = NewCell {
+                    id: id.clone().unwrap_or_else(&mut *fresh_id),
+                    cell_type: cell_type.unwrap_or(CellType::Code),
+                    source: source.clone(),
+                    metadata: metadata.clone(),
+                };
+                Ok(vec![self.insert(at, &cell)?])
+            }
+            Operation::Edit {
+                cell,
+                if_rev,
+                source,
+                cell_type,
+                metadata,
+            } => {
+                let at = self.expected(cell, *if_rev, source.as_deref())?;
+                let mut changes = Vec::new();
+                if let Some(cell_type) = cell_type {
+                    changes.push(self.set_type(at, *cell_type)?);
+                }
+                if let Some(source) = source {
+                    changes.push(self.set_source(at, source)?);
+                }
+                for (path, value) in metadata {
+                    let path: Vec<_> = path.iter().map(String::as_str).collect();
+                    changes.push(match value.is_null() {
+                        true => self.remove_metadata(at, &path)?,
+                        false => self.set_metadata(at, &path, value)?,
+                    });
+                }
+                Ok(as_one(changes))
+            }
+            Operation::Replace {
+                cell,
+                if_rev,
+                old,
+                new,
+                all,
+            } => {
+                let at = self.expected(cell, *if_rev, None)?;
+                Ok(vec![self.replace(at, old, new, *all)?])
+            }
+            Operation::Remove { cells, if_rev } => {
+                match (cells.as_slice(), if_rev) {
+                    ([cell], Some(_)) => drop(self.expected(cell, *if_rev, None)?),
+                    (_, Some(_)) => return Err(OperationError::OneRevision),
+                    (_, None) => {}
+                }
+                let places = self.places(cells)?;
+                // From the end, so that each goes from where it was named.
+                let removed = places.into_iter().rev().map(|at| self.remove(at));
+                let mut removed: Vec<_> = removed.collect::<Result<_, _>>()?;
+                removed.reverse();
+                Ok(removed)
+            }
+            Operation::Move {
+                cell,
+                after,
+                before,
+                to,
+            } => {
+                let from = self.find(cell)?;
+                let cells = self.cells.len();
+                let to = match to {
+                    Some(to) => Some(from_end(*to, cells, cells)?),
+                    None => None,
+                };
+                let place = self.place(after.as_ref(), before.as_ref(), to, None)?;
+                // Beside a cell that comes later it is one place less, as its own falls away.
+                let beside = to.is_none() && place > from;
+                Ok(vec![self.move_cell(from, place - usize::from(beside))?])
+            }
+            Operation::Clear { cells } => {
+                let places = match cells.is_empty() {
+                    true => (0..self.cells.len()).collect(),
+                    false => self.places(cells)?,
+                };
+                // Whoever names a cell without outputs is told; in a range there may be some.
+                let named = places.len() == 1 && !cells.is_empty();
+                let mut changes = Vec::new();
+                for at in places {
+                    let code = self.check(at)?.cell_type() == CellType::Code;
+                    if code || named {
+                        let change = self.clear_outputs(at)?;
+                        changes
+                            .extend(Some(change).filter(|it| named || it.what != Change::Nothing));
+                    }
+                }
+                Ok(changes)
+            }
+            Operation::Split {
+                cell,
+                if_rev,
+                line,
+                id,
+            } => {
+                let at = self.expected(cell, *if_rev, None)?;
+                let id = id.clone().unwrap_or_else(&mut *fresh_id);
+                Ok(self.split(at, *line, &id)?.to_vec())
+            }
+            Operation::Join { cells } => {
+                let places = self.places(cells)?;
+                let (first, last) = (places.first(), places.last());
+                let (Some(first), Some(last)) = (first, last) else {
+                    return Err(EditError::NothingToJoin.into());
+                };
+                if last - first + 1 != places.len() {
+                    return Err(OperationError::Apart);
+                }
+                Ok(self.join(*first, places.len())?)
+            }
+        }
+    }
+
+    /// Finds a cell that must have a revision, if one is given; `yours` is the text that its writer
+    /// wants it to have.
+    fn expected(
+        &self,
+        cell: &Selector,
+        revision: Option<Revision>,
+        yours: Option<&str>,
+    ) -> Result<usize, OperationError> {
+        let at = self.find(cell)?;
+        let cell = self.check(at)?;
+        let actual = cell.revision();
+        match revision {
+            Some(expected) if expected != actual => Err(OperationError::Stale {
+                cell: cell.id().to_owned(),
+                expected,
+                actual,
+                conflict: Box::new(Conflict {
+                    cell: Some(cell.id().to_owned()),
+                    field: "source".to_owned(),
+                    base: None,
+                    yours: yours.map(str::to_owned),
+                    theirs: Some(cell.source().into_owned()),
+                    revision: Some(actual),
+                }),
+            }),
+            _ => Ok(at),
+        }
+    }
+
+    /// Returns the places of all that is named, each once, in their order.
+    fn places(&self, cells: &[Selector]) -> Result<BTreeSet<usize>, SelectError> {
+        let mut places = BTreeSet::new();
+        for cell in cells {
+            places.extend(self.select(cell)?);
+        }
+        Ok(places)
+    }
+
+    fn place(
+        &self,
+        after: Option<&Selector>,
+        before: Option<&Selector>,
+        at: Option<usize>,
+        end: Option<usize>,
+    ) -> Result<usize, OperationError> {
+        match (after, before, at) {
+            (Some(after), None, None) => Ok(self.find(after)? + 1),
+            (None, Some(before), None) => Ok(self.find(before)?),
+            (None, None, Some(at)) => Ok(at),
+            (None, None, None) => end.ok_or(OperationError::Place),
+            _ => Err(OperationError::Place),
+        }
+    }
+}
+
+/// Returns a place that is counted from the end where it is negative.
+fn from_end(place: i64, cells: usize, limit: usize) -> Result<usize, OperationError> {
+    let found = match usize::try_from(place) {
+        Ok(place) => Some(place),
+        Err(_) => usize::try_from(place.unsigned_abs())
+            .ok()
+            .and_then(|back| cells.checked_sub(back)),
+    };
+    let index = place;
+    found
+        .filter(|place| *place < limit)
+        .ok_or(OperationError::Select(SelectError::OutOfRange {
+            index,
+            cells,
+        }))
+}
+
+/// Returns several changes of one cell as one.
+fn as_one(changes: Vec<Changed>) -> Vec<Changed> {
+    let before = changes.first().and_then(|change| change.before);
+    let edited = changes.iter().any(|change| change.what == Change::Edited);
+    let last = changes.into_iter().next_back();
+    let one = last.map(|last| Changed {
+        before,
+        what: if edited { Change::Edited } else { last.what },
+        ..last
+    });
+    one.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notebook() -> Document {
+        let cell = |id: &str| {
+            format!(
+                "{{\"cell_type\":\"code\",\"id\":\"{id}\",\"metadata\":{{}},\"source\":\"{id} 1\\n{id} 2\",\"outputs\":[],\"execution_count\":1}}"
+            )
+        };
+        let cells = ["aaaa", "bbbb", "cccc"].map(cell).join(",");
+        let text = format!(
+            "{{\"cells\":[{cells}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":5}}"
+        );
+        Document::parse(text).unwrap()
+    }
+
+    fn said(operations: &str) -> Result<String, String> {
+        let operations = Operation::read_list(operations).map_err(|error| error.to_string())?;
+        let mut number = 0;
+        let mut fresh = || {
+            number += 1;
+            format!("new{number}")
+        };
+        let done = notebook().applied(&operations, &mut fresh);
+        let (document, _) = done.map_err(|error| error.to_string())?;
+        Ok(crate::notebook::tests::fixtures::said(&document))
+    }
+
+    #[test]
+    fn each_sees_what_the_one_before_left() {
+        for (operations, want) in [
+            (
+                "[]",
+                "aaaa:aaaa 1|aaaa 2 bbbb:bbbb 1|bbbb 2 cccc:cccc 1|cccc 2",
+            ),
+            (
+                r#"[{"op":"insert","source":"x"},{"op":"insert","after":"aaaa","id":"y","source":"y"},{"op":"rm","cell":"2..=3"}]"#,
+                "aaaa:aaaa 1|aaaa 2 y:y new1:x",
+            ),
+            (
+                r#"[{"op":"edit","cell":0,"source":"x"},{"op":"replace","cell":"bbbb","old":"bbbb","new":"b","all":true},{"op":"move","cell":"aaa","after":"cccc"}]"#,
+                "bbbb:b 1|b 2 cccc:cccc 1|cccc 2 aaaa:x",
+            ),
+            (
+                r#"[{"op":"move","cell":"cccc","before":"aaaa"},{"op":"move","cell":"aaaa","to":2},{"op":"split","cell":-1,"line":1},{"op":"join","cells":"0..2"}]"#,
+                "cccc:cccc 1|cccc 2|bbbb 1|bbbb 2 aaaa:aaaa 1 new1:aaaa 2",
+            ),
+            (
+                r#"[{"op":"rm","cell":[0,"2..","cccc"]},{"op":"insert","at":-1,"source":"x"},{"op":"insert","at":2,"source":"y"},{"op":"move","cell":0,"to":-1},{"op":"rm","cell":{"id":"new1"}},{"op":"join","cells":["new2","bbbb"]}]"#,
+                "bbbb:bbbb 1|bbbb 2|y",
+            ),
+        ] {
+            assert_eq!(said(operations), Ok(want.into()), "{operations}");
+        }
+    }
+
+    #[test]
+    fn one_that_cannot_be_done_stops_all() {
+        let revision = notebook().cells()[0].revision();
+        for (operations, want) in [
+            (
+                r#"[{"op":"rm","cell":"aaaa"},{"op":"rm","cell":"aaaa"}]"#.to_owned(),
+                "operation 1: there is no cell \"aaaa\"".to_owned(),
+            ),
+            (
+                r#"[{"op":"replace","cell":"aaaa","old":"a","new":"b"}]"#.to_owned(),
+                "operation 0: the text to replace is 8 times in cell aaaa: give more of it, or replace all".to_owned(),
+            ),
+            (
+                r#"[{"op":"edit","cell":"aaaa","if_rev":"0000000000","source":""}]"#.to_owned(),
+                format!("operation 0: cell aaaa has changed: its revision is {revision}, not 0000000000"),
+            ),
+            (
+                r#"[{"op":"move","cell":"aaaa"}]"#.to_owned(),
+                "operation 0: say one place: `after` or `before` a cell, or a number".to_owned(),
+            ),
+            (
+                r#"[{"op":"insert","after":"aaaa","before":"bbbb"}]"#.to_owned(),
+                "operation 0: say one place: `after` or `before` a cell, or a number".to_owned(),
+            ),
+            (
+                r#"[{"op":"insert","at":4}]"#.to_owned(),
+                "operation 0: there is no cell 4: the notebook has 3, from 0".to_owned(),
+            ),
+            (
+                format!(r#"[{{"op":"rm","cell":[0,1],"if_rev":"{revision}"}}]"#),
+                "operation 0: a revision is that of one cell, and several are meant".to_owned(),
+            ),
+        ] {
+            assert_eq!(said(&operations), Err(want), "{operations}");
+        }
+        for (text, error) in [
+            (
+                r#"[{"op":"rm","cell":0},{"op":"burn"}]"#,
+                "operation 1: unknown variant `burn`",
+            ),
+            (
+                r#"[{"op":"rm","cell":"aaaa","hard":true}]"#,
+                "operation 0: unknown field `hard`",
+            ),
+            (r#"[{"op":"rm"}]"#, "operation 0: missing field `cell`"),
+            (
+                r#"[{"op":"clear","cell":[]}]"#,
+                "operation 0: an empty list of cells",
+            ),
+            (
+                r#"[{"op":"edit","cell":["a"]}]"#,
+                "operation 0: [\"a\"] names no cell: an index like 3",
+            ),
+            (
+                r#"[{"op":"join","cells":["aaaa","cccc"]}]"#,
+                "operation 0: cells are joined that stand next to each other",
+            ),
+            (
+                r#"[{"op":"rm","cell":"a b"}]"#,
+                "operation 0: \"a b\" names no cell",
+            ),
+            (r#"[{"cell":0}]"#, "operation 0: it has no \"op\""),
+            ("[3]", "operation 0: an object with \"op\" is meant"),
+            ("{}", "a list of operations is meant"),
+            ("[", "not JSON: at byte 1, expected a value"),
+        ] {
+            let fault = said(text).unwrap_err();
+            assert!(fault.starts_with(error), "{fault}");
+        }
+    }
+
+    #[test]
+    fn metadata_stays_as_it_is_written() {
+        let text = r#"[{"op":"edit","cell":0,"type":"raw","metadata":{"big":12345678901234567890123,"gone":null}}]"#;
+        let operations = Operation::read_list(text).unwrap();
+        let (document, changes) = notebook().applied(&operations, &mut String::new).unwrap();
+        let metadata = document.cells()[0].metadata(&[]).unwrap();
+        assert_eq!(metadata.text(), "{\"big\":12345678901234567890123}");
+        let [change] = changes.as_slice() else {
+            panic!("one change of one cell: {changes:?}");
+        };
+        assert_eq!(change.what, Change::Edited);
+        assert_eq!(change.before, Some(notebook().cells()[0].revision()));
+        assert_eq!(change.after, Some(document.cells()[0].revision()));
+    }
+}

@@ -1,0 +1,121 @@
+//! Values within an object, by their keys from the outside in.
+
+use super::{Json, Layout, Object, Span, digest, spliced};
+
+/// Returns the value that a path of keys leads to within an object.
+pub(in crate::notebook) fn value_at(object: &[u8], path: &[&str]) -> Option<Json> {
+    let mut text = object;
+    for key in path {
+        text = Object::read(text)?.get(text, key)?.of(text);
+    }
+    Some(Json::of_valid(text))
+}
+
+/// Returns an object with the value that a path of keys leads to set; what is missing on the way is
+/// made, and what is no object there is replaced. None where it has that value already.
+///
+/// `layout` is that of the object's fields, should it have none to show it.
+pub(in crate::notebook) fn set_value_at(
+    object: &[u8],
+    path: &[&str],
+    value: &Json,
+    layout: &Layout,
+) -> Option<Vec<u8>> {
+    let mut span = Span {
+        start: 0,
+        end: object.len(),
+    };
+    let mut layout = layout.clone();
+    let mut rest = path;
+    loop {
+        let text = span.of(object);
+        let fields = Object::read(text)?;
+        let (key, deeper) = rest.split_first()?;
+        layout = fields.layout(text, &layout);
+        let old = fields.get(text, key);
+        if let Some(old) = old
+            && !deeper.is_empty()
+            && old.of(text).starts_with(b"{")
+        {
+            span = Span {
+                start: span.start + old.start,
+                end: span.start + old.end,
+            };
+            layout = layout.deeper();
+            rest = deeper;
+            continue;
+        }
+        let mut new = Vec::new();
+        for key in deeper {
+            new.push(b'{');
+            layout.string(&mut new, key.as_bytes());
+            new.push(b':');
+        }
+        new.extend_from_slice(value.bytes());
+        new.resize(new.len() + deeper.len(), b'}');
+        if old.is_some_and(|old| digest(old.of(text)) == digest(&new)) {
+            return None;
+        }
+        let text = fields.set(text, key, &layout.value(&new), &layout);
+        return Some(spliced(object, span, &[&text]));
+    }
+}
+
+/// Returns an object without the field that a path of keys leads to; none where there is none.
+pub(in crate::notebook) fn remove_value_at(object: &[u8], path: &[&str]) -> Option<Vec<u8>> {
+    let (key, way) = path.split_last()?;
+    let mut span = Span {
+        start: 0,
+        end: object.len(),
+    };
+    for key in way {
+        let text = span.of(object);
+        let old = Object::read(text)?.get(text, key)?;
+        span = Span {
+            start: span.start + old.start,
+            end: span.start + old.end,
+        };
+    }
+    let text = span.of(object);
+    let fields = Object::read(text)?;
+    fields.get(text, key)?;
+    Some(spliced(object, span, &[&fields.remove(text, key)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_made_and_removed() {
+        let layout = Layout::default();
+        let set = |text: &str, path: &[&str], value: &str| {
+            let value = Json::parse(value).unwrap();
+            set_value_at(text.as_bytes(), path, &value, &layout)
+                .map(|new| String::from_utf8(new).unwrap())
+        };
+        assert_eq!(
+            set("{}", &["a", "b"], "[1]").unwrap(),
+            "{\"a\": {\"b\": [1]}}"
+        );
+        assert_eq!(
+            set("{\"a\":{\"c\":0}}", &["a", "b"], "1e-05").unwrap(),
+            "{\"a\":{\"b\":1e-05,\"c\":0}}"
+        );
+        assert_eq!(
+            set("{\"a\": 3}", &["a", "b"], "1").unwrap(),
+            "{\"a\": {\"b\": 1}}"
+        );
+        assert_eq!(set("{\"a\": {\"b\": 1.0}}", &["a", "b"], "1"), None);
+        let remove = |text: &str, path: &[&str]| {
+            remove_value_at(text.as_bytes(), path).map(|new| String::from_utf8(new).unwrap())
+        };
+        assert_eq!(
+            remove("{\"a\":{\"b\":1, \"c\":2}}", &["a", "b"]).unwrap(),
+            "{\"a\":{\"c\":2}}"
+        );
+        assert_eq!(remove("{\"a\":{\"b\":1}}", &["a"]).unwrap(), "{}");
+        assert_eq!(remove("{\"a\":{\"b\":1}}", &["b"]), None);
+        assert_eq!(remove("{\"a\":3}", &["a", "b"]), None);
+    }
+}

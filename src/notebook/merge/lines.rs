@@ -1,0 +1,238 @@
+//! Two people's changes of one text, put together by lines.
+//!
+//! Lines are compared without their newlines: who appends a line does not change the one before.
+//! Changes of neighbouring lines go together; changes of one line, or two insertions in one place,
+//! do not. (Crates that merge texts take neighbouring changes for a conflict, and write conflict
+//! markers, which nobody wants in a cell.)
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use similar::{Algorithm, DiffTag, capture_diff_slices};
+
+/// Texts with more differing pairs of lines than this are not compared: that takes too long.
+const MOST_PAIRS: usize = 50_000_000;
+
+/// Lines of the base that one side replaced.
+struct Hunk {
+    base: Range<usize>,
+    /// The side's lines.
+    new: Range<usize>,
+    side: usize,
+}
+
+/// Returns `base` with the changes of both sides; none where they do not go together.
+pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
+    if first == second || base == second {
+        return Some(first.to_vec());
+    }
+    if base == first {
+        return Some(second.to_vec());
+    }
+    let [base, first, second] =
+        [base, first, second].map(|text| text.split(|byte| *byte == b'\n').collect::<Vec<_>>());
+    // Lines as numbers compare fast.
+    let mut numbers = HashMap::new();
+    let [base_numbers, first_numbers, second_numbers] = [&base, &first, &second].map(|lines| {
+        let number = |line: &&[u8]| {
+            let next = numbers.len();
+            *numbers.entry(line.to_vec()).or_insert(next)
+        };
+        lines.iter().map(number).collect::<Vec<_>>()
+    });
+    let mut hunks = changes(&base_numbers, &first_numbers, 0)?;
+    hunks.extend(changes(&base_numbers, &second_numbers, 1)?);
+    hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
+    let sides = [&first, &second];
+    let new = |hunk: &Hunk| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
+    // What one side inserts beside a change of the other may be there already, in that and in the lines
+    // next to it: a merge that is made once more.
+    let from = |hunk: &Hunk| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
+    let until = |hunk: &Hunk| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
+    let is_part = |(at, hunk): (usize, &Hunk)| {
+        let near = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
+        let mut others = near.unwrap_or_default().iter();
+        hunk.base.is_empty()
+            && others.any(|other| {
+                other.side != hunk.side
+                    && !other.base.is_empty()
+                    && !other.new.is_empty()
+                    && (other.base.start == hunk.base.end && from(other).starts_with(new(hunk))
+                        || other.base.end == hunk.base.start && until(other).ends_with(new(hunk)))
+            })
+    };
+    let part: Vec<_> = hunks.iter().enumerate().map(is_part).collect();
+    let hunks: Vec<_> = hunks
+        .iter()
+        .zip(&part)
+        .filter(|(_, part)| !**part)
+        .map(|(hunk, _)| hunk)
+        .collect();
+    let mut out: Vec<&[u8]> = Vec::new();
+    let mut at = 0;
+    let mut last: [Option<&Hunk>; 2] = [None, None];
+    for hunk in hunks {
+        if let Some(other) = last[1 - hunk.side] {
+            if other.base == hunk.base && new(other) == new(hunk) {
+                continue;
+            }
+            if meet(&other.base, &hunk.base) {
+                return None;
+            }
+        }
+        out.extend(base.get(at..hunk.base.start).unwrap_or_default());
+        out.extend(new(hunk));
+        at = hunk.base.end;
+        last[hunk.side] = Some(hunk);
+    }
+    out.extend(base.get(at..).unwrap_or_default());
+    Some(out.join(&b'\n'))
+}
+
+/// Whether two changes touch the same lines, or insert in the same place.
+fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
+    match (a.is_empty(), b.is_empty()) {
+        (true, true) => a.start == b.start,
+        (true, false) => b.start < a.start && a.start < b.end,
+        (false, true) => a.start < b.start && b.start < a.end,
+        (false, false) => a.start < b.end && b.start < a.end,
+    }
+}
+
+/// Returns which lines of one text became which of another: places in both, in their order.
+pub(in crate::notebook) fn differences<T: Eq + std::hash::Hash>(
+    before: &[T],
+    after: &[T],
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut numbers = HashMap::new();
+    let [old, new] = [before, after].map(|lines| {
+        let number = |line| {
+            let next = numbers.len();
+            *numbers.entry(line).or_insert(next)
+        };
+        lines.iter().map(number).collect::<Vec<_>>()
+    });
+    match changes(&old, &new, 0) {
+        Some(hunks) => hunks
+            .into_iter()
+            .map(|hunk| (hunk.base, hunk.new))
+            .collect(),
+        None => vec![(0..old.len(), 0..new.len())],
+    }
+}
+
+fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Hunk>> {
+    let head = base.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let most = base.len().min(other.len()) - head;
+    let pairs = base.iter().rev().zip(other.iter().rev());
+    let tail = pairs.take_while(|(a, b)| a == b).count().min(most);
+    let left = base.get(head..base.len() - tail)?;
+    let right = other.get(head..other.len() - tail)?;
+    if left.len().saturating_mul(right.len()) > MOST_PAIRS {
+        return None;
+    }
+    let mut hunks: Vec<Hunk> = Vec::new();
+    for op in capture_diff_slices(Algorithm::Myers, left, right) {
+        let (tag, old, new) = op.as_tag_tuple();
+        if tag == DiffTag::Equal {
+            continue;
+        }
+        let (old, new) = (
+            old.start + head..old.end + head,
+            new.start + head..new.end + head,
+        );
+        match hunks.last_mut() {
+            Some(last) if last.base.end == old.start && last.new.end == new.start => {
+                last.base.end = old.end;
+                last.new.end = new.end;
+            }
+            _ => hunks.push(Hunk {
+                base: old,
+                new,
+                side,
+            }),
+        }
+    }
+    Some(hunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(base: &str, first: &str, second: &str) -> Option<String> {
+        let swapped = merged(base.as_bytes(), second.as_bytes(), first.as_bytes());
+        let merged = merged(base.as_bytes(), first.as_bytes(), second.as_bytes());
+        assert_eq!(merged, swapped);
+        merged.map(|text| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn changes_of_different_lines_go_together() {
+        for (base, first, second, want) in [
+            ("a\nb\nc", "A\nb\nc", "a\nb\nC", "A\nb\nC"),
+            // Neighbours, and what follows a line without a newline.
+            ("a\nb", "A\nb", "a\nB", "A\nB"),
+            ("a", "A", "a\nb", "A\nb"),
+            ("a", "A", "b\na", "b\nA"),
+            ("a\nb\nc", "a\nc", "a\nb\nc\nd", "a\nc\nd"),
+            ("a\nb", "a\nx\nb", "a\nx\nb", "a\nx\nb"),
+            // One has the other's insertion already.
+            ("a", "x\nA", "x\na", "x\nA"),
+            ("a\nb", "A\nx\nb", "a\nx\nb", "A\nx\nb"),
+            ("a\n\n", "x\n\nB", "x\n\na\n\n", "x\n\nB"),
+            ("\n\na", "B\n\nx", "\n\na\n\nx", "B\n\nx"),
+            ("a\nb\nc\n", "a\nb\nx\nc\n", "a\nc\n", "a\nx\nc\n"),
+        ] {
+            assert_eq!(
+                both(base, first, second).as_deref(),
+                Some(want),
+                "{base:?} {first:?} {second:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn changes_of_one_line_do_not() {
+        for (base, first, second) in [
+            ("a", "b", "c"),
+            ("a\nb", "a\nx\nb", "a\ny\nb"),
+            ("a", "a\nb", "a\nc"),
+            ("a\nb\nc", "a\nc", "a\nB\nc"),
+            ("a\nb\nc\nd", "a\nd", "a\nb\nx\nc\nd"),
+        ] {
+            assert_eq!(
+                both(base, first, second),
+                None,
+                "{base:?} {first:?} {second:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn texts_that_differ_everywhere_take_no_time() {
+        let text = |word: &str| {
+            (0..100_000)
+                .map(|n| format!("{word}{n}\n"))
+                .collect::<String>()
+        };
+        assert_eq!(both(&text("a"), &text("b"), &text("c")), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn one_sides_changes_are_taken_whole(
+            base in "[abc\n]{0,20}", first in "[abc\n]{0,20}", second in "[abc\n]{0,20}",
+        ) {
+            proptest::prop_assert_eq!(both(&base, &first, &base), Some(first.clone()));
+            proptest::prop_assert_eq!(both(&base, &first, &first), Some(first.clone()));
+            if let Some(text) = both(&base, &first, &second) {
+                // Every line of each side that the base lacks is there.
+                for line in first.split('\n').chain(second.split('\n')) {
+                    let known = base.split('\n').any(|other| other == line);
+                    proptest::prop_assert!(known || text.split('\n').any(|other| other == line));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! White space that makes a written file another size than the one before it.
+//!
+//! VS Code refuses to save over a newer file only if both its time and its size are others than those
+//! that it read (`validateWriteFile` in its file service). An edit that keeps the size, `0.1` made
+//! `0.5`, would be overwritten without a question. The space goes between two tokens of JSON, at the
+//! end of a line that the edit has changed: no reader of the notebook sees it, and a source is never
+//! touched, where a trailing space may mean something.
+
+use super::align::moved;
+use super::three_way::same;
+use crate::notebook::document::{Cell, Document};
+use std::collections::HashMap;
+
+/// After so many spaces at one place they are taken out at once: a counter that goes from 1 to 2 and
+/// on, run after run, would have its line grow for ever.
+const MOST: usize = 16;
+
+impl Document {
+    /// Returns the notebook with another size than `there`, of which it was made by edits; as it is
+    /// where that holds already, or no byte differs. `mover` is the cell that was moved, where that is
+    /// known: of two that changed places either may be it.
+    #[must_use]
+    pub fn with_other_size(mut self, there: &Self, mover: Option<&str>) -> Self {
+        let length = |document: &Self| document.chunks().map(<[u8]>::len).sum::<usize>();
+        if length(&self) != length(there)
+            || same(&self, there)
+            || self.chunks().flatten().eq(there.chunks().flatten())
+        {
+            return self;
+        }
+        let places: HashMap<&str, usize> = there
+            .cells
+            .iter()
+            .enumerate()
+            .map(|(at, cell)| (cell.id(), at))
+            .collect();
+        let old = |cell: &Cell| there.cells.get(*places.get(cell.id())?);
+        let is_other = |cell: &&mut Cell| old(cell).is_none_or(|old| old.text != cell.text);
+        let changed = self.cells.iter_mut().find(is_other);
+        if let Some(cell) = changed {
+            let from = old(cell).map_or(0, |old| end_of_change(&old.text, &cell.text));
+            cell.rewrite(spaced(&cell.text, from));
+            return self;
+        }
+        let order: Vec<_> = self
+            .cells
+            .iter()
+            .map(|cell| places.get(cell.id()).copied())
+            .collect();
+        let named = self.cells.iter().position(|cell| Some(cell.id()) == mover);
+        let named = named.filter(|at| order.get(*at) != Some(&Some(*at)));
+        let mover = named.or_else(|| moved(&order).iter().position(|moved| *moved));
+        if let Some(cell) = mover.and_then(|at| self.cells.get_mut(at)) {
+            cell.rewrite(spaced(&cell.text, 0));
+            return self;
+        }
+        let from = end_of_change(&there.frame.text, &self.frame.text);
+        self.frame = self.frame.rewritten(spaced(&self.frame.text, from));
+        self
+    }
+}
+
+/// Returns where in the new text the last change of the old one ends.
+fn end_of_change(old: &[u8], new: &[u8]) -> usize {
+    let pairs = old.iter().rev().zip(new.iter().rev());
+    new.len() - pairs.take_while(|(a, b)| a == b).count()
+}
+
+/// Returns JSON with a space more at the end of the line on which `from` is, or of the next one that
+/// ends between two tokens; in a text of one line before the last bracket.
+fn spaced(text: &[u8], from: usize) -> Vec<u8> {
+    let at = line_end(text, from)
+        .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
+        .unwrap_or(text.len());
+    let (head, tail) = text.split_at(at);
+    let spaces = head.iter().rev().take_while(|byte| **byte == b' ').count();
+    match spaces {
+        MOST.. => [head.get(..at - spaces).unwrap_or_default(), tail].concat(),
+        _ => [head, b" ", tail].concat(),
+    }
+}
+
+/// Returns where the first line ends, from a place on, that does not end within a string.
+fn line_end(text: &[u8], from: usize) -> Option<usize> {
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'\n' if !in_string => {
+                let end = at - usize::from(at > 0 && text.get(at - 1) == Some(&b'\r'));
+                if end >= from {
+                    return Some(end);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::notebook::CellType;
+    use crate::notebook::Json;
+    use crate::notebook::NewCell;
+    use crate::notebook::tests::laws::{assert_whole, meaning, notebook, open};
+
+    const FILE: &str = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 1,\n   \"id\": \"a\",\n   \"metadata\": {},\n   \"outputs\": [],\n   \"source\": [\n    \"x = 0.1 \\\\\\n\",\n    \"'''\"\n   ]\n  },\n  {\n   \"cell_type\": \"raw\",\n   \"id\": \"b\",\n   \"metadata\": {},\n   \"source\": \"y\"\n  }\n ],\n \"metadata\": {\n  \"k\": \"1\"\n },\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n";
+
+    fn text(document: &Document) -> String {
+        String::from_utf8(document.to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_edit_of_the_same_length_changes_the_size_on_its_own_line_and_no_text() {
+        let before = open(FILE.as_bytes());
+        let mut after = before.clone();
+        after.replace(0, "0.1", "0.5", false).unwrap();
+        let after = after.with_other_size(&before, None);
+        let want = FILE.replace("0.1 \\\\\\n\",", "0.5 \\\\\\n\", ");
+        assert_eq!(text(&after), want);
+        assert_eq!(after.cells()[0].source(), "x = 0.5 \\\n'''");
+        // A move, and the notebook's own metadata.
+        let mut moved = before.clone();
+        moved.move_cell(1, 0).unwrap();
+        let moved = moved.with_other_size(&before, Some("b"));
+        assert_eq!(text(&moved).len(), FILE.len() + 1);
+        assert_eq!(moved.cells()[1].text, before.cells()[0].text);
+        let mut named = before.clone();
+        named
+            .set_notebook_metadata(&["k"], &Json::string("2"))
+            .unwrap();
+        let named = named.with_other_size(&before, None);
+        assert_eq!(text(&named), FILE.replace("\"1\"", "\"2\" "));
+        assert_whole(&named);
+        // What differs in size, or not at all, stays as it is.
+        let mut longer = before.clone();
+        longer.replace(0, "0.1", "0.15", false).unwrap();
+        assert_eq!(
+            text(&longer.clone().with_other_size(&before, None)),
+            text(&longer)
+        );
+        assert_eq!(text(&before.clone().with_other_size(&before, None)), FILE);
+        assert_eq!(
+            text(&open(FILE.as_bytes()).with_other_size(&before, None)),
+            FILE
+        );
+    }
+
+    #[test]
+    fn a_line_does_not_grow_for_ever() {
+        let mut now = open(FILE.as_bytes());
+        let mut longest = 0;
+        for round in 0..60 {
+            let mut next = now.clone();
+            let digit = (b'2' + round % 5) as char;
+            next.set_source(1, &digit.to_string()).unwrap();
+            let next = next.with_other_size(&now, None);
+            assert_ne!(text(&next).len(), text(&now).len());
+            longest = longest.max(text(&next).len());
+            now = next;
+        }
+        assert!(longest <= FILE.len() + MOST, "{longest}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_edit_keeps_the_size_and_none_is_seen_in_what_the_notebook_says(
+            written in any::<bool>().prop_flat_map(notebook), kind in 0..5, at in 0..6_usize, to in 0..6_usize,
+        ) {
+            let before = open(&written.text);
+            let count = before.cells().len().max(1);
+            let (at, to) = (at % count, to % count);
+            let mut after = before.clone();
+            let source = before.cells().get(at).map(|cell| cell.source().into_owned());
+            let other: String = source.unwrap_or_default().chars().map(|it| if it == 'a' { 'b' } else { it }).collect();
+            let _ = match kind {
+                0 => after.set_source(at, &other).map(drop),
+                1 => after.move_cell(at, to).map(drop),
+                2 => after.set_type(at, CellType::Raw).map(drop),
+                3 => after.remove(at).and_then(|_| {
+                    let new = NewCell { id: "n".into(), cell_type: CellType::Code, source: other, metadata: None };
+                    after.insert(at, &new).map(drop)
+                }),
+                _ => after.clear_outputs(at).map(drop),
+            };
+            let spaced = after.clone().with_other_size(&before, None);
+            assert_whole(&spaced);
+            prop_assert_eq!(meaning(&spaced), meaning(&after));
+            let (old, new) = (before.to_bytes(), spaced.to_bytes());
+            prop_assert!(old == new || old.len() != new.len());
+            // Only bytes of cells that the edit touched are others.
+            for (cell, plain) in spaced.cells().iter().zip(after.cells()) {
+                let untouched = before.cells().iter().any(|old| old.id() == cell.id() && old.text == plain.text);
+                prop_assert!(cell.text == plain.text || !untouched || kind == 1);
+            }
+        }
+    }
+}

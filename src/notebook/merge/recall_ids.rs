@@ -1,0 +1,323 @@
+//! The ids of cells in files that hold none: found again by what is known of the cells.
+//!
+//! Formats before 4.5 have no ids, and an edit leaves a notebook in its format. What the cells are
+//! called is in the records of `nb`, a list of ids and revisions in the order of the cells. Whoever
+//! saves the file in between changes some cells, adds and moves others: here the list and the cells
+//! are aligned, so that a cell keeps its id as long as it can be told which one it is.
+
+use super::align::align;
+use super::lines::differences;
+use crate::notebook::document::ids;
+use crate::notebook::document::{Cell, Document, Revision};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Cells of which at least this part is the same text are versions of one cell.
+const ALIKE: f64 = 0.3;
+
+/// Of more cells in one place than this it is not asked which are alike.
+const MOST: usize = 40;
+
+impl Document {
+    /// Gives cells that have no id in the file the ids that the records have for them. `known` are
+    /// the ids and revisions of the notebook's cells as they were last; `text` returns the source of
+    /// a revision, where that is kept. A cell that is not in the records gets a new id, the same one
+    /// each time it is read.
+    pub fn recall_ids(
+        &mut self,
+        known: &[(String, Revision)],
+        text: &dyn Fn(Revision) -> Option<String>,
+    ) {
+        if self.cells.iter().all(|cell| cell.own_id) {
+            return;
+        }
+        let places = recalled(&self.cells, known, text);
+        let names = match known {
+            [] => self
+                .cells
+                .iter()
+                .map(|cell| Some(cell.id.clone()))
+                .collect(),
+            _ => places
+                .into_iter()
+                .map(|at| Some(known.get(at?)?.0.clone()))
+                .collect(),
+        };
+        let reserved = known.iter().map(|(id, _)| id.clone()).collect();
+        ids::name(&mut self.cells, names, reserved);
+    }
+
+    /// Gives cells that have no id in the file the ids that they have in another version of the
+    /// notebook, whoever wrote this one.
+    pub fn take_ids(&mut self, base: &Self) {
+        if self.cells.iter().all(|cell| cell.own_id) {
+            return;
+        }
+        for cell in &mut self.cells {
+            cell.recorded_id = false;
+        }
+        let mut names = vec![None; self.cells.len()];
+        for (cell, at) in base
+            .cells
+            .iter()
+            .zip(align(&base.cells, &self.cells, |_| false))
+        {
+            if let Some(slot) = at.and_then(|at| names.get_mut(at)) {
+                *slot = Some(cell.id.clone());
+            }
+        }
+        let reserved: HashSet<_> = base.cells.iter().map(|cell| cell.id.clone()).collect();
+        ids::name(&mut self.cells, names, reserved);
+    }
+}
+
+/// Returns for each cell its place in the records.
+fn recalled(
+    cells: &[Cell],
+    known: &[(String, Revision)],
+    text: &dyn Fn(Revision) -> Option<String>,
+) -> Vec<Option<usize>> {
+    let by_id: HashMap<&str, usize> = known
+        .iter()
+        .enumerate()
+        .map(|(at, (id, _))| (id.as_str(), at))
+        .collect();
+    let mut found: Vec<Option<usize>> = vec![None; cells.len()];
+    let mut free = vec![true; known.len()];
+    let mut join = |found: &mut Vec<Option<usize>>, index: usize, at: usize| -> bool {
+        match (found.get_mut(index), free.get_mut(at)) {
+            (Some(slot @ None), Some(free @ true)) => {
+                *slot = Some(at);
+                *free = false;
+                true
+            }
+            _ => false,
+        }
+    };
+    for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.own_id) {
+        if let Some(at) = by_id.get(cell.id()) {
+            join(&mut found, index, *at);
+        }
+    }
+    let named = |index: usize| cells.get(index).is_some_and(|cell| cell.own_id);
+    let old: Vec<Revision> = known.iter().map(|(_, revision)| *revision).collect();
+    let new: Vec<Revision> = cells.iter().map(Cell::revision).collect();
+    let hunks = differences(&old, &new);
+    // What lies between the differences is in both.
+    let (mut at, mut index) = (0, 0);
+    for (from, to) in hunks
+        .iter()
+        .cloned()
+        .chain([(old.len()..old.len(), new.len()..new.len())])
+    {
+        for (at, index) in (at..from.start).zip(index..to.start) {
+            if !named(index) {
+                join(&mut found, index, at);
+            }
+        }
+        (at, index) = (from.end, to.end);
+    }
+    // What has moved.
+    let mut places: HashMap<Revision, VecDeque<usize>> = HashMap::new();
+    for (at, revision) in old.iter().enumerate() {
+        places.entry(*revision).or_default().push_back(at);
+    }
+    for (index, revision) in new.iter().enumerate().filter(|(index, _)| !named(*index)) {
+        if found.get(index) == Some(&None)
+            && let Some(places) = places.get_mut(revision)
+        {
+            while let Some(at) = places.pop_front() {
+                if join(&mut found, index, at) {
+                    break;
+                }
+            }
+        }
+    }
+    // What was edited stands where it stood.
+    for (from, to) in hunks {
+        let taken: HashSet<usize> = found.iter().flatten().copied().collect();
+        let old: Vec<usize> = from.filter(|at| !taken.contains(at)).collect();
+        let new: Vec<usize> = to
+            .filter(|index| found.get(*index) == Some(&None) && !named(*index))
+            .collect();
+        for (at, index) in pairs(&old, &new, known, cells, text) {
+            join(&mut found, index, at);
+        }
+    }
+    found
+}
+
+/// Returns which of some edited cells are which: one by one where there are as many as there were,
+/// else those whose text is most alike.
+fn pairs(
+    old: &[usize],
+    new: &[usize],
+    known: &[(String, Revision)],
+    cells: &[Cell],
+    text: &dyn Fn(Revision) -> Option<String>,
+) -> Vec<(usize, usize)> {
+    let one_by_one = || old.iter().copied().zip(new.iter().copied()).collect();
+    if old.is_empty() || new.is_empty() {
+        return Vec::new();
+    }
+    if old.len() == new.len() || old.len().max(new.len()) > MOST {
+        return one_by_one();
+    }
+    let sources: Option<Vec<String>> = old.iter().map(|at| text(known.get(*at)?.1)).collect();
+    // Nothing of them is kept.
+    let Some(sources) = sources else {
+        return one_by_one();
+    };
+    let mut all = Vec::new();
+    for (at, source) in old.iter().zip(&sources) {
+        for index in new {
+            let score = cells
+                .get(*index)
+                .map_or(0.0, |cell| alike(source, &cell.source()));
+            all.push((score, *at, *index));
+        }
+    }
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (mut used_old, mut used_new) = (HashSet::new(), HashSet::new());
+    let mut pairs = Vec::new();
+    for (score, at, index) in all {
+        if score >= ALIKE && !used_old.contains(&at) && !used_new.contains(&index) {
+            used_old.insert(at);
+            used_new.insert(index);
+            pairs.push((at, index));
+        }
+    }
+    pairs
+}
+
+/// Returns which part of two texts is the same at their beginning and their end, from 0 to 1.
+fn alike(one: &str, other: &str) -> f64 {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let (short, long) = (one.len().min(other.len()), one.len().max(other.len()));
+    if long == 0 {
+        return 1.0;
+    }
+    let head = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let rest = short - head;
+    let pairs = one.iter().rev().zip(other.iter().rev());
+    let tail = pairs.take(rest).take_while(|(a, b)| a == b).count();
+    (head + tail) as f64 / long as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::NewCell;
+
+    /// A notebook of format 4.4 with these sources.
+    fn plain(sources: &[&str]) -> Document {
+        let cell = |source: &&str| {
+            format!(
+                r#"{{"cell_type":"code","source":"{source}","outputs":[],"execution_count":null,"metadata":{{}}}}"#
+            )
+        };
+        let cells: Vec<_> = sources.iter().map(cell).collect();
+        Document::parse(format!(
+            r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":4}}"#,
+            cells.join(",")
+        ))
+        .unwrap()
+    }
+
+    fn known(document: &Document) -> Vec<(String, Revision)> {
+        let cells = document.cells().iter();
+        cells
+            .map(|cell| (cell.id().to_owned(), cell.revision()))
+            .collect()
+    }
+
+    fn ids(document: &Document) -> Vec<&str> {
+        document.cells().iter().map(Cell::id).collect()
+    }
+
+    /// Returns, of each cell after somebody's save, which of the cells before it is.
+    fn followed(before: &[&str], after: &[&str]) -> Vec<Option<usize>> {
+        let (old, mut new) = (plain(before), plain(after));
+        let texts = |revision| {
+            let mut cells = old.cells().iter();
+            let cell = cells.find(|cell| cell.revision() == revision)?;
+            Some(cell.source().into_owned())
+        };
+        new.recall_ids(&known(&old), &texts);
+        let mut again = plain(after);
+        again.recall_ids(&known(&old), &texts);
+        assert_eq!(ids(&again), ids(&new), "each look finds the same");
+        let unique: HashSet<_> = ids(&new).into_iter().collect();
+        assert_eq!(unique.len(), after.len());
+        let old = ids(&old);
+        let places = ids(&new);
+        let places = places.iter().map(|id| old.iter().position(|it| it == id));
+        places.collect()
+    }
+
+    #[test]
+    fn a_cell_keeps_its_id_whatever_somebody_saved() {
+        for (before, after, want) in [
+            (&["a", "b", "c"][..], &["a", "b", "c"][..], &[0, 1, 2][..]),
+            // Something new before it, in between, and with what stood there edited.
+            (&["a", "b"], &["new", "a", "b"], &[9, 0, 1]),
+            (&["a", "b", "c"], &["a", "b2", "c"], &[0, 1, 2]),
+            (
+                &["import os", "total = 1"],
+                &["something", "import os", "total = 2"],
+                &[9, 0, 1],
+            ),
+            (
+                &["import os", "total = 1", "end"],
+                &["import os", "quite another", "total = 2", "end"],
+                &[0, 9, 1, 2],
+            ),
+            // Gone, moved, and copied.
+            (&["a", "b", "c"], &["a", "c"], &[0, 2]),
+            (&["a", "b", "c"], &["c", "a", "b"], &[2, 0, 1]),
+            (&["a", "b"], &["a", "a", "b"], &[0, 9, 1]),
+            (&["", "", ""], &["", "x", ""], &[0, 1, 2]),
+        ] {
+            let found: Vec<_> = followed(before, after)
+                .into_iter()
+                .map(|at| at.unwrap_or(9))
+                .collect();
+            assert_eq!(found, want, "{before:?} / {after:?}");
+        }
+    }
+
+    #[test]
+    fn edits_keep_the_format_and_what_they_call_a_cell_is_found_again() {
+        let file = plain(&["x", "y"]);
+        let mut document = file;
+        document.recall_ids(&[], &|_| None);
+        let new = NewCell {
+            id: "new".into(),
+            cell_type: "code".parse().unwrap(),
+            source: "z".into(),
+            metadata: None,
+        };
+        document.insert(0, &new).unwrap();
+        document.set_source(1, "x2").unwrap();
+        document.move_cell(2, 0).unwrap();
+        let text = String::from_utf8(document.to_bytes()).unwrap();
+        assert!(
+            !text.contains("\"id\"") && text.contains("\"nbformat_minor\":4"),
+            "{text}"
+        );
+        let mut again = Document::parse(text).unwrap();
+        again.recall_ids(&known(&document), &|_| None);
+        assert_eq!(ids(&again), ids(&document));
+        assert_eq!(ids(&again)[1], "new");
+        // A cell that was deleted leaves its id to nobody.
+        let records = known(&document);
+        again.remove(0).unwrap();
+        let mut file = plain(&["quite", "other", "cells"]);
+        file.recall_ids(&known(&again), &|_| Some(String::new()));
+        assert!(!ids(&file).contains(&&*records[0].0));
+        // Only `nb fmt --write` puts the ids into the file.
+        let formatted = document.formatted().unwrap();
+        assert_eq!(ids(&formatted), ids(&document));
+        assert_eq!(formatted.nbformat(), (4, 5));
+        assert!(formatted.cells().iter().all(Cell::has_own_id));
+    }
+}

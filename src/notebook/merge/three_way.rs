@@ -1,0 +1,697 @@
+//! Three versions of a notebook made one: what it was, what is in the file now, and what a writer
+//! made of it meanwhile.
+//!
+//! The file is the human's: its bytes are the ground that the writer's changes go onto. Both
+//! sides' insertions stay, the file's first; an edit beats a deletion, and so do the file's new
+//! outputs; moves are kept, the file's where both moved a cell; lines of a source go together where
+//! they can. Where they cannot, the file's stays and the writer is told.
+
+use super::align::moved;
+use super::cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
+use super::fields::merge_objects;
+use super::split_join::Reshaped;
+use super::three_versions::ThreeVersions;
+use crate::notebook::document::ids;
+use crate::notebook::document::{Cell, Document, record_id, write_id};
+use crate::notebook::edit::Conflict;
+use std::collections::{HashMap, HashSet};
+
+/// What came of a merge.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The notebook to write: the file's bytes with the writer's changes.
+    pub document: Document,
+    /// What did not go into it.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// One cell of the result, and the one that follows.
+struct Item {
+    from: From,
+    next: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    /// Before the first cell.
+    Begin,
+    /// A cell of the file, perhaps with its counterpart of the writer's.
+    File(usize),
+    /// A cell that only the writer has.
+    Writer(usize),
+}
+
+/// Merges the writer's changes of `base` into the file.
+///
+/// `writer` is `base` after edits of this module; `file` is what anybody wrote since.
+///
+/// `runs` says of a cell's id whether the writer is the one that is running it: then outputs,
+/// count and times are the writer's. Otherwise those of the later execution stay.
+pub fn merge(
+    base: &Document,
+    file: &Document,
+    writer: &Document,
+    runs: &dyn Fn(&str) -> bool,
+) -> Merged {
+    let whole = |document: &Document| Merged {
+        document: document.clone(),
+        conflicts: Vec::new(),
+    };
+    if same(base, writer) || same(file, writer) {
+        return whole(file);
+    }
+    if file.is_read_only() {
+        let format = |(major, minor)| Some(format!("{major}.{minor}"));
+        let conflicts = vec![Conflict {
+            cell: None,
+            field: "nbformat".into(),
+            base: format(base.nbformat),
+            yours: format(writer.nbformat),
+            theirs: format(file.nbformat),
+            revision: None,
+        }];
+        return Merged {
+            document: file.clone(),
+            conflicts,
+        };
+    }
+    if same(base, file) {
+        return whole(writer);
+    }
+    ThreeVersions::of(base, file, writer).run(runs)
+}
+
+pub(in crate::notebook) fn same(a: &Document, b: &Document) -> bool {
+    let parts = |document: &Document| {
+        let cells = document.cells.iter();
+        let length: usize = cells.map(|cell| cell.before.len() + cell.text.len()).sum();
+        length + document.frame.text.len() + document.close.len()
+    };
+    parts(a) == parts(b)
+        && a.frame.text == b.frame.text
+        && a.close == b.close
+        && a.cells.len() == b.cells.len()
+        && a.cells
+            .iter()
+            .zip(&b.cells)
+            .all(|(a, b)| a.before == b.before && a.text == b.text)
+}
+
+impl ThreeVersions<'_> {
+    pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> Merged {
+        let mut conflicts = Vec::new();
+        let mut reshaped = self.reshaped();
+        let order = self.order(&reshaped, &mut conflicts);
+        conflicts.append(&mut reshaped.conflicts);
+        let item_layout = self.file.item_layout();
+        let same_style = item_layout == self.writer.item_layout();
+        let mut cells: Vec<Cell> = Vec::with_capacity(order.len());
+        // What a cell is called whose file has no id for it.
+        let mut names: Vec<Option<String>> = Vec::with_capacity(order.len());
+        let mut unnamed: Vec<usize> = Vec::new();
+        for from in order {
+            let mut cell = match from {
+                From::Begin => continue,
+                From::Writer(at) => match self.writer.cells.get(at) {
+                    Some(cell) => match reshaped.of_writer.get(&at) {
+                        Some(Some(source)) => with_source(cell, source, &self.writer.style),
+                        _ => cell.clone(),
+                    },
+                    None => continue,
+                },
+                From::File(at) => {
+                    let Some(file) = self.file.cells.get(at) else {
+                        continue;
+                    };
+                    let base = self.of_file.get(at).copied().flatten();
+                    let writer = match base {
+                        Some(base) => self.in_writer.get(base).copied().flatten(),
+                        None => self.inserted_by_both.get(&at).copied(),
+                    };
+                    match writer.and_then(|at| self.writer.cells.get(at)) {
+                        Some(writer) => {
+                            let base = base.and_then(|at| self.base.cells.get(at));
+                            let style = &self.file.style;
+                            let source = reshaped.of_file.get(&at);
+                            merge_cell(base, file, writer, source, style, runs, &mut conflicts)
+                        }
+                        None => file.clone(),
+                    }
+                }
+            };
+            if matches!(from, From::Writer(_)) {
+                if !same_style {
+                    cell.rewrite(item_layout.value(&cell.text));
+                }
+                let id = cell.id.clone();
+                match self.file.holds_ids() {
+                    true if cell.own_id || !self.writer.holds_ids() => {
+                        write_id(&mut cell, &id, &item_layout.deeper());
+                    }
+                    true => {}
+                    false => record_id(&mut cell, &id),
+                }
+            }
+            let of_base = match from {
+                From::File(at) => self.of_file.get(at).copied().flatten(),
+                _ => None,
+            };
+            let of_base = of_base.and_then(|at| self.base.cells.get(at));
+            if matches!(from, From::File(_)) && of_base.is_none() {
+                unnamed.push(cells.len());
+            }
+            names.push(Some(
+                of_base.map_or_else(|| cell.id.clone(), |base| base.id.clone()),
+            ));
+            // White space belongs to the place.
+            let from_first = match from {
+                From::File(at) => Some(at == 0),
+                _ => None,
+            };
+            let first = cells.is_empty();
+            if from_first != Some(first) {
+                cell.before = match (first, self.file.cells.first()) {
+                    (true, Some(first)) => first.before.clone(),
+                    (true, None) => item_layout.lead.clone().into(),
+                    (false, _) => self.file.between(),
+                };
+            }
+            cells.push(cell);
+        }
+        let mut document = self.file.clone();
+        document.close = match (cells.is_empty(), self.file.cells.is_empty()) {
+            (true, false) => bytes::Bytes::new(),
+            (false, true) => item_layout.close().to_owned().into(),
+            _ => self.file.close.clone(),
+        };
+        document.cells = cells;
+        // The file's own new cells come last: what they are called until now is a guess. A cell of
+        // the base that is gone leaves its name to none of them: a conflict may speak of it.
+        let in_base: HashSet<&str> = self.base.cells.iter().map(Cell::id).collect();
+        let cells_recorded: Vec<bool> =
+            document.cells.iter().map(|cell| cell.recorded_id).collect();
+        let named: HashSet<String> = names
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !unnamed.contains(at))
+            .filter_map(|(_, name)| name.clone())
+            .collect();
+        for at in unnamed {
+            if let Some(slot) = names.get_mut(at) {
+                let guess = cells_recorded.get(at) == Some(&false);
+                let is_free = |name: &String| {
+                    !(named.contains(name) || guess && in_base.contains(name.as_str()))
+                };
+                *slot = slot.take().filter(is_free);
+            }
+        }
+        let reserved = in_base.iter().map(|id| (*id).to_owned());
+        let named = named.into_iter().chain(reserved).collect();
+        ids::read(&mut document.cells);
+        ids::name(&mut document.cells, names, named);
+        self.merge_frame(&mut document, &mut conflicts);
+        // The writer has put the notebook into the format that has ids.
+        if self.writer.nbformat.1 > self.file.nbformat.1.max(self.base.nbformat.1) {
+            document.settle();
+        }
+        let revisions: HashMap<_, _> = document
+            .cells()
+            .iter()
+            .map(|cell| (cell.id(), cell.revision()))
+            .collect();
+        for conflict in &mut conflicts {
+            let revision = conflict
+                .cell
+                .as_deref()
+                .and_then(|cell| revisions.get(cell));
+            conflict.revision = revision.copied();
+        }
+        Merged {
+            document,
+            conflicts,
+        }
+    }
+
+    /// Returns the cells of the result in their order.
+    fn order(&self, reshaped: &Reshaped, conflicts: &mut Vec<Conflict>) -> Vec<From> {
+        let moved_by_writer = moved(&self.in_writer);
+        let moved_by_file = moved(&self.in_file);
+        let is = |list: &[bool], at: usize| list.get(at) == Some(&true);
+        let mut items = vec![Item {
+            from: From::Begin,
+            next: None,
+        }];
+        // Where a cell of the writer's stands among the items.
+        let mut items_of_writer: Vec<Option<usize>> = vec![None; self.writer.cells.len()];
+        let mut set = |writer: Option<usize>, item: usize| {
+            if let Some(slot) = writer.and_then(|at| items_of_writer.get_mut(at)) {
+                *slot = Some(item);
+            }
+        };
+        for (at, file) in self.file.cells.iter().enumerate() {
+            let base = self.of_file.get(at).copied().flatten();
+            let writer = match base {
+                Some(base) => self.in_writer.get(base).copied().flatten(),
+                None => self.inserted_by_both.get(&at).copied(),
+            };
+            if let Some(base) = base {
+                if writer.is_some() && is(&moved_by_writer, base) && !is(&moved_by_file, base) {
+                    continue;
+                }
+                if writer.is_none() && reshaped.joined.contains(&at) {
+                    continue;
+                }
+                if writer.is_none() {
+                    let old = self.base.cells.get(base);
+                    let unchanged = old.is_some_and(|old| {
+                        old.revision() == file.revision() && !has_new_outputs(old, file)
+                    });
+                    if unchanged && !reshaped.kept.contains(&at) {
+                        continue;
+                    }
+                    conflicts.extend((!unchanged).then(|| Conflict {
+                        cell: Some(name_in_merged(old, file).to_owned()),
+                        field: "deleted".into(),
+                        base: old.map(|old| old.source().into_owned()),
+                        yours: None,
+                        theirs: Some(file.source().into_owned()),
+                        revision: None,
+                    }));
+                }
+            }
+            let item = items.len();
+            if let Some(last) = items.last_mut() {
+                last.next = Some(item);
+            }
+            items.push(Item {
+                from: From::File(at),
+                next: None,
+            });
+            set(writer, item);
+        }
+        let mut after = 0;
+        for (at, cell) in self.writer.cells.iter().enumerate() {
+            if let Some(item) = items_of_writer.get(at).copied().flatten() {
+                after = item;
+                continue;
+            }
+            if reshaped.of_writer.get(&at) == Some(&None) {
+                continue;
+            }
+            let base = self.of_writer.get(at).copied().flatten();
+            let file = base.and_then(|base| self.in_file.get(base).copied().flatten());
+            let from = match (base, file) {
+                (_, Some(file)) => From::File(file),
+                (Some(base), None) => {
+                    // The file lost it. That stands, unless the writer has changed it.
+                    let old = self.base.cells.get(base);
+                    if old.is_some_and(|old| old.revision() == cell.revision()) {
+                        conflicts.extend(old.and_then(|old| outputs_lost(old, cell)));
+                        continue;
+                    }
+                    From::Writer(at)
+                }
+                (None, None) => From::Writer(at),
+            };
+            // The file's own new cells in this place come first.
+            let is_new = |item: usize| match items.get(item).map(|item| item.from) {
+                Some(From::File(at)) => {
+                    self.of_file.get(at) == Some(&None) && !self.inserted_by_both.contains_key(&at)
+                }
+                _ => false,
+            };
+            while let Some(next) = items
+                .get(after)
+                .and_then(|item| item.next)
+                .filter(|next| is_new(*next))
+            {
+                after = next;
+            }
+            let item = items.len();
+            let next = items
+                .get_mut(after)
+                .and_then(|before| before.next.replace(item));
+            items.push(Item { from, next });
+            after = item;
+        }
+        let mut order = Vec::with_capacity(items.len());
+        let mut at = Some(0);
+        while let Some(item) = at.and_then(|at| items.get(at)) {
+            order.push(item.from);
+            at = item.next;
+        }
+        order
+    }
+
+    /// Merges the notebook's own metadata by its keys; nothing else round the cells is ever edited.
+    fn merge_frame(&self, document: &mut Document, conflicts: &mut Vec<Conflict>) {
+        let [base, file, writer] = [&self.base.frame, &self.file.frame, &self.writer.frame];
+        let layout = document.style.top.deeper();
+        let raws = [base, file, writer].map(|frame| frame.raw("metadata").unwrap_or(b"{}"));
+        let (new, lost) = merge_objects(raws, "metadata", &[], &layout);
+        document.set_frame_metadata(new.as_deref());
+        conflicts.extend(lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::CellType;
+    use crate::notebook::Execution;
+    use crate::notebook::Json;
+    use crate::notebook::NewCell;
+    use crate::notebook::tests::fixtures::{cells, said};
+
+    /// A notebook of cells `id:source`.
+    fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<(String, String)>) {
+        let [base, file, writer] = [base, file, writer].map(cells);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let conflicts = merged.conflicts.into_iter();
+        let conflicts =
+            conflicts.map(|conflict| (conflict.cell.unwrap_or_default(), conflict.field));
+        (said(&merged.document), conflicts.collect())
+    }
+
+    #[test]
+    fn both_sides_changes_are_kept() {
+        for (base, file, writer, want) in [
+            ("a:1 b:2", "a:1 h:h b:2", "a:1 w:w b:2", "a:1 h:h w:w b:2"),
+            (
+                "a:1",
+                "h:h a:1 i:i",
+                "w:w a:1 v:v x:x",
+                "h:h w:w a:1 i:i v:v x:x",
+            ),
+            (
+                "a:1 b:2 c:3",
+                "c:3 a:1 b:2",
+                "a:1 B:x b:2 c:3",
+                "c:3 a:1 B:x b:2",
+            ),
+            ("a:1 b:2 c:3", "a:1 b:2 c:4", "c:3 a:1 b:2", "c:4 a:1 b:2"),
+            // Both moved it: the file's place holds.
+            (
+                "a:1 b:2 c:3 d:4",
+                "d:4 a:1 b:2 c:3",
+                "a:1 d:4 b:2 c:3",
+                "d:4 a:1 b:2 c:3",
+            ),
+            ("a:1 b:2 c:3", "a:1 c:3", "b:2 c:3", "c:3"),
+            ("a:x|y", "a:X|y", "a:x|Y", "a:X|Y"),
+            ("a:1 b:2", "a:1 b:2 h:h", "b:2", "b:2 h:h"),
+            ("a:1", "", "a:1 w:w", "w:w"),
+            // An edit beats a deletion.
+            ("a:1 b:2", "a:1", "a:1 b:3", "a:1 b:3"),
+        ] {
+            assert_eq!(
+                merged(base, file, writer),
+                (want.into(), vec![]),
+                "{base} / {file} / {writer}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_files_text_stays_and_the_writer_is_told() {
+        let conflict = |cell: &str, field: &str| vec![(cell.to_owned(), field.to_owned())];
+        assert_eq!(
+            merged("a:1 b:2", "a:h b:2", "a:w b:3"),
+            ("a:h b:3".into(), conflict("a", "source"))
+        );
+        assert_eq!(
+            merged("a:1 b:2", "a:h b:2", "b:2"),
+            ("a:h b:2".into(), conflict("a", "deleted"))
+        );
+        assert_eq!(
+            merged("", "n:h", "n:w"),
+            ("n:h".into(), conflict("n", "source"))
+        );
+        let [base, file, writer] = ["a:1", "a:h", "a:w"].map(cells);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let text = |word: &str| Some(word.to_owned());
+        let want = Conflict {
+            cell: text("a"),
+            field: "source".into(),
+            base: text("1"),
+            yours: text("w"),
+            theirs: text("h"),
+            revision: Some(file.cells()[0].revision()),
+        };
+        assert_eq!(merged.conflicts, [want]);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+    }
+
+    #[test]
+    fn types_metadata_and_unknown_fields_merge_apart() {
+        let base = cells("a:1 b:2");
+        let (mut file, mut writer) = (base.clone(), base.clone());
+        file.set_metadata(0, &["tags"], &Json::parse("[1]").unwrap())
+            .unwrap();
+        file.set_source(0, "new").unwrap();
+        file.set_notebook_metadata(&["human"], &Json::from(1))
+            .unwrap();
+        writer.set_type(0, CellType::Markdown).unwrap();
+        writer
+            .set_metadata(0, &["name"], &Json::string("n"))
+            .unwrap();
+        writer.set_metadata(1, &["x", "y"], &Json::from(1)).unwrap();
+        writer
+            .set_notebook_metadata(&["agent"], &Json::from(2))
+            .unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts, []);
+        let cell = &merged.document.cells()[0];
+        assert_eq!(
+            (cell.cell_type(), &*cell.source()),
+            (CellType::Markdown, "new")
+        );
+        assert_eq!(
+            cell.metadata(&[]),
+            Json::parse("{\"name\": \"n\", \"tags\": [1]}").ok()
+        );
+        assert_eq!(cell.outputs().count(), 0);
+        assert_eq!(
+            merged.document.cells()[1].metadata(&["x", "y"]),
+            Some(Json::from(1))
+        );
+        assert_eq!(merged.document.metadata(&["human"]), Some(Json::from(1)));
+        assert_eq!(merged.document.metadata(&["agent"]), Some(Json::from(2)));
+        file.set_type(0, CellType::Raw).unwrap();
+        file.set_metadata(0, &["name"], &Json::string("m")).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let fields: Vec<_> = merged
+            .conflicts
+            .iter()
+            .map(|conflict| &*conflict.field)
+            .collect();
+        assert_eq!(fields, ["cell_type", "metadata.name"]);
+        assert_eq!(merged.document.cells()[0].cell_type(), CellType::Raw);
+    }
+
+    #[test]
+    fn outputs_are_those_of_the_later_execution() {
+        let ran = |document: &Document, count, time: &str| {
+            let mut new = document.clone();
+            let text = format!(
+                "{{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": \"{time}{count}\"}}"
+            );
+            let execution = Execution {
+                outputs: vec![Json::parse(&text).unwrap()],
+                execution_count: Some(count),
+                times: (!time.is_empty()).then(|| {
+                    Json::parse(&format!("{{\"iopub.status.idle\": \"{time}\"}}")).unwrap()
+                }),
+            };
+            new.set_execution(0, &execution).unwrap();
+            new
+        };
+        let base = cells("a:1");
+        let gone = merge(&base, &cells(""), &ran(&base, 3, "t"), &|_| true);
+        assert_eq!(gone.document.cells().len(), 0);
+        assert_eq!(gone.conflicts[0].field, "outputs");
+        assert_eq!(gone.conflicts[0].yours.as_deref(), Some("stdout: t3"));
+        for (file, writer, runs, count) in [
+            (ran(&base, 3, ""), base.clone(), true, 3),
+            (base.clone(), ran(&base, 4, ""), false, 4),
+            (ran(&base, 3, ""), ran(&base, 4, ""), false, 4),
+            (ran(&base, 5, ""), ran(&base, 4, ""), false, 5),
+            (ran(&base, 5, ""), ran(&base, 4, ""), true, 4),
+            // A restarted kernel counts from one again.
+            (
+                ran(&base, 50, "2026-01-01T10"),
+                ran(&base, 1, "2026-01-01T11"),
+                false,
+                1,
+            ),
+            (
+                ran(&base, 1, "2026-01-01T11"),
+                ran(&base, 50, "2026-01-01T10"),
+                false,
+                1,
+            ),
+        ] {
+            let writer_count = writer.cells()[0].execution_count().unwrap_or(count);
+            // With a source of the human's, so that the cells merge field by field.
+            let mut file = file;
+            file.set_source(0, "human").unwrap();
+            let merged = merge(&base, &file, &writer, &|id| runs && id == "a");
+            let cell = &merged.document.cells()[0];
+            assert_eq!(
+                (cell.execution_count(), &*cell.source()),
+                (Some(count), "human")
+            );
+            let fields = merged.conflicts.iter().map(|conflict| &*conflict.field);
+            let lost = (writer_count != count).then_some("outputs");
+            assert_eq!(fields.collect::<Vec<_>>(), Vec::from_iter(lost));
+            let output = cell.read_outputs().next().unwrap();
+            assert!(output.text.ends_with(&count.to_string()));
+        }
+    }
+
+    #[test]
+    fn what_a_human_ran_meanwhile_stays() {
+        let base = cells("a:1 b:2");
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
+        let execution = Execution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        let mut ran = base.clone();
+        ran.set_execution(1, &execution).unwrap();
+        let fields = |merged: Merged| -> Vec<_> {
+            let conflicts = merged.conflicts.into_iter();
+            conflicts.map(|conflict| conflict.field).collect()
+        };
+        // A join is refused as a whole.
+        let [mut removed, mut joined, mut text] = [(); 3].map(|()| base.clone());
+        removed.remove(1).unwrap();
+        joined.join(0, 2).unwrap();
+        text.set_type(1, CellType::Markdown).unwrap();
+        for (writer, want) in [
+            (&removed, vec!["deleted"]),
+            (&joined, vec!["deleted", "source"]),
+            (&text, vec!["cell_type"]),
+        ] {
+            let merged = merge(&base, &ran, writer, &|_| false);
+            let cell = &merged.document.cells()[1];
+            assert_eq!(cell.outputs_in_short(80), "stdout: human");
+            assert_eq!(cell.source(), "2");
+            assert_eq!(merged.document.cells()[0].source(), "1");
+            assert_eq!(fields(merged), want);
+        }
+        // The other way round, what a human made of the cell holds, and the writer is told.
+        for file in [&removed, &text] {
+            let merged = merge(&base, file, &ran, &|_| true);
+            assert_eq!(said(&merged.document), said(file));
+            assert_eq!(fields(merged), ["outputs"]);
+        }
+        // Outputs that were there before are no reason to keep a cell.
+        let mut cleared = ran.clone();
+        cleared.clear_outputs(1).unwrap();
+        let mut removed = ran.clone();
+        removed.remove(1).unwrap();
+        for file in [&ran, &cleared] {
+            let merged = merge(&ran, file, &removed, &|_| false);
+            assert_eq!(said(&merged.document), "a:1");
+            assert_eq!(fields(merged), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn cells_of_a_file_without_ids_keep_what_they_are_called() {
+        let plain = |sources: &[&str], minor: u8| {
+            let cell = |source: &&str| {
+                format!(
+                    "{{\"cell_type\":\"code\",\"source\":\"{source}\",\"outputs\":[],\"metadata\":{{}}}}"
+                )
+            };
+            let cells: Vec<_> = sources.iter().map(cell).collect();
+            let text = format!(
+                "{{\"cells\":[{}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":{minor}}}",
+                cells.join(",")
+            );
+            Document::parse(text).unwrap()
+        };
+        let ids = |document: &Document| -> Vec<_> {
+            let cells = document.cells().iter();
+            cells.map(|cell| cell.id().to_owned()).collect()
+        };
+        let new = NewCell {
+            id: "new".into(),
+            cell_type: CellType::Code,
+            source: "z".into(),
+            metadata: None,
+        };
+        let base = plain(&["x", "y"], 2);
+        let mut writer = base.clone();
+        writer.set_source(1, "y2").unwrap();
+        writer.insert(2, &new).unwrap();
+        let file = plain(&["theirs", "x", "y"], 2);
+        let merged = merge(&base, &file, &writer, &|_| false).document;
+        assert_eq!(ids(&merged)[1..], ids(&writer));
+        assert!(merged.cells().iter().all(|cell| !cell.has_own_id()));
+        assert_eq!(merged.nbformat(), (4, 2));
+        assert!(
+            !String::from_utf8(merged.to_bytes())
+                .unwrap()
+                .contains("\"id\"")
+        );
+        let sources: Vec<_> = merged
+            .cells()
+            .iter()
+            .map(|cell| cell.source().into_owned())
+            .collect();
+        assert_eq!(sources, ["theirs", "x", "y2", "z"]);
+        // Into a file that somebody has put into a newer format meanwhile the new cell comes with
+        // its id; into one of an older format without.
+        let newer = plain(&["x", "y"], 5).formatted().unwrap();
+        let merged = merge(&base, &newer, &writer, &|_| false).document;
+        assert_eq!(merged.nbformat(), (4, 5));
+        assert!(merged.cells()[2].has_own_id() && merged.cells()[2].id() == "new");
+        let base = plain(&["x", "y"], 5).formatted().unwrap();
+        let mut writer = base.clone();
+        writer.insert(2, &new).unwrap();
+        let merged = merge(&base, &plain(&["x", "y3"], 4), &writer, &|_| false).document;
+        assert_eq!(ids(&merged), ids(&writer));
+        assert!(merged.cells().iter().all(|cell| !cell.has_own_id()));
+    }
+
+    #[test]
+    fn a_writers_cells_take_the_files_style() {
+        let base = cells("a:1");
+        let mut writer = base.clone();
+        let cell = NewCell {
+            id: "w".into(),
+            cell_type: CellType::Code,
+            source: "x".into(),
+            metadata: None,
+        };
+        writer.insert(1, &cell).unwrap();
+        let file = "{\"cells\":[{\"cell_type\":\"code\",\"id\":\"a\",\"metadata\":{},\"source\":\"2\"}],\"nbformat\":4,\"nbformat_minor\":5}";
+        let merged = merge(&base, &Document::parse(file).unwrap(), &writer, &|_| false);
+        let text = String::from_utf8(merged.document.to_bytes()).unwrap();
+        let new = ",{\"cell_type\":\"code\",\"execution_count\":null,\"id\":\"w\",\"metadata\":{},\"outputs\":[],\"source\":\"x\"}]";
+        assert_eq!(text, file.replace(']', new));
+    }
+
+    #[test]
+    fn a_conflict_names_the_cell_as_the_merged_notebook_does() {
+        let plain = |sources: &[&str]| {
+            let cell = |source: &&str| format!(r#"{{"cell_type":"code","source":"{source}"}}"#);
+            let cells: Vec<_> = sources.iter().map(cell).collect();
+            Document::parse(format!(r#"{{"cells":[{}]}}"#, cells.join(","))).unwrap()
+        };
+        // No ids, and a new cell moves the others on.
+        let base = plain(&["x", "a", "y"]);
+        let file = plain(&["new", "x", "h", "y"]);
+        let mut writer = base.clone();
+        writer.set_source(1, "w").unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let cells = merged.document.cells().iter();
+        let named = cells.filter(|cell| Some(cell.id()) == merged.conflicts[0].cell.as_deref());
+        let sources: Vec<_> = named.map(Cell::source).collect();
+        assert_eq!(sources, ["h"]);
+    }
+}

@@ -1,0 +1,751 @@
+//! A cell's outputs as a front end has them in the end, from the messages that a kernel sends.
+//!
+//! The rules are JupyterLab's and nbclient's, which agree: consecutive texts of one stream are one
+//! output, `clear_output` clears (with `wait`, when the next output comes), and what is displayed
+//! or updated under a display id replaces whatever was displayed under it, in whichever cell.
+//!
+//! Where there is a bound, a cell that says more keeps the first half and the last, and a line
+//! between them tells what is not here: a notebook of ten million lines opens nowhere.
+
+use std::borrow::Cow;
+
+use super::limit::{Bound, LeftOut, weight};
+use super::terminal_text::Screen;
+use crate::notebook::json::{Json, Object, in_parts, lossy, value_at};
+
+/// The outputs so far.
+#[derive(Clone, Debug, Default)]
+pub struct Folded {
+    /// The first ones, once some behind them were left out.
+    head: Vec<Folding>,
+    left_out: LeftOut,
+    /// Whether the first ones are apart.
+    is_cut: bool,
+    outputs: Vec<Folding>,
+    /// About how many bytes those take.
+    size: usize,
+    clear_with_next: bool,
+    bound: Option<Bound>,
+}
+
+#[derive(Clone, Debug)]
+enum Folding {
+    Stream {
+        name: String,
+        screen: Screen,
+    },
+    /// A result or something displayed.
+    Bundle {
+        /// What is there beside data and metadata, as fields of JSON with a comma after each.
+        head: String,
+        shown: Bundle,
+        display_id: Option<String>,
+    },
+    Error(Json),
+}
+
+/// One thing in several forms, and what is said of them: two objects of JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    data: Json,
+    metadata: Json,
+    /// About how many bytes of text it has.
+    size: usize,
+}
+
+/// What a message did to a cell's outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Nothing: it is no output.
+    Nothing,
+    /// It changed the outputs, or what the next one does with them.
+    Changed,
+    /// It shows something under a display id, which other cells may show too: see
+    /// [`Folded::update`].
+    Displayed {
+        /// The id.
+        display_id: String,
+        /// What it is now.
+        shown: Bundle,
+    },
+    /// It is an output, and its content is none of JSON's objects.
+    Unreadable,
+}
+
+impl Folded {
+    /// Returns no outputs, which will keep about `most` bytes of text; `more` tells, within the
+    /// outputs, what shows the rest.
+    pub fn bounded(most: usize, more: impl Into<String>) -> Self {
+        Self {
+            bound: Some(Bound::new(most, more.into())),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what the bound left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// Takes a message of iopub that belongs to the cell: its type and its content.
+    pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Fold {
+        if !matches!(
+            msg_type,
+            "stream"
+                | "display_data"
+                | "update_display_data"
+                | "execute_result"
+                | "error"
+                | "clear_output"
+        ) {
+            return Fold::Nothing;
+        }
+        let content = decoded(content);
+        let content = content.as_bytes();
+        let Some(object) = Object::read(content) else {
+            return Fold::Unreadable;
+        };
+        match msg_type {
+            "stream" => {
+                let text = object.get(content, "text");
+                let text = text.map(|text| text.of(content));
+                let text = text.filter(|text| text.starts_with(b"\""));
+                self.stream(string(content, "name"), text.unwrap_or_default());
+                Fold::Changed
+            }
+            "clear_output" => {
+                let waits = value_at(content, &["wait"]);
+                if waits.is_some_and(|waits| waits.bytes() == b"true") {
+                    self.clear_with_next = true;
+                    return Fold::Changed;
+                }
+                self.clear();
+                // JupyterLab forgets an earlier wait.
+                self.clear_with_next = false;
+                Fold::Changed
+            }
+            "error" => {
+                let traceback = value_at(content, &["traceback"])
+                    .filter(|lines| lines.bytes().starts_with(b"["))
+                    .map_or_else(
+                        || "[]".to_owned(),
+                        |lines| match &self.bound {
+                            Some(bound) => bound.traceback(&lines),
+                            None => lines.text().into_owned(),
+                        },
+                    );
+                let [name, value] = ["ename", "evalue"].map(|key| {
+                    let text = string(content, key);
+                    Json::string(&match &self.bound {
+                        Some(bound) => bound.word(text),
+                        None => text,
+                    })
+                });
+                self.add(Folding::Error(json(&format!(
+                    "{{\"output_type\":\"error\",\"ename\":{},\"evalue\":{},\"traceback\":{traceback}}}",
+                    name.text(),
+                    value.text(),
+                ))));
+                Fold::Changed
+            }
+            _ => self.bundle(msg_type, content),
+        }
+    }
+
+    /// Replaces what is shown under a display id, and says whether there was anything.
+    pub fn update(&mut self, id: &str, new: &Bundle) -> bool {
+        let mut found = false;
+        for output in self.head.iter_mut().chain(&mut self.outputs) {
+            if let Folding::Bundle {
+                shown, display_id, ..
+            } = output
+                && display_id.as_deref() == Some(id)
+            {
+                shown.clone_from(new);
+                found = true;
+            }
+        }
+        if found {
+            self.size = self.outputs.iter().map(Folding::size).sum();
+        }
+        found
+    }
+
+    /// Says whether something is shown under a display id.
+    pub fn shows(&self, id: &str) -> bool {
+        self.displayed().1.any(|(shown, _)| shown == id)
+    }
+
+    /// Returns how many outputs there are, and which of them are shown under display ids: each id with
+    /// its place among [`Self::outputs`].
+    pub fn displayed(&self) -> (usize, impl Iterator<Item = (&str, usize)>) {
+        let note = usize::from(self.more().is_some());
+        let behind = self.head.len() + note;
+        let places = (0..self.head.len()).chain(behind..);
+        let all = self.head.iter().chain(&self.outputs).zip(places);
+        let shown = all.filter_map(|(output, place)| match output {
+            Folding::Bundle { display_id, .. } => Some((display_id.as_deref()?, place)),
+            _ => None,
+        });
+        (behind + self.outputs.len(), shown)
+    }
+
+    /// Returns what shows the rest, where the bound has left something out.
+    fn more(&self) -> Option<&str> {
+        let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
+        (!more.is_empty() && self.left_out != LeftOut::default()).then_some(more)
+    }
+
+    /// Returns the outputs as nbformat 4 has them.
+    pub fn outputs(&self) -> Vec<Json> {
+        let note = self.more().map(|more| {
+            // On stderr it stands out, and is not taken for a line of the cell's own.
+            let mut screen = Screen::default();
+            screen.write(&format!("[… {} left out here; {more} …]\n", self.left_out));
+            let name = "stderr".to_owned();
+            Folding::Stream { name, screen }.to_json()
+        });
+        let head = self.head.iter().map(Folding::to_json);
+        let outputs = self.outputs.iter().map(Folding::to_json);
+        head.chain(note).chain(outputs).collect()
+    }
+
+    /// Takes a text, as a string of JSON.
+    fn stream(&mut self, name: String, text: &[u8]) {
+        self.clear_if_due();
+        let goes_on = self.outputs.last().is_some_and(
+            |output| matches!(output, Folding::Stream { name: last, .. } if *last == name),
+        );
+        if !goes_on {
+            let screen = Screen::default();
+            self.add(Folding::Stream { name, screen });
+        }
+        for part in in_parts(text, PART) {
+            // The last output stays, whatever is left out.
+            if let Some(Folding::Stream { screen, .. }) = self.outputs.last_mut() {
+                let before = screen.size();
+                screen.write(&lossy(part));
+                self.size = (self.size + screen.size()).saturating_sub(before);
+                self.keep_within();
+            }
+        }
+    }
+
+    fn bundle(&mut self, msg_type: &str, content: &[u8]) -> Fold {
+        // Not copied before it is known to be small enough.
+        let object = |key: &str| {
+            let fields = Object::read(content)?;
+            let value = fields.get(content, key)?.of(content);
+            value.starts_with(b"{").then_some(value)
+        };
+        let data = object("data").unwrap_or(b"{}");
+        let data = match &self.bound {
+            Some(bound) => bound.data(data),
+            None => Json::of_valid(data),
+        };
+        let shown = Bundle {
+            size: weight(data.bytes()),
+            data,
+            metadata: Json::of_valid(object("metadata").unwrap_or(b"{}")),
+        };
+        let display_id = value_at(content, &["transient", "display_id"])
+            .and_then(|id| id.as_string())
+            .filter(|id| !id.is_empty());
+        if let Some(id) = &display_id {
+            self.update(id, &shown);
+        }
+        if msg_type != "update_display_data" {
+            let mut head = format!("\"output_type\":\"{msg_type}\",");
+            if msg_type == "execute_result" {
+                let count = value_at(content, &["execution_count"]);
+                let count = count.map_or_else(|| "null".to_owned(), |it| it.text().into_owned());
+                head.push_str(&format!("\"execution_count\":{count},"));
+            }
+            self.add(Folding::Bundle {
+                head,
+                shown: shown.clone(),
+                display_id: display_id.clone(),
+            });
+        }
+        match display_id {
+            Some(display_id) => Fold::Displayed { display_id, shown },
+            None => Fold::Changed,
+        }
+    }
+
+    fn add(&mut self, output: Folding) {
+        self.clear_if_due();
+        self.size += output.size();
+        self.outputs.push(output);
+        self.keep_within();
+    }
+
+    fn clear_if_due(&mut self) {
+        if std::mem::take(&mut self.clear_with_next) {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.outputs.clear();
+        self.head.clear();
+        self.left_out = LeftOut::default();
+        self.is_cut = false;
+        self.size = 0;
+    }
+
+    /// Leaves out what is too much: of the middle, since how it began and how it ended say most.
+    fn keep_within(&mut self) {
+        let Some(most) = self.bound.as_ref().map(|bound| bound.most) else {
+            return;
+        };
+        let half = most / 2;
+        // Not at each line anew: what comes off is moved.
+        let limit = if self.is_cut { half + half / 2 } else { most };
+        if self.size <= limit {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_cut, true) {
+            self.set_head_apart(half);
+        }
+        self.leave_out(self.size.saturating_sub(half));
+    }
+
+    /// Sets the first outputs apart, which stay: of at most so many bytes.
+    fn set_head_apart(&mut self, most: usize) {
+        let mut room = most;
+        let last = self.outputs.len().saturating_sub(1);
+        let whole = self.outputs.iter().take(last).take_while(|output| {
+            let fits = output.size() <= room;
+            room = room.saturating_sub(output.size());
+            fits
+        });
+        let whole = whole.count();
+        self.head = self.outputs.drain(..whole).collect();
+        let taken: usize = self.head.iter().map(Folding::size).sum();
+        if let Some(Folding::Stream { name, screen }) = self.outputs.first_mut() {
+            let text = screen.take_front(most.saturating_sub(taken));
+            if !text.is_empty() {
+                let mut screen = Screen::default();
+                screen.write(&text);
+                let name = name.clone();
+                self.head.push(Folding::Stream { name, screen });
+            }
+        }
+        self.size = self.outputs.iter().map(Folding::size).sum();
+    }
+
+    /// Leaves out at least so many bytes of the first of the outputs; what was raised stays.
+    fn leave_out(&mut self, least: usize) {
+        let mut left = least;
+        let last = self.outputs.len().saturating_sub(1);
+        let mut kept = Vec::new();
+        let mut whole = 0;
+        for output in self.outputs.iter().take(last) {
+            let can_be_cut = matches!(output, Folding::Stream { .. });
+            if left == 0 || (can_be_cut && output.size() - OVERHEAD > left) {
+                break;
+            }
+            whole += 1;
+            left = left.saturating_sub(output.size());
+        }
+        for output in self.outputs.drain(..whole) {
+            match output {
+                Folding::Error(_) => kept.push(output),
+                Folding::Stream { screen, .. } => self.left_out.text(&screen.text()),
+                Folding::Bundle { shown, .. } => self.left_out.display(shown.data.bytes()),
+            }
+        }
+        if let Some(Folding::Stream { screen, .. }) = self.outputs.first_mut()
+            && left > 0
+        {
+            self.left_out.text(&screen.drop_front(left));
+        }
+        self.outputs.splice(..0, kept);
+        self.size = self.outputs.iter().map(Folding::size).sum();
+    }
+}
+
+/// How much of a text is taken at once: what is left out need not be there whole before.
+const PART: usize = 64 << 10;
+
+/// What an output takes beside its text.
+const OVERHEAD: usize = 200;
+
+impl Bundle {
+    /// Returns an output of a notebook with this in it, instead of what it shows; none where it is
+    /// nothing displayed, and no result.
+    pub(in crate::notebook) fn within(&self, output: &Json) -> Option<Json> {
+        let kind = output.get("output_type")?.as_string()?;
+        let head = match kind.as_str() {
+            "display_data" => String::new(),
+            "execute_result" => {
+                let count = output.get("execution_count")?;
+                format!("\"execution_count\":{},", count.text())
+            }
+            _ => return None,
+        };
+        Some(json(&format!(
+            "{{\"output_type\":\"{kind}\",{head}\"data\":{},\"metadata\":{}}}",
+            self.data.text(),
+            self.metadata.text(),
+        )))
+    }
+}
+
+impl Folding {
+    /// Returns about how many bytes it counts for.
+    fn size(&self) -> usize {
+        OVERHEAD
+            + match self {
+                Self::Stream { screen, .. } => screen.size(),
+                Self::Bundle { shown, .. } => shown.size,
+                Self::Error(error) => error.bytes().len(),
+            }
+    }
+
+    fn to_json(&self) -> Json {
+        match self {
+            Self::Stream { name, screen } => json(&format!(
+                "{{\"output_type\":\"stream\",\"name\":{},\"text\":{}}}",
+                Json::string(name).text(),
+                Json::string(&screen.text()).text(),
+            )),
+            Self::Bundle { head, shown, .. } => json(&format!(
+                "{{{head}\"data\":{},\"metadata\":{}}}",
+                shown.data.text(),
+                shown.metadata.text(),
+            )),
+            Self::Error(error) => error.clone(),
+        }
+    }
+}
+
+/// Returns the pages of a reply's payload, as IPython's `?` sends them, each as the content of a
+/// `display_data`: JupyterLab shows them among the outputs.
+pub fn pages(reply: &[u8]) -> Vec<Json> {
+    let reply = decoded(reply);
+    let reply = reply.as_bytes();
+    let payload = value_at(reply, &["payload"]);
+    let payload = payload.as_ref().map_or(&b"[]"[..], Json::bytes);
+    let items = crate::notebook::json::items(payload).into_iter();
+    let pages = items.filter_map(|item| {
+        let item = item.of(payload);
+        let data = value_at(item, &["data"]).filter(|_| string(item, "source") == "page")?;
+        Some(json(&format!(
+            "{{\"data\":{},\"metadata\":{{}}}}",
+            data.text()
+        )))
+    });
+    pages.collect()
+}
+
+fn json(text: &str) -> Json {
+    Json::of_valid(text.as_bytes())
+}
+
+/// Returns a string of an object; an empty one where there is none.
+fn string(object: &[u8], key: &str) -> String {
+    let value = value_at(object, &[key]);
+    value
+        .and_then(|value| value.as_string())
+        .unwrap_or_default()
+}
+
+/// Returns a content as text: what is not UTF-8 is replaced, as jupyter_client does.
+fn decoded(content: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(messages: &[(&str, &str)]) -> Vec<String> {
+        let mut folded = Folded::default();
+        for (msg_type, content) in messages {
+            folded.take(msg_type, content.as_bytes());
+        }
+        let outputs = folded.outputs().into_iter();
+        outputs.map(|output| output.text().into_owned()).collect()
+    }
+
+    fn stream(name: &str, text: &str) -> String {
+        format!(r#"{{"output_type":"stream","name":"{name}","text":"{text}"}}"#)
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_replaced() {
+        let mut folded = Folded::default();
+        let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
+        assert_eq!(folded.take("stream", stream), Fold::Changed);
+        folded.take("display_data", b"{\"data\":{\"text/plain\":\"\xe9\"}}");
+        folded.take("error", b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
+        let reply = b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}";
+        for page in pages(reply) {
+            folded.take("display_data", page.text().as_bytes());
+        }
+        let outputs = folded.outputs();
+        let texts: Vec<_> = outputs.iter().map(Json::text).collect();
+        assert_eq!(texts.len(), 4);
+        assert!(
+            texts.iter().all(|text| text.contains('\u{fffd}')),
+            "{texts:?}"
+        );
+    }
+
+    #[test]
+    fn streams_are_joined_by_name() {
+        let messages = [
+            ("stream", r#"{"name":"stdout","text":"a"}"#),
+            ("status", r#"{"execution_state":"busy"}"#),
+            ("stream", r#"{"name":"stdout","text":"b\n"}"#),
+            ("stream", r#"{"name":"stderr","text":"c"}"#),
+            ("stream", r#"{"name":"stdout","text":"1\r2"}"#),
+        ];
+        assert_eq!(
+            fold(&messages),
+            [
+                stream("stdout", "ab\\n"),
+                stream("stderr", "c"),
+                stream("stdout", "2")
+            ]
+        );
+    }
+
+    #[test]
+    fn clear_output_waits_for_the_next_output() {
+        let a = ("stream", r#"{"name":"stdout","text":"a"}"#);
+        let b = ("stream", r#"{"name":"stdout","text":"b"}"#);
+        let waits = ("clear_output", r#"{"wait":true}"#);
+        let now = ("clear_output", r#"{"wait":false}"#);
+        assert_eq!(fold(&[a, waits]), [stream("stdout", "a")]);
+        assert_eq!(fold(&[a, waits, b, b]), [stream("stdout", "bb")]);
+        assert_eq!(fold(&[a, now]), [""; 0]);
+        assert_eq!(fold(&[waits, now, a, b]), [stream("stdout", "ab")]);
+        // Whoever folds what was kept must know of it.
+        let waits = Folded::default().take(waits.0, waits.1.as_bytes());
+        assert_eq!(waits, Fold::Changed);
+    }
+
+    #[test]
+    fn a_display_id_is_one_thing_wherever_it_is_shown() {
+        let show = |kind, id: &str, text: &str| {
+            let content = format!(
+                r#"{{"data":{{"text/plain":"{text}"}},"metadata":{{}},"transient":{{"display_id":"{id}"}}}}"#
+            );
+            (kind, content)
+        };
+        let messages = [
+            show("display_data", "a", "1"),
+            show("display_data", "b", "2"),
+            show("display_data", "a", "3"),
+            show("update_display_data", "b", "4"),
+            show("update_display_data", "c", "5"),
+        ];
+        let messages: Vec<_> = messages.iter().map(|(kind, it)| (*kind, &it[..])).collect();
+        let is = |text| {
+            format!(
+                r#"{{"output_type":"display_data","data":{{"text/plain":"{text}"}},"metadata":{{}}}}"#
+            )
+        };
+        assert_eq!(fold(&messages), [is("3"), is("4"), is("3")]);
+        let mut here = Folded::default();
+        here.take(messages[0].0, messages[0].1.as_bytes());
+        let mut there = here.clone();
+        let told = there.take(messages[2].0, messages[2].1.as_bytes());
+        let Fold::Displayed { display_id, shown } = told else {
+            panic!("{told:?}");
+        };
+        assert!(here.update(&display_id, &shown));
+        assert_eq!(here.outputs()[0].text(), is("3"));
+        assert!(!here.update("other", &shown));
+    }
+
+    #[test]
+    fn what_a_kernel_says_stays_as_it_says_it() {
+        let result = r#"{"data":{"text/plain":"1","application/json":{"big":12345678901234567890123,"x":1e-05}},"metadata":{"text/plain":{"a":[1]}},"execution_count":7,"transient":null}"#;
+        assert_eq!(
+            fold(&[("execute_result", result)]),
+            [
+                r#"{"output_type":"execute_result","execution_count":7,"data":{"text/plain":"1","application/json":{"big":12345678901234567890123,"x":1e-05}},"metadata":{"text/plain":{"a":[1]}}}"#
+            ]
+        );
+        let error = r#"{"ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
+        let is = r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
+        assert_eq!(fold(&[("error", error)]), [is]);
+        let mut folded = Folded::default();
+        folded.take("error", br#"{"ename":"E","evalue":"x","traceback":null}"#);
+        assert_eq!(folded.outputs().len(), 1);
+        for wrong in ["", "[]", "{", "7"] {
+            assert_eq!(folded.take("stream", wrong.as_bytes()), Fold::Unreadable);
+        }
+        assert_eq!(folded.take("stream", b"{\"text\":3}"), Fold::Changed);
+    }
+
+    fn printed(folded: &Folded) -> Vec<(String, String)> {
+        let outputs = folded.outputs().into_iter().map(|output| {
+            let field = |key: &str| output.get(key).and_then(|it| it.as_string());
+            (
+                field("name").unwrap_or_default(),
+                field("text").unwrap_or_default(),
+            )
+        });
+        outputs.collect()
+    }
+
+    fn print(folded: &mut Folded, name: &str, text: &str) {
+        let text = Json::string(text);
+        let content = format!("{{\"name\":\"{name}\",\"text\":{}}}", text.text());
+        folded.take("stream", content.as_bytes());
+    }
+
+    #[test]
+    fn of_endless_text_the_beginning_and_the_end_stay() {
+        let mut folded = Folded::bounded(10_000, "nb wait 1 shows all");
+        for line in 0..100_000 {
+            print(&mut folded, "stdout", &format!("line {line}\n"));
+            assert!(folded.size <= 10_100, "{}", folded.size);
+        }
+        let [head, note, tail] = &printed(&folded)[..] else {
+            panic!("{:?}", printed(&folded));
+        };
+        assert!(head.1.starts_with("line 0\nline 1\n") && head.1.ends_with('\n'));
+        assert!(tail.1.starts_with("line ") && tail.1.ends_with("\nline 99999\n"));
+        assert!(
+            head.1.len() > 4500 && tail.1.len() > 4000,
+            "{} {}",
+            head.1.len(),
+            tail.1.len()
+        );
+        let left_out = folded.left_out();
+        let lines = (head.1.lines().count() + tail.1.lines().count()) as u64 + left_out.lines;
+        assert_eq!(lines, 100_000);
+        assert_eq!((&head.0[..], &tail.0[..]), ("stdout", "stdout"));
+        let is = format!(
+            "[… 1.1 MB, {} lines left out here; nb wait 1 shows all …]\n",
+            left_out.lines
+        );
+        assert_eq!((&note.0[..], &note.1[..]), ("stderr", &is[..]));
+        // A cell that begins anew has room again.
+        folded.take("clear_output", b"{}");
+        print(&mut folded, "stdout", "x");
+        assert_eq!(folded.outputs().len(), 1);
+    }
+
+    #[test]
+    fn many_outputs_are_bounded_as_one_is() {
+        let mut folded = Folded::bounded(20_000, "");
+        let error = br#"{"ename":"E","evalue":"x","traceback":[]}"#;
+        folded.take(
+            "display_data",
+            br#"{"data":{"text/plain":"first"},"transient":{"display_id":"d"}}"#,
+        );
+        folded.take("error", error);
+        for at in 0..5000 {
+            print(&mut folded, ["stdout", "stderr"][at % 2], "x\n");
+            folded.take("display_data", br#"{"data":{"text/plain":"y"}}"#);
+            assert!(folded.outputs.len() + folded.head.len() < 200);
+        }
+        let left_out = folded.left_out();
+        assert!(
+            left_out.displays > 4000 && left_out.lines > 4000,
+            "{left_out}"
+        );
+        // What was set apart can still be updated, and nothing is said where nothing is to be.
+        folded.take(
+            "update_display_data",
+            br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#,
+        );
+        let texts: Vec<_> = folded
+            .outputs()
+            .iter()
+            .map(|it| it.text().into_owned())
+            .collect();
+        assert!(texts[0].contains("new"), "{}", texts[0]);
+        assert!(!texts.iter().any(|text| text.contains("left out")));
+        folded.take("error", error);
+        for _ in 0..5000 {
+            folded.take("display_data", br#"{"data":{"text/plain":"y"}}"#);
+        }
+        let errors = folded
+            .outputs()
+            .iter()
+            .filter(|it| it.text().contains("ename"))
+            .count();
+        assert_eq!(errors, 2, "what was raised stays");
+    }
+
+    #[test]
+    fn what_is_shown_under_an_id_is_at_its_place_among_the_outputs() {
+        let mut folded = Folded::bounded(20_000, "more");
+        let show = |id: &str| {
+            format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)
+        };
+        folded.take("display_data", show("first").as_bytes());
+        print(&mut folded, "stdout", &"line\n".repeat(20_000));
+        folded.take("display_data", show("last").as_bytes());
+        let outputs = folded.outputs();
+        let (count, displayed) = folded.displayed();
+        assert_eq!(count, outputs.len());
+        let displayed: Vec<_> = displayed.collect();
+        assert_eq!(
+            displayed.iter().map(|it| it.0).collect::<Vec<_>>(),
+            ["first", "last"]
+        );
+        for (id, place) in displayed {
+            assert!(outputs[place].text().contains(id), "{id}: {outputs:?}");
+        }
+        assert!(folded.shows("last") && !folded.shows("line"));
+    }
+
+    #[test]
+    fn one_output_that_is_too_large_is_cut() {
+        let mut folded = Folded::bounded(10_000, "more");
+        let long = "z".repeat(200_000);
+        let data = format!(
+            r#"{{"data":{{"text/plain":"{long}","text/html":"{long}","image/png":"{long}","image/gif":"AA"}},"metadata":{{}}}}"#
+        );
+        folded.take("display_data", data.as_bytes());
+        let error = format!(r#"{{"ename":"E","evalue":"{long}","traceback":["{long}","last"]}}"#);
+        folded.take("error", error.as_bytes());
+        let outputs = folded.outputs();
+        let plain = outputs[0]
+            .get("data")
+            .and_then(|data| data.get("text/plain"));
+        let plain = plain.and_then(|it| it.as_string()).expect("a text");
+        for wanted in [
+            "zz\n[… 195 kB left out here; more …]\nzz",
+            "[text/html, 200 kB, left out]\n[more]",
+            "[image/png, 200 kB, left out]",
+        ] {
+            assert!(plain.contains(wanted), "{plain}");
+        }
+        assert!(outputs[0].text().contains("image/gif"));
+        let error = outputs[1].text();
+        assert!(
+            error.len() < 5000 && error.contains("\"last\""),
+            "{}",
+            error.len()
+        );
+        // Many figures are no text.
+        let mut folded = Folded::bounded(10_000, "more");
+        let figure = format!(r#"{{"data":{{"image/png":"{}"}}}}"#, "A".repeat(40_000));
+        for _ in 0..3 {
+            folded.take("display_data", figure.as_bytes());
+        }
+        assert_eq!(folded.outputs().len(), 3);
+    }
+
+    #[test]
+    fn pages_are_shown_among_the_outputs() {
+        let reply = br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
+        let pages = pages(reply);
+        assert_eq!(pages.len(), 1);
+        let is = r#"{"output_type":"display_data","data":{"text/plain":"help"},"metadata":{}}"#;
+        assert_eq!(fold(&[("display_data", &pages[0].text())]), [is]);
+        for none in ["not json", "{}", r#"{"payload":[{"source":"page"},7]}"#] {
+            assert!(super::pages(none.as_bytes()).is_empty(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Outputs as people read them: their text, and what else they hold.
+
+use anstream::adapter::strip_str;
+use memchr::memchr2;
+
+use super::mime::{Form, MimeData, old_mime};
+use crate::notebook::document::{Cell, joined, one_line, one_line_of};
+use crate::notebook::json::{Json, Object, Scanner, decode, lossy};
+
+/// One output of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What it is.
+    pub kind: OutputKind,
+    /// What people read of it: a stream's text, the plain text of data, the traceback of an error.
+    /// Colours are gone, and of a line that was written over with `\r` the last state is there.
+    pub text: String,
+    /// The forms of data that it has, plain text among them; none for streams and errors.
+    pub data: Vec<MimeData>,
+}
+
+/// The kinds of outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputKind {
+    /// What was printed: the stream's name, `stdout` or `stderr`.
+    Stream(String),
+    /// The value of the cell's last line.
+    Result,
+    /// What was displayed.
+    Display,
+    /// What was raised.
+    Error {
+        /// The exception's name.
+        ename: String,
+        /// Its message.
+        evalue: String,
+    },
+    /// Something that no version of the format knows.
+    Unknown(String),
+}
+
+impl Output {
+    /// Reads one of [`Cell::outputs`].
+    pub fn read(output: &Json) -> Self {
+        Self::of(output.bytes())
+    }
+
+    pub(in crate::notebook) fn of(raw: &[u8]) -> Self {
+        Self::of_fields(raw, &Object::read(raw).unwrap_or_default())
+    }
+
+    /// Reads the one whose fields are at these places of a text.
+    fn of_fields(raw: &[u8], fields: &Object) -> Self {
+        let field = |name| fields.get(raw, name).map(|span| span.of(raw));
+        let word = |name| field(name).map_or_else(String::new, text_of);
+        let output_type = field("output_type").map(joined).unwrap_or_default();
+        let (kind, text, data) = match &*output_type {
+            b"stream" => {
+                let name = field("name").or_else(|| field("stream")).map(text_of);
+                (
+                    OutputKind::Stream(name.unwrap_or_default()),
+                    word("text"),
+                    Vec::new(),
+                )
+            }
+            b"error" | b"pyerr" => {
+                let kind = OutputKind::Error {
+                    ename: word("ename"),
+                    evalue: word("evalue"),
+                };
+                (
+                    kind,
+                    traceback(field("traceback").unwrap_or_default()),
+                    Vec::new(),
+                )
+            }
+            b"execute_result" | b"display_data" | b"pyout" => {
+                let kind = match &*output_type {
+                    b"display_data" => OutputKind::Display,
+                    _ => OutputKind::Result,
+                };
+                let (text, data) = match field("data") {
+                    Some(data) => bundle(data, str::to_owned),
+                    // Format 3 had the forms beside the other fields, under short names.
+                    None => bundle(fields.span.of(raw), |key| old_mime(key).to_owned()),
+                };
+                (kind, text, data)
+            }
+            _ => {
+                let kind = OutputKind::Unknown(lossy(output_type).into_owned());
+                (kind, String::new(), Vec::new())
+            }
+        };
+        Self {
+            kind,
+            text: readable(text),
+            data,
+        }
+    }
+
+    /// Returns the bytes of one form of an output's data; none where the output, one of
+    /// [`Cell::outputs`](crate::notebook::Cell::outputs), does not have it.
+    pub fn form(output: &Json, mime: &str) -> Option<Form> {
+        Some(Form::of(form(output.bytes(), mime)?, mime))
+    }
+
+    /// Returns it on one line of at most `limit` characters: an error's name and message, an image's
+    /// type and size, otherwise the last line of a stream or the first of a value.
+    pub fn in_short(&self, limit: usize) -> String {
+        let mut lines = self.text.lines().filter(|line| !line.trim().is_empty());
+        let line = match &self.kind {
+            OutputKind::Error { ename, evalue } => format!("{ename}: {evalue}"),
+            OutputKind::Stream(name) => {
+                let last = lines.next_back();
+                match (lines.count() + usize::from(last.is_some()), last) {
+                    (_, None) => name.clone(),
+                    (1, Some(line)) => [name, ": ", line].concat(),
+                    (count, Some(last)) => {
+                        [name, ", ", &count.to_string(), " lines: ", last].concat()
+                    }
+                }
+            }
+            OutputKind::Unknown(name) => name.clone(),
+            OutputKind::Result | OutputKind::Display => {
+                let image = self
+                    .data
+                    .iter()
+                    .find(|data| data.mime.starts_with("image/"));
+                match (image, lines.next()) {
+                    (Some(image), _) => image.to_string(),
+                    (None, Some(line)) => line.to_owned(),
+                    (None, None) => match self.data.first() {
+                        Some(data) => data.to_string(),
+                        None => "no data".to_owned(),
+                    },
+                }
+            }
+        };
+        one_line_of(line, limit)
+    }
+}
+
+impl Cell {
+    /// Returns the names of its attachments, each with the forms of its data.
+    pub fn attachments(&self) -> Vec<(String, Vec<MimeData>)> {
+        let raw = self.raw("attachments").unwrap_or_default();
+        let fields = Object::read(raw).unwrap_or_default().fields;
+        let named = fields.iter().map(|field| {
+            let (_, data) = bundle(field.value().of(raw), str::to_owned);
+            (lossy(decode(field.key().of(raw))).into_owned(), data)
+        });
+        named.collect()
+    }
+
+    /// Returns its outputs as people read them.
+    pub fn read_outputs(&self) -> impl Iterator<Item = Output> {
+        self.raw_outputs().into_iter().map(Output::of)
+    }
+
+    /// Returns its outputs on one line of at most `limit` characters; an error comes first.
+    pub fn outputs_in_short(&self, limit: usize) -> String {
+        self.glance(limit).text
+    }
+
+    /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
+    pub fn glance(&self, limit: usize) -> Glance {
+        let raw = self.raw("outputs").unwrap_or_default();
+        let (mut count, mut shown, mut failed) = (0, None, false);
+        // What is no list has no outputs: its fault is nobody's.
+        let _ = Scanner::new(raw, 0).array(|scanner| {
+            count += 1;
+            let fields = match scanner.next() {
+                Some(b'{') if !failed => Object::scan(scanner)?,
+                _ => {
+                    scanner.value()?;
+                    Object::default()
+                }
+            };
+            if !failed {
+                failed = is_error(raw, &fields);
+                shown = Some(fields);
+            }
+            Ok(())
+        });
+        let text = match shown.map(|fields| Output::of_fields(raw, &fields)) {
+            None => String::new(),
+            Some(shown) if count == 1 => shown.in_short(limit),
+            Some(shown) => {
+                let shown = shown.in_short(limit.saturating_sub(20));
+                one_line(&format!("{shown} (of {count} outputs)"), limit)
+            }
+        };
+        Glance {
+            count,
+            text,
+            failed,
+        }
+    }
+}
+
+/// What a list of cells says of a cell's outputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Glance {
+    /// How many there are.
+    pub count: usize,
+    /// One of them on one line: the error, else the last.
+    pub text: String,
+    /// Whether there is an error among them.
+    pub failed: bool,
+}
+
+fn is_error(raw: &[u8], fields: &Object) -> bool {
+    let word = fields.get(raw, "output_type").map(|span| span.of(raw));
+    word.is_some_and(|word| {
+        crate::notebook::json::is(word, "error") || crate::notebook::json::is(word, "pyerr")
+    })
+}
+
+/// Takes out terminals' escapes, and of each line what was written over.
+fn readable(text: String) -> String {
+    // Most has neither.
+    if memchr2(b'\x1b', b'\r', text.as_bytes()).is_none() {
+        return text;
+    }
+    let plain = strip_str(&text).to_string();
+    if !plain.contains('\r') {
+        return plain;
+    }
+    let last_state = |line: &str| {
+        let line = line.trim_end_matches('\r');
+        line.rsplit('\r').next().unwrap_or_default().to_owned()
+    };
+    plain
+        .split('\n')
+        .map(last_state)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn text_of(raw: &[u8]) -> String {
+    lossy(joined(raw)).into_owned()
+}
+
+/// A traceback is a list of lines without their newlines.
+fn traceback(raw: &[u8]) -> String {
+    let lines = crate::notebook::json::items(raw);
+    let lines = lines.into_iter().map(|line| text_of(line.of(raw)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Reads the forms of data, and the plain text among them.
+fn bundle(raw: &[u8], mime: impl Fn(&str) -> String) -> (String, Vec<MimeData>) {
+    let mut text = String::new();
+    let mut data = Vec::new();
+    for field in Object::read(raw).unwrap_or_default().fields {
+        let mime = mime(&lossy(decode(field.key().of(raw))));
+        if !mime.contains('/') {
+            continue;
+        }
+        let value = field.value().of(raw);
+        if mime == "text/plain" {
+            text = text_of(value);
+        }
+        data.push(MimeData::of(mime, value));
+    }
+    (text, data)
+}
+
+/// Returns one form of an output's data as it is written.
+fn form<'a>(output: &'a [u8], mime: &str) -> Option<&'a [u8]> {
+    let fields = Object::read(output)?;
+    if let Some(data) = fields.get(output, "data") {
+        let data = data.of(output);
+        return Some(Object::read(data)?.get(data, mime)?.of(data));
+    }
+    let mut from_end = fields.fields.iter().rev();
+    let found = from_end.find(|field| old_mime(&lossy(decode(field.key().of(output)))) == mime)?;
+    Some(found.value().of(output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Output {
+        Output::read(&Json::parse(json).unwrap())
+    }
+
+    #[test]
+    fn each_kind_reads_as_one_line() {
+        for (json, line) in [
+            (
+                r#"{"output_type":"stream","name":"stdout","text":["a\n","\u001b[31mb\u001b[0m\n"]}"#,
+                "stdout, 2 lines: b",
+            ),
+            (
+                r#"{"output_type":"stream","name":"stderr","text":"10%\r20%\r\n"}"#,
+                "stderr: 20%",
+            ),
+            (
+                r#"{"output_type":"error","ename":"E","evalue":"a\nb","traceback":["\u001b[0;31mE\u001b[0m","at"]}"#,
+                "E: a b",
+            ),
+            (
+                r#"{"output_type":"execute_result","execution_count":1,"data":{"text/plain":["[1,\n"," 2]"]},"metadata":{}}"#,
+                "[1,",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"text/html":"<b>"}}"#,
+                "text/html, 3 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"text/plain":"<Figure>","image/png":"iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgCAYAAAA10dzkAAAA\n"}}"#,
+                "image/png 640x480, 36 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"image/gif":"R0lGODlhAQACAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs="}}"#,
+                "image/gif 1x2, 35 bytes",
+            ),
+            (
+                r#"{"output_type":"display_data","data":{"image/png":"!!"}}"#,
+                "image/png, 1 byte",
+            ),
+            (
+                r#"{"output_type":"pyout","prompt_number":3,"text":"42"}"#,
+                "42",
+            ),
+            (
+                r#"{"output_type":"pyerr","ename":"E","evalue":"x","traceback":[]}"#,
+                "E: x",
+            ),
+            (r#"{"output_type":"new"}"#, "new"),
+            (r#"{"output_type":"display_data"}"#, "no data"),
+            ("3", ""),
+        ] {
+            assert_eq!(read(json).in_short(80), line, "{json}");
+        }
+        let error = read(
+            r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[0;31ma\u001b[0m","b"]}"#,
+        );
+        assert_eq!(error.text, "a\nb");
+    }
+}

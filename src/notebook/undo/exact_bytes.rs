@@ -1,0 +1,197 @@
+//! The bytes that an operation changed, so that taking it back gives back the same ones.
+//!
+//! A cell that is put back by what it says may be written in another style than it had. Where a cell
+//! is still byte for byte what the operation left, its earlier bytes take that place.
+
+use std::collections::HashMap;
+
+use crate::notebook::document::Document;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// What of a file's bytes was another before an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exact {
+    /// How the file was written: the bytes of removed cells fit only there.
+    style: String,
+    cells: Vec<ExactCell>,
+    /// What stood between the cells, where the list of them is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    between: Option<Between>,
+}
+
+/// The earlier bytes of one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ExactCell {
+    id: String,
+    /// What the operation left of it; none where it removed the cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<Left>,
+    /// The bytes that were in the middle; all of a removed cell.
+    was: String,
+}
+
+/// A cell as an operation left it, of which the beginning and the end are as they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Left {
+    hash: String,
+    head: usize,
+    tail: usize,
+}
+
+/// The white space and commas of the list of cells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Between {
+    cells: Vec<String>,
+    was: Vec<String>,
+    close: String,
+    left: String,
+}
+
+impl Exact {
+    /// Returns what to keep of an operation's bytes; none where it changed none of a cell.
+    pub fn of(before: &Document, after: &Document) -> Option<Self> {
+        // Bytes of cells in another format do not fit the rest of the file.
+        if before.nbformat != after.nbformat {
+            return None;
+        }
+        let left: HashMap<&str, &Bytes> = after
+            .cells
+            .iter()
+            .map(|cell| (cell.id.as_str(), &cell.text))
+            .collect();
+        let same_list = before.cells.len() == after.cells.len()
+            && before
+                .cells
+                .iter()
+                .zip(&after.cells)
+                .all(|(a, b)| a.id == b.id);
+        let mut cells = Vec::new();
+        for cell in &before.cells {
+            let kept = match left.get(cell.id.as_str()) {
+                // Copies of a document share the bytes that nobody touched.
+                Some(new) if new.as_ptr_range() == cell.text.as_ptr_range() => continue,
+                Some(new) if **new == cell.text => continue,
+                Some(new) => changed(&cell.text, new),
+                None => Some((None, &cell.text[..])),
+            };
+            let (left, was) = kept?;
+            cells.push(ExactCell {
+                id: cell.id.clone(),
+                left,
+                was: std::str::from_utf8(was).ok()?.to_owned(),
+            });
+        }
+        if cells.is_empty() && same_list {
+            return None;
+        }
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let between = (!same_list).then(|| Between {
+            cells: before.cells.iter().map(|cell| cell.id.clone()).collect(),
+            was: before.cells.iter().map(|cell| text(&cell.before)).collect(),
+            close: text(&before.close),
+            left: between(after),
+        });
+        Some(Self {
+            style: style(before),
+            cells,
+            between,
+        })
+    }
+
+    /// Puts the earlier bytes into a notebook in which the operation was taken back; `now` is the
+    /// notebook before that.
+    pub(in crate::notebook) fn put(&self, now: &Document, document: &mut Document) {
+        let same_style = style(now) == self.style;
+        for exact in &self.cells {
+            let there = now.cells.iter().find(|cell| cell.id == exact.id);
+            let text = match (&exact.left, there) {
+                (Some(left), Some(cell)) if hash(&cell.text) == left.hash => {
+                    let tail = cell.text.len().checked_sub(left.tail);
+                    let ends = cell.text.get(..left.head).zip(tail);
+                    let ends = ends.and_then(|(head, tail)| Some((head, cell.text.get(tail..)?)));
+                    let Some((head, tail)) = ends else { continue };
+                    [head, exact.was.as_bytes(), tail].concat()
+                }
+                (None, None) if same_style => exact.was.clone().into_bytes(),
+                _ => continue,
+            };
+            // What cannot be read was not written by this.
+            if crate::notebook::json::Object::read(&text).is_none() {
+                continue;
+            }
+            if let Some(cell) = document.cells.iter_mut().find(|cell| cell.id == exact.id) {
+                cell.rewrite(text);
+                let mut own = [cell.clone()];
+                crate::notebook::document::ids::read(&mut own);
+                let [own] = own;
+                if own.id == cell.id {
+                    cell.own_id = own.own_id;
+                    cell.recorded_id = !own.own_id;
+                }
+            }
+        }
+        if let Some(was) = self.between.as_ref()
+            && between(now) == was.left
+            && document.cells.len() == was.cells.len()
+            && document
+                .cells
+                .iter()
+                .zip(&was.cells)
+                .all(|(cell, id)| cell.id == *id)
+        {
+            for (cell, before) in document.cells.iter_mut().zip(&was.was) {
+                cell.before = before.clone().into();
+            }
+            document.close = was.close.clone().into();
+        }
+    }
+}
+
+/// Returns what an operation left of a cell, and the bytes that were in the middle.
+fn changed<'a>(old: &'a [u8], new: &[u8]) -> Option<(Option<Left>, &'a [u8])> {
+    let is_char_start = |text: &[u8], at: usize| {
+        text.get(at)
+            .is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000)
+    };
+    let mut head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    while !is_char_start(old, head) {
+        head -= 1;
+    }
+    let most = old.len().min(new.len()) - head;
+    let pairs = old.iter().rev().zip(new.iter().rev());
+    let mut tail = pairs.take(most).take_while(|(a, b)| a == b).count();
+    while !is_char_start(old, old.len() - tail) {
+        tail -= 1;
+    }
+    let left = Left {
+        hash: hash(new),
+        head,
+        tail,
+    };
+    Some((Some(left), old.get(head..old.len() - tail)?))
+}
+
+/// Returns how a file is written, as far as no cell of it matters.
+fn style(document: &Document) -> String {
+    let top = &document.style.top;
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        document.nbformat, top.lead, top.unit, top.colon
+    )
+}
+
+fn between(document: &Document) -> String {
+    let mut parts = Sha256::new();
+    for cell in &document.cells {
+        parts.update(&cell.before);
+        parts.update(b"\0");
+    }
+    parts.update(&document.close);
+    hex::encode(parts.finalize())
+}
+
+fn hash(text: &[u8]) -> String {
+    hex::encode(Sha256::digest(text))
+}

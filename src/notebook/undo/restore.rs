@@ -1,0 +1,345 @@
+//! Cells as they were: a removed one put back, an earlier version set.
+
+use bytes::Bytes;
+
+use crate::notebook::document::{
+    Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, write_id, written,
+};
+use crate::notebook::edit::{Change, Changed, EditError};
+use crate::notebook::json::{Json, Layout, Object, digest, remove_value_at, set_value_at};
+
+impl Document {
+    /// Makes a notebook of cells alone, each with its id: for looking at what was, not for writing.
+    ///
+    /// # Errors
+    /// One of them is no cell.
+    pub fn of_cells<'a>(
+        cells: impl IntoIterator<Item = (&'a str, &'a Json)>,
+    ) -> Result<Self, EditError> {
+        let empty = r#"{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
+        let mut document = Self::parse(empty).expect("this is a notebook");
+        for (id, cell) in cells {
+            let mut cell = read(cell)?;
+            write_id(&mut cell, id, &document.style.cell);
+            let index = document.cells.len();
+            document.put(index, cell);
+        }
+        Ok(document)
+    }
+
+    /// Puts a cell back so that it stands at `index`, with everything that it had, in this file's
+    /// style.
+    ///
+    /// # Errors
+    /// The index is beyond the end, the id not allowed or taken, the value no cell.
+    pub fn put_back(&mut self, index: usize, id: &str, cell: &Json) -> Result<Changed, EditError> {
+        self.check_writable()?;
+        let mut cell = read(cell)?;
+        if index > self.cells.len() {
+            let cells = self.cells.len();
+            return Err(EditError::OutOfRange { index, cells });
+        }
+        // An id that Jupyter would not make stays if the file had it.
+        if id.is_empty() {
+            return Err(EditError::BadId(id.to_owned()));
+        }
+        if self.cells.iter().any(|other| other.id == id) {
+            return Err(EditError::TakenId(id.to_owned()));
+        }
+        let layout = self.item_layout();
+        cell.rewrite(layout.value(&cell.text));
+        match self.holds_ids() {
+            true => write_id(&mut cell, id, &layout.deeper()),
+            false => record_id(&mut cell, id),
+        }
+        let after = Some(cell.revision());
+        self.put(index, cell);
+        Ok(Changed {
+            cell: id.to_owned(),
+            index,
+            what: Change::Inserted,
+            before: None,
+            after,
+        })
+    }
+
+    /// Makes a cell what an earlier version of it was: type, source, metadata, attachments. Its
+    /// outputs stay; only where it has none, and was not run, those of the version come back.
+    ///
+    /// # Errors
+    /// There is no cell at the index, or the value is none.
+    pub fn put_version(&mut self, index: usize, version: &Json) -> Result<Changed, EditError> {
+        let version = read(version)?;
+        let lists = self.style.lists;
+        let mut changed = self.change(index, Change::Edited, |cell, layout| {
+            let new = as_it_was(cell, &version, layout, lists);
+            (new.text != cell.text).then(|| new.text.to_vec())
+        })?;
+        if changed.what == Change::Edited && changed.before == changed.after {
+            changed.what = Change::Outputs;
+        }
+        Ok(changed)
+    }
+}
+
+impl Cell {
+    /// Returns whether running it left something: outputs, or a count.
+    pub fn has_run(&self) -> bool {
+        self.execution_count().is_some() || !self.raw_outputs().is_empty()
+    }
+}
+
+/// Reads a cell that stood in some notebook.
+fn read(cell: &Json) -> Result<Cell, EditError> {
+    let text = Bytes::copy_from_slice(cell.bytes());
+    let object = Object::read(&text).ok_or(EditError::NotACell)?;
+    Ok(Cell::new(Bytes::new(), text, object))
+}
+
+fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell {
+    let mut new = cell.clone();
+    match version.cell_type() {
+        same if same == cell.cell_type() => {}
+        // No version of the format knows it, but the file had it.
+        CellType::Unknown => {
+            if let Some(word) = version.raw("cell_type") {
+                new.rewrite(new.with("cell_type", word, layout));
+            }
+        }
+        other => new.rewrite(new.as_type(other, layout)),
+    }
+    let source = version.source_bytes();
+    if *new.source_bytes() != *source {
+        let value = written(new.raw("source"), &source, layout, lists);
+        new.rewrite(new.with("source", &value, layout));
+    }
+    if let Some(metadata) = metadata_as_it_was(&new, version, layout) {
+        new.rewrite(new.with("metadata", &metadata, layout));
+    }
+    let attachments = |cell: &Cell| {
+        let raw = cell.raw("attachments").filter(|raw| *raw != b"{}");
+        raw.map(<[u8]>::to_vec)
+    };
+    match attachments(version) {
+        had if had.as_deref().map(digest) == attachments(&new).as_deref().map(digest) => {}
+        Some(had) => new.rewrite(new.with("attachments", &layout.value(&had), layout)),
+        None => new.rewrite(new.without("attachments")),
+    }
+    if new.cell_type() == CellType::Code && !new.has_run() && version.has_run() {
+        for name in ["outputs", "execution_count"] {
+            if let Some(value) = version.raw(name) {
+                new.rewrite(new.with(name, &layout.value(value), layout));
+            }
+        }
+        for key in EXECUTION_KEYS {
+            if let Some(times) = version.metadata(&[key])
+                && let Some(text) = new.with_metadata(&[key], &times, layout)
+            {
+                new.rewrite(text);
+            }
+        }
+    }
+    new
+}
+
+/// Returns a version's metadata with what running the cell as it is wrote into it; none where it
+/// has that already.
+fn metadata_as_it_was(cell: &Cell, version: &Cell, layout: &Layout) -> Option<Vec<u8>> {
+    let raw = |cell: &Cell| cell.raw("metadata").unwrap_or(b"{}").to_vec();
+    let (now, had) = (raw(cell), raw(version));
+    if metadata_digest(&now) == metadata_digest(&had) {
+        return None;
+    }
+    let mut new = layout.value(&had);
+    let inner = layout.deeper();
+    for key in EXECUTION_KEYS {
+        let made = match cell.metadata(&[key]) {
+            Some(value) => set_value_at(&new, &[key], &value, &inner),
+            None => remove_value_at(&new, &[key]),
+        };
+        new = made.unwrap_or(new);
+    }
+    Some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::NewCell;
+
+    const FILE: &str = r##"{
+ "cells": [
+  {
+   "cell_type": "code",
+   "execution_count": 3,
+   "id": "a",
+   "metadata": {
+    "execution": {
+     "iopub.status.idle": "2026"
+    },
+    "tags": [
+     "t"
+    ]
+   },
+   "outputs": [
+    {
+     "name": "stdout",
+     "output_type": "stream",
+     "text": [
+      "1\n"
+     ]
+    }
+   ],
+   "source": [
+    "print(1)\n",
+    "1e-05"
+   ]
+  },
+  {
+   "cell_type": "markdown",
+   "id": "b",
+   "metadata": {},
+   "source": [
+    "# Title"
+   ]
+  }
+ ],
+ "metadata": {},
+ "nbformat": 4,
+ "nbformat_minor": 5
+}
+"##;
+
+    fn open(text: &str) -> Document {
+        Document::parse(text.to_owned()).unwrap()
+    }
+
+    fn json(document: &Document, index: usize) -> Json {
+        Json::of_valid(&document.cells()[index].text)
+    }
+
+    fn text(document: &Document) -> String {
+        String::from_utf8(document.to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_was_removed_comes_back_byte_for_byte() {
+        for index in [0, 1] {
+            let mut document = open(FILE);
+            let cell = json(&document, index);
+            let id = document.cells()[index].id().to_owned();
+            document.remove(index).unwrap();
+            let changed = document.put_back(index, &id, &cell).unwrap();
+            assert_eq!(
+                (changed.what, changed.index, changed.before),
+                (Change::Inserted, index, None)
+            );
+            assert_eq!(text(&document), FILE);
+            let taken = document.put_back(0, &id, &cell);
+            assert_eq!(taken, Err(EditError::TakenId(id)));
+        }
+        let mut document = open(FILE);
+        assert_eq!(
+            document.put_back(0, "c", &Json::from(1)),
+            Err(EditError::NotACell)
+        );
+        let cell = json(&document, 0);
+        assert!(matches!(
+            document.put_back(3, "c", &cell),
+            Err(EditError::OutOfRange { .. })
+        ));
+        // A cell of a file without ids has none of its own; and the style is this file's.
+        let plain = Json::parse(r#"{"cell_type":"raw","metadata":{},"source":"x"}"#).unwrap();
+        document.put_back(2, "c", &plain).unwrap();
+        let new = ",\n  {\n   \"cell_type\": \"raw\",\n   \"id\": \"c\",\n   \"metadata\": {},\n   \"source\": \"x\"\n  }\n ],";
+        assert_eq!(
+            text(&document),
+            FILE.replace("\n ],\n \"metadata\"", &format!("{new}\n \"metadata\""))
+        );
+    }
+
+    #[test]
+    fn a_version_comes_back_and_outputs_stay() {
+        let mut document = open(FILE);
+        let mut first = document.clone();
+        first.clear_outputs(0).unwrap();
+        let first = json(&first, 0);
+        let revision = document.cells()[0].revision();
+        document.set_source(0, "other").unwrap();
+        document.set_metadata(0, &["tags"], &Json::from(1)).unwrap();
+        document.set_metadata(0, &["x"], &Json::from(1)).unwrap();
+        let changed = document.put_version(0, &first).unwrap();
+        assert_eq!(
+            (changed.what, changed.after),
+            (Change::Edited, Some(revision))
+        );
+        assert_eq!(text(&document), FILE);
+        assert_eq!(
+            document.put_version(0, &first).unwrap().what,
+            Change::Nothing
+        );
+    }
+
+    #[test]
+    fn outputs_come_back_where_there_are_none() {
+        let mut document = open(FILE);
+        let whole = json(&document, 0);
+        document.clear_outputs(0).unwrap();
+        let changed = document.put_version(0, &whole).unwrap();
+        assert_eq!(changed.what, Change::Outputs);
+        assert_eq!(text(&document), FILE);
+        // Text has no outputs; with the type they come back.
+        document.set_type(0, CellType::Markdown).unwrap();
+        document.put_version(0, &whole).unwrap();
+        assert_eq!(text(&document), FILE);
+        // What was run since is the later execution.
+        document.clear_outputs(0).unwrap();
+        let execution = crate::notebook::Execution {
+            execution_count: Some(9),
+            ..Default::default()
+        };
+        document.set_execution(0, &execution).unwrap();
+        document.put_version(0, &whole).unwrap();
+        assert_eq!(document.cells()[0].execution_count(), Some(9));
+        assert_eq!(document.cells()[0].outputs().count(), 0);
+    }
+
+    #[test]
+    fn attachments_and_types_of_the_future_come_back() {
+        let cell = r#"{"attachments":{"a.png":{"image/png":"AA=="}},"cell_type":"markdown","id":"a","metadata":{},"source":"x"}"#;
+        let file =
+            format!("{{\"cells\":[{cell}],\"metadata\":{{}},\"nbformat\":4,\"nbformat_minor\":5}}");
+        let mut document = open(&file);
+        let version = json(&document, 0);
+        document.set_type(0, CellType::Code).unwrap();
+        document.set_source(0, "y").unwrap();
+        document.put_version(0, &version).unwrap();
+        assert_eq!(
+            document.cells()[0].revision(),
+            open(&file).cells()[0].revision()
+        );
+        let future = Json::parse(r#"{"cell_type":"sql","metadata":{},"source":"x"}"#).unwrap();
+        document.put_version(0, &future).unwrap();
+        assert!(text(&document).contains(r#""cell_type":"sql""#));
+    }
+
+    #[test]
+    fn cells_make_a_notebook_to_look_at() {
+        let document = open(FILE);
+        let cells = document.cells().iter().enumerate();
+        let cells: Vec<_> = cells
+            .map(|(index, cell)| (cell.id(), json(&document, index)))
+            .collect();
+        let again = Document::of_cells(cells.iter().map(|(id, cell)| (*id, cell))).unwrap();
+        assert_eq!(again.revision(), document.revision());
+        let mut other = again;
+        let new = NewCell {
+            id: "c".into(),
+            cell_type: CellType::Raw,
+            source: String::new(),
+            metadata: None,
+        };
+        other.insert(2, &new).unwrap();
+        assert_eq!(other.cells().len(), 3);
+    }
+}
