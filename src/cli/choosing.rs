@@ -7,9 +7,9 @@ use super::commands::Commands;
 use super::fault::{Fault, Kind, causes};
 use super::print;
 use super::terminal::Lines;
-use crate::kernel::environment::install::Install;
-use crate::kernel::spec::candidates::Offer;
-use crate::kernel::spec::selection::ChooseError;
+use crate::kernel::environment::install::InstallCommands;
+use crate::kernel::spec::candidates::KernelCandidate;
+use crate::kernel::spec::selection::SelectionError;
 use crate::lifecycle::install::install;
 use crate::lifecycle::open::OpenOptions;
 use crate::lifecycle::open_error::OpenError;
@@ -41,7 +41,7 @@ impl Choosing {
         options: &mut OpenOptions,
     ) -> Result<(), Fault> {
         match &error {
-            OpenError::Choose(ChooseError::NoIpykernel { install, .. })
+            OpenError::Choose(SelectionError::NoIpykernel { install, .. })
                 if std::mem::take(&mut self.installs) =>
             {
                 run(install)?;
@@ -50,10 +50,10 @@ impl Choosing {
                 }
                 return Ok(());
             }
-            OpenError::Choose(ChooseError::Several { offers }) if self.asks => {
+            OpenError::Choose(SelectionError::Ambiguous { candidates }) if self.asks => {
                 print::note(&format!("{}:", causes(&error)));
-                if let Some(offer) = ask(offers).await {
-                    match offer.option() {
+                if let Some(candidate) = ask(candidates).await {
+                    match candidate.option() {
                         ("--kernel", name) => options.kernel = Some(name),
                         (_, python) => options.python = Some(python.into()),
                     }
@@ -64,7 +64,7 @@ impl Choosing {
             _ => {}
         }
         let lines = match &error {
-            OpenError::Choose(ChooseError::Several { offers }) => listed(offers),
+            OpenError::Choose(SelectionError::Ambiguous { candidates }) => listed(candidates),
             _ => Vec::new(),
         };
         let commands = Commands::on(&self.notebook);
@@ -72,7 +72,7 @@ impl Choosing {
     }
 }
 
-fn run(wanted: &Install) -> Result<(), Fault> {
+fn run(wanted: &InstallCommands) -> Result<(), Fault> {
     print::note(&format!("installs ipykernel: {wanted}"));
     let done = install(wanted);
     done.map_err(|error| {
@@ -80,17 +80,20 @@ fn run(wanted: &Install) -> Result<(), Fault> {
     })
 }
 
-/// Returns the offers in a line each.
-fn listed(offers: &[Offer]) -> Vec<String> {
-    let rows: Vec<_> = offers
+/// Returns the candidates in a line each.
+fn listed(candidates: &[KernelCandidate]) -> Vec<String> {
+    let rows: Vec<_> = candidates
         .iter()
-        .map(|offer| {
-            let display = offer.spec.as_ref().map_or("", |spec| &spec.display_name);
-            let path = offer.path.display().to_string();
+        .map(|candidate| {
+            let display = candidate
+                .spec
+                .as_ref()
+                .map_or("", |spec| &spec.display_name);
+            let path = candidate.path.display().to_string();
             [
-                offer.name.clone(),
+                candidate.name.clone(),
                 display.to_owned(),
-                offer.source.clone(),
+                candidate.source.clone(),
                 path,
             ]
         })
@@ -99,15 +102,15 @@ fn listed(offers: &[Offer]) -> Vec<String> {
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
-async fn ask(offers: &[Offer]) -> Option<&Offer> {
-    for (at, line) in listed(offers).iter().enumerate() {
+async fn ask(candidates: &[KernelCandidate]) -> Option<&KernelCandidate> {
+    for (at, line) in listed(candidates).iter().enumerate() {
         print::note(&format!("  {}  {line}", at + 1));
     }
     let lines = Lines::new();
     loop {
         let question = format!(
             "Which one is meant? [1-{}, nothing for none] ",
-            offers.len()
+            candidates.len()
         );
         let answer = lines.ask(&question, false).await?;
         let answer = answer.trim();
@@ -115,7 +118,7 @@ async fn ask(offers: &[Offer]) -> Option<&Offer> {
             return None;
         }
         let number: Option<usize> = answer.parse().ok();
-        let chosen = number.and_then(|number| offers.get(number.checked_sub(1)?));
+        let chosen = number.and_then(|number| candidates.get(number.checked_sub(1)?));
         if chosen.is_some() {
             return chosen;
         }

@@ -11,7 +11,7 @@ use crate::execution::run::RunError;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::shell::quote;
-use crate::kernel::spec::selection::ChooseError;
+use crate::kernel::spec::selection::SelectionError;
 use crate::lifecycle::attach::AttachError;
 use crate::lifecycle::interrupt::InterruptError;
 use crate::lifecycle::open_error::OpenError;
@@ -197,7 +197,7 @@ impl From<OpenError> for Fault {
         match &error {
             OpenError::Choose(choose) => {
                 let kind = match choose {
-                    ChooseError::Several { .. } => Kind::Usage,
+                    SelectionError::Ambiguous { .. } => Kind::Usage,
                     _ => Kind::Failed,
                 };
                 choose.hints().into_iter().fold(fault(kind), Self::hint)
@@ -206,7 +206,7 @@ impl From<OpenError> for Fault {
                 let hints = untrusted.hints().into_iter();
                 hints.fold(fault(Kind::Refused), Self::hint)
             }
-            OpenError::Confined { reason, lines } => {
+            OpenError::SandboxedStart { reason, lines } => {
                 let kind = match reason {
                     SandboxError::Folders(_) => Kind::Failed,
                     SandboxError::Tcp => Kind::Usage,

@@ -10,7 +10,7 @@ use super::fault::{Fault, causes};
 use super::{Context, columns, print};
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
-use crate::kernel::spec::candidates::{From, Offer};
+use crate::kernel::spec::candidates::{CandidateSource, KernelCandidate};
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::available::{Available, available};
 use crate::lifecycle::target;
@@ -60,22 +60,22 @@ impl Kernels {
 
 fn text(notebook: Option<&Path>, found: &Available) -> Vec<String> {
     let chosen = found.chosen_offer();
-    let offers = found.offers.iter().enumerate();
-    let rows: Vec<_> = offers
-        .map(|(at, offer)| {
+    let candidates = found.candidates.iter().enumerate();
+    let rows: Vec<_> = candidates
+        .map(|(at, candidate)| {
             let mark = if chosen == Some(at) { "*" } else { " " };
             [
-                format!("{mark} {}", offer.name),
-                offer.language().to_owned(),
-                source(offer),
-                offer.path.display().to_string(),
+                format!("{mark} {}", candidate.name),
+                candidate.language().to_owned(),
+                source(candidate),
+                candidate.path.display().to_string(),
             ]
         })
         .collect();
     let mut lines = Vec::new();
-    for (line, offer) in columns::lines(&rows).iter().zip(&found.offers) {
+    for (line, candidate) in columns::lines(&rows).iter().zip(&found.candidates) {
         lines.push(line.trim_end().to_owned());
-        if let Err(unready) = &offer.spec {
+        if let Err(unready) = &candidate.spec {
             let install = unready.install.as_ref();
             let mend = install.map_or(String::new(), |it| format!("; next: {it}"));
             lines.push(format!("    {}{mend}", unready.why));
@@ -109,34 +109,37 @@ fn program(spec: &RealSpec) -> String {
 }
 
 /// Says where it was found; environments also who manages them, where that does not say it.
-fn source(offer: &Offer) -> String {
-    match offer.manager {
-        Some(manager) if offer.from != From::Known && offer.from != From::Path => {
-            format!("{} ({})", offer.source, manager.as_str())
+fn source(candidate: &KernelCandidate) -> String {
+    match candidate.manager {
+        Some(manager)
+            if candidate.from != CandidateSource::Known
+                && candidate.from != CandidateSource::Path =>
+        {
+            format!("{} ({})", candidate.source, manager.as_str())
         }
-        _ => offer.source.clone(),
+        _ => candidate.source.clone(),
     }
 }
 
 fn object(notebook: Option<&Path>, found: &Available) -> Value {
     let chosen = found.chosen_offer();
-    let kernels = found.offers.iter().enumerate().map(|(at, offer)| {
-        let spec = offer.spec.as_ref().ok();
-        let unready = offer.spec.as_ref().err();
-        let (option, value) = offer.option();
+    let kernels = found.candidates.iter().enumerate().map(|(at, candidate)| {
+        let spec = candidate.spec.as_ref().ok();
+        let unready = candidate.spec.as_ref().err();
+        let (option, value) = candidate.option();
         json!({
-            "name": offer.name,
+            "name": candidate.name,
             "display_name": spec.map(|spec| &spec.display_name),
-            "language": offer.language(),
-            "source": offer.source,
-            "kind": match offer.from {
-                From::AtHand => "environment",
-                From::Spec => "kernelspec",
-                From::Path => "path",
-                From::Known => "conda",
+            "language": candidate.language(),
+            "source": candidate.source,
+            "kind": match candidate.from {
+                CandidateSource::AtHand => "environment",
+                CandidateSource::Spec => "kernelspec",
+                CandidateSource::Path => "path",
+                CandidateSource::Known => "conda",
             },
-            "manager": offer.manager.map(|manager| manager.as_str()),
-            "path": offer.path,
+            "manager": candidate.manager.map(|manager| manager.as_str()),
+            "path": candidate.path,
             "argv": spec.map(|spec| &spec.argv),
             "open_with": [option, &value],
             "ready": spec.is_some(),

@@ -11,7 +11,7 @@ use super::fault::{Fault, Kind};
 use super::{Context, print};
 use crate::kernel::shell::quote;
 use crate::lifecycle::consent::Deed;
-use crate::lifecycle::restart::{Report, restart};
+use crate::lifecycle::restart::{TaskReport, restart};
 use crate::lifecycle::target::Target;
 use crate::project::Session;
 
@@ -76,8 +76,8 @@ pub(super) async fn replaced(
 ) -> Result<Session, Fault> {
     context.consent(Deed::Restart, target, force, json).await?;
     match restart(&target.project, &target.key, &context.by, patience).await? {
-        Report::Done(session) => Ok(*session),
-        Report::Failed {
+        TaskReport::Done(session) => Ok(*session),
+        TaskReport::Failed {
             message,
             lines,
             slow,

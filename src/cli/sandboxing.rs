@@ -169,7 +169,7 @@ pub(super) fn text(sandbox: &Sandbox, root: &Path) -> String {
 
 /// What a reader wants to know of what was kept: that its own folders can be used is no promise.
 fn told(kept: &[String]) -> String {
-    let own = crate::kernel::confine::guarantee::Promise::Room.words();
+    let own = crate::kernel::confine::guarantee::Guarantee::OwnFolders.words();
     let all: Vec<_> = kept
         .iter()
         .map(String::as_str)

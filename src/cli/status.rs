@@ -12,7 +12,7 @@ use super::fault::{Fault, Kind, causes};
 use super::status_watch::Watch;
 use super::{Context, print, sandboxing};
 use crate::activity::company::{self, whose};
-use crate::kernel::process::limits::{self, Bound};
+use crate::kernel::process::limits::{self, MemoryBound};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::death;
@@ -358,8 +358,8 @@ fn bound(status: &SessionStatus) -> Option<String> {
     let wanted = status.session.limits.memory_bytes?;
     let bound = pid(status).and_then(limits::bound_of);
     Some(match bound {
-        Some(Bound::Group(bytes)) => format!("at most {}", size(bytes)),
-        Some(Bound::AddressSpace(bytes)) => {
+        Some(MemoryBound::Group(bytes)) => format!("at most {}", size(bytes)),
+        Some(MemoryBound::AddressSpace(bytes)) => {
             format!("at most {} of address space", size(bytes))
         }
         None => format!("the limit of {} does not hold", size(wanted)),

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kernel::environment::install::Install;
-use crate::kernel::environment::probe::{self, Asking, NotPython};
+use crate::kernel::environment::install::InstallCommands;
+use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
@@ -63,7 +63,7 @@ pub(super) fn find(
 ) -> Result<PathBuf, NoPython> {
     if let Some(path) = asked {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let python = probe::probe(&whole, Asking::Any, variables)?;
+        let python = probe::probe(&whole, ProbePolicy::Any, variables)?;
         return if python.ipykernel {
             Ok(python.executable)
         } else {
@@ -77,7 +77,7 @@ pub(super) fn find(
     let on_path = probe::on_path(variables);
     let mut any = None;
     for candidate in active.chain(on_path) {
-        if let Ok(python) = probe::probe(&candidate, Asking::Any, variables) {
+        if let Ok(python) = probe::probe(&candidate, ProbePolicy::Any, variables) {
             if python.ipykernel {
                 return Ok(python.executable);
             }
@@ -115,9 +115,9 @@ fn private(
         progress("another demo makes the environment; waiting for it");
         lock.lock().map_err(unusable)?;
     }
-    let wanted = Install::into_new(base, folder);
+    let wanted = InstallCommands::into_new(base, folder);
     // An upgrade of the system's Python breaks the environment, and pip installs ipykernel last.
-    let probed = probe::probe(&wanted.python, Asking::Any, variables);
+    let probed = probe::probe(&wanted.python, ProbePolicy::Any, variables);
     if !probed.is_ok_and(|python| python.ipykernel) {
         progress(&format!(
             "no Python with ipykernel was found; making an environment, once, in {}",

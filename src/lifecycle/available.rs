@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::open::{neighbour, read_named};
 use super::open_error::OpenError;
 use super::target::recorded;
-use crate::kernel::environment::probe::Asking;
+use crate::kernel::environment::probe::ProbePolicy;
 use crate::kernel::spec;
-use crate::kernel::spec::allow_list::Allowed;
-use crate::kernel::spec::candidates::{self, Offer};
+use crate::kernel::spec::allow_list::SpecAllowList;
+use crate::kernel::spec::candidates::{self, KernelCandidate};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
-use crate::kernel::spec::selection::{self, Choice, ChooseError, Wish};
+use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest, SelectionError};
 use crate::kernel::variables::{NoHome, Variables};
 use crate::project::Project;
 
@@ -20,9 +20,9 @@ use crate::project::Project;
 #[derive(Debug)]
 pub struct Available {
     /// All that could be started, and those that cannot with the reason; nearest first.
-    pub offers: Vec<Offer>,
+    pub candidates: Vec<KernelCandidate>,
     /// What `nb open` would start.
-    pub chosen: Result<Choice, ChooseError>,
+    pub chosen: Result<ChosenKernel, SelectionError>,
     /// The folders that were searched for kernelspecs, in Jupyter's order.
     pub searched: Vec<PathBuf>,
     /// What is said of kernelspecs that Jupyter's configuration hides.
@@ -32,11 +32,16 @@ pub struct Available {
 }
 
 impl Available {
-    /// Returns which of the offers would be started.
+    /// Returns which of the candidates would be started.
     pub fn chosen_offer(&self) -> Option<usize> {
         let chosen = self.chosen.as_ref().ok()?;
-        let is_it = |offer: &Offer| offer.spec.as_ref().is_ok_and(|spec| *spec == chosen.spec);
-        self.offers.iter().position(is_it)
+        let is_it = |candidate: &KernelCandidate| {
+            candidate
+                .spec
+                .as_ref()
+                .is_ok_and(|spec| *spec == chosen.spec)
+        };
+        self.candidates.iter().position(is_it)
     }
 }
 
@@ -55,16 +60,16 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         near = neighbour(&project, &key)?;
     }
     let before = session.as_ref().and_then(|it| it.kernelspec.as_ref());
-    let wish = Wish {
+    let request = KernelRequest {
         recorded: before,
         named: named.kernelspec.as_deref(),
         language: named.language.as_deref(),
         neighbour: near.as_ref(),
-        asking: Asking::Own,
-        ..Wish::default()
+        policy: ProbePolicy::ToolsOnly,
+        ..KernelRequest::default()
     };
-    let chosen = selection::choose(wish, &folder, variables);
-    let paths = JupyterPaths::new(variables).map_err(|NoHome| ChooseError::NoHome(NoHome))?;
+    let chosen = selection::select(request, &folder, variables);
+    let paths = JupyterPaths::new(variables).map_err(|NoHome| SelectionError::NoHome(NoHome))?;
     let prefix = prefix_in_use(&folder, variables);
     let searched = paths.spec_folders(prefix.as_ref());
     let unreadable = searched.iter().filter_map(|folder| {
@@ -72,10 +77,10 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
         let is_there = !matches!(error.kind(), io::ErrorKind::NotFound);
         is_there.then(|| (folder.clone(), error))
     });
-    let allowed = Allowed::read(&paths, prefix.as_ref());
+    let allowed = SpecAllowList::read(&paths, prefix.as_ref());
     Ok(Available {
         hidden: allowed.note(&spec::kernels(&searched)),
-        offers: candidates::all(&folder, &paths, variables),
+        candidates: candidates::all(&folder, &paths, variables),
         chosen,
         unreadable: unreadable.collect(),
         searched,

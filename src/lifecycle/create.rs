@@ -12,8 +12,8 @@ use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
 use crate::editing::{page, transaction};
 use crate::kernel::confine::container;
-use crate::kernel::environment::probe::Asking;
-use crate::kernel::spec::selection::{self, Wish};
+use crate::kernel::environment::probe::ProbePolicy;
+use crate::kernel::spec::selection::{self, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook;
 use crate::project::{Project, Session};
@@ -55,19 +55,19 @@ pub fn create_notebook(
         Some(project) => neighbour(&project, &project.key(notebook))?,
         None => None,
     };
-    let wish = Wish {
+    let request = KernelRequest {
         kernel: options.kernel.as_deref(),
         python: options.python.as_deref(),
         recorded: session
             .as_ref()
             .and_then(|session| session.kernelspec.as_ref()),
         neighbour: neighbour.as_ref(),
-        asking: match starts {
-            true => options.confinement.asking(session.as_ref()),
+        policy: match starts {
+            true => options.confinement.policy(session.as_ref()),
             // Nothing of the folder is run for a notebook that is only made.
-            false => Asking::Own,
+            false => ProbePolicy::ToolsOnly,
         },
-        ..Wish::default()
+        ..KernelRequest::default()
     };
     if let (Some(running), Some(project)) = (&options.attach, Project::find(notebook)) {
         attach::check(&project, notebook, running)?;
@@ -75,7 +75,7 @@ pub fn create_notebook(
     let choice = match (&options.attach, &options.confinement) {
         (Some(running), _) => Ok(running.spec.clone()),
         (None, Confinement::Container(container)) => Ok(container::spec(container)),
-        (None, _) => selection::choose(wish, &real, &ProcessVariables).map(|choice| choice.spec),
+        (None, _) => selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {
         // What another program started may have no name that is known here.

@@ -14,7 +14,7 @@ use crate::activity::zone;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::launch::last_lines;
-use crate::kernel::process::plan::End;
+use crate::kernel::process::plan::ProcessEnd;
 use crate::kernel::shell::quote;
 use crate::notebook::size;
 use crate::project::jobs::JobCell;
@@ -22,8 +22,8 @@ use crate::project::journal::Entry;
 use crate::project::past::Cell;
 use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
 
-/// How long a keeper may take to write down what it was told.
-const KEEPER: Duration = Duration::from_millis(150);
+/// How long a supervisor may take to write down what it was told.
+const SUPERVISOR: Duration = Duration::from_millis(150);
 
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(2);
@@ -40,7 +40,7 @@ pub(super) const BECAUSE: &str = "because";
 /// Records that a kernel went by itself, and in whose cell, unless the record has changed meanwhile.
 ///
 /// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
-/// Blocks for some milliseconds, for which its keeper may need to tell of what it died.
+/// Blocks for some milliseconds, for which its supervisor may need to tell of what it died.
 pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session, StateError> {
     // A notebook that shares a kernel has no record of it.
     let key = &project.state()?.owner_key(key);
@@ -77,7 +77,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
             session.clone()
         }
         Some(session) => {
-            // Whoever noted it was quicker than the keeper.
+            // Whoever noted it was quicker than the supervisor.
             if session.pid == seen.pid
                 && session.status == Status::Died
                 && let (Some(end), Some(ended)) = (&end, &mut session.ended)
@@ -103,8 +103,8 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     Ok(now)
 }
 
-/// Notes the end of this very process, if it is a session's kernel: what its keeper begins.
-pub(crate) fn keeper_tells(
+/// Notes the end of this very process, if it is a session's kernel: what its supervisor begins.
+pub(crate) fn supervisor_reports(
     project: &Project,
     key: &str,
     process: &Process,
@@ -117,8 +117,8 @@ pub(crate) fn keeper_tells(
     }
 }
 
-/// Returns how a session's kernel ended, as its keeper tells, which may be about to.
-fn told_end(session: &Session) -> Option<End> {
+/// Returns how a session's kernel ended, as its supervisor tells, which may be about to.
+fn told_end(session: &Session) -> Option<ProcessEnd> {
     if !session.owned || session.place.relation() != Relation::Here {
         return None;
     }
@@ -126,12 +126,12 @@ fn told_end(session: &Session) -> Option<End> {
     end_of(&KernelFiles::of(&session.connection_file), &process)
 }
 
-/// Returns how a process ended, as its keeper tells, which may be about to.
-pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<End> {
-    let deadline = Instant::now() + KEEPER;
+/// Returns how a process ended, as its supervisor tells, which may be about to.
+pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEnd> {
+    let deadline = Instant::now() + SUPERVISOR;
     while files.end_of(process).is_none() && Instant::now() < deadline {
-        let keeper = files.keeper_of(process);
-        if !keeper.is_some_and(|keeper| keeper.is_alive()) {
+        let supervisor = files.supervisor_of(process);
+        if !supervisor.is_some_and(|supervisor| supervisor.is_alive()) {
             break;
         }
         std::thread::sleep(LOOK);
@@ -139,7 +139,7 @@ pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<End> {
     files.end_of(process)
 }
 
-fn take(ended: &mut Ended, end: &End) {
+fn take(ended: &mut Ended, end: &ProcessEnd) {
     ended.at = end.at;
     ended.reason = reason(end.exit, end.memory_bytes);
     ended.exit = Some(end.exit);

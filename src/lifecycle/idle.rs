@@ -10,7 +10,7 @@ use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
 use super::status::{SessionStatus, status};
 use crate::activity::company::whose;
-use crate::kernel::process::plan::Look;
+use crate::kernel::process::plan::IdleReport;
 use crate::kernel::process::{Process, Signal};
 use crate::project::{Project, Status};
 
@@ -95,11 +95,11 @@ fn reason_to_keep(status: &SessionStatus, options: &Options, now: Timestamp) -> 
 }
 
 /// Returns how long nobody has used a session's kernel, which is to be ended after its time.
-pub(crate) async fn look(project: &Project, key: &str) -> Look {
+pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
     let session = state.and_then(|state| state.sessions.get(key).cloned());
     let Some(session) = session else {
-        return Look::default();
+        return IdleReport::default();
     };
     let limit = session.idle_timeout.map(Duration::from_secs);
     let status = match limit {
@@ -107,11 +107,11 @@ pub(crate) async fn look(project: &Project, key: &str) -> Look {
         None => None,
     };
     let unused = status.and_then(|status| unused(&status, Timestamp::now()));
-    Look { limit, unused }
+    IdleReport { limit, unused }
 }
 
 /// Ends a session's kernel that nobody uses; says whether it did.
-pub(crate) async fn end_unused(project: &Project, key: &str, look: Look) -> bool {
+pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -> bool {
     let (Some(age), Some(_)) = (look.limit, look.unused) else {
         return false;
     };
@@ -287,7 +287,7 @@ mod tests {
         project
             .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
             .unwrap();
-        let look = Look {
+        let look = IdleReport {
             limit: Some(Duration::from_secs(1)),
             unused: Some(Duration::from_secs(2)),
         };

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-use crate::kernel::environment::install::Install;
+use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::variables::ProcessVariables;
 
@@ -35,7 +35,7 @@ pub enum InstallError {
 
 /// Refuses what would run an environment, or build a project, that a sandboxed kernel may have
 /// changed: managers ask its Python, and a project's file names programs.
-fn check(wanted: &Install) -> Result<(), Untrusted> {
+fn check(wanted: &InstallCommands) -> Result<(), Untrusted> {
     trust::check_program(&wanted.python)?;
     let words = wanted.commands.iter().flatten().map(Path::new);
     words
@@ -45,7 +45,7 @@ fn check(wanted: &Install) -> Result<(), Untrusted> {
 
 /// Runs the commands, one after the other; what they say goes to stderr. Blocks for as long as
 /// they need, and a Ctrl-C ends them with this process.
-pub fn install(wanted: &Install) -> Result<(), InstallError> {
+pub fn install(wanted: &InstallCommands) -> Result<(), InstallError> {
     check(wanted)?;
     for command in &wanted.commands {
         let (program, arguments) = command.split_first().expect("a command has a program");

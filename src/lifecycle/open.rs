@@ -18,13 +18,13 @@ use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use crate::kernel::confine::container;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::kernel::process::detach::Ahead;
+use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::quirks;
-use crate::kernel::spec::selection::{self, Choice, Wish};
+use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Named;
 use crate::project::{
@@ -237,9 +237,9 @@ async fn own(
     notes: &mut Notes,
 ) -> Result<(Session, How, Option<Ended>), OpenError> {
     // Three programs one after the other: they are there by the time it is known what they start.
-    let ahead = starts(project, key).then(Ahead::begin);
+    let preforked = starts(project, key).then(PreforkedProcess::supervised);
     let held = Held::wait(project, key, options.patience).await?;
-    held.start_by(ahead.and_then(Result::ok));
+    held.start_by(preforked.and_then(Result::ok));
     let notebook = project.notebook(key);
     notes.all.extend(sweep(project)?);
     task::sweep(project);
@@ -283,7 +283,7 @@ fn starts(project: &Project, key: &str) -> bool {
     })
 }
 
-/// Lets the keeper of a kernel that runs know when to end it.
+/// Lets the supervisor of a kernel that runs know when to end it.
 fn set_idle(
     held: &Held<'_>,
     session: &Session,
@@ -291,11 +291,11 @@ fn set_idle(
     notes: &mut Notes,
 ) -> Result<(), OpenError> {
     held.record(|session| session.idle_timeout = idle.seconds())?;
-    let keeper = Process::recorded(session).and_then(|process| {
+    let supervisor = Process::recorded(session).and_then(|process| {
         let files = KernelFiles::of(&session.connection_file);
-        files.keeper_of(&process)
+        files.supervisor_of(&process)
     });
-    if keeper.is_none_or(|keeper| keeper.signal(Signal::USR1).is_err()) {
+    if supervisor.is_none_or(|supervisor| supervisor.signal(Signal::USR1).is_err()) {
         notes
             .all
             .push("--idle-timeout begins with its next kernel: nb restart".to_owned());
@@ -420,14 +420,14 @@ async fn start(
         .filter(|before| before.owned && before.container.is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let neighbour = neighbour(held.project, held.key)?;
-    let asking = options.confinement.asking(before.as_ref());
+    let policy = options.confinement.policy(before.as_ref());
     let (wanted, folder) = (
         options.clone(),
         notebook.parent().unwrap_or(notebook).to_owned(),
     );
     let choosing = move || {
         let named = meant(named, wanted.language.as_deref());
-        let wish = Wish {
+        let request = KernelRequest {
             kernel: wanted.kernel.as_deref(),
             python: wanted.python.as_deref(),
             recorded: recorded.as_ref(),
@@ -435,9 +435,9 @@ async fn start(
             language: named.language.as_deref(),
             neighbour: neighbour.as_ref(),
             front_end: wanted.front_end_python.as_deref(),
-            asking,
+            policy,
         };
-        selection::choose(wish, &folder, &ProcessVariables)
+        selection::select(request, &folder, &ProcessVariables)
     };
     let choice = match &container {
         Some(container) => container_choice(container),
@@ -493,8 +493,8 @@ async fn start(
     started
 }
 
-fn container_choice(container: &Container) -> Choice {
-    Choice {
+fn container_choice(container: &Container) -> ChosenKernel {
+    ChosenKernel {
         spec: container::spec(container),
         why: "it is in the container".to_owned(),
         notes: Vec::new(),

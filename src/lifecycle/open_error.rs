@@ -13,7 +13,7 @@ use crate::kernel::environment::trust::Untrusted;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::process::detach::DetachError;
 use crate::kernel::process::launch::LaunchError;
-use crate::kernel::spec::selection::ChooseError;
+use crate::kernel::spec::selection::SelectionError;
 use crate::notebook::NotANotebook;
 use crate::project::{ConfigError, ProjectError, StateError};
 use crate::task::TaskError;
@@ -42,7 +42,7 @@ pub enum OpenError {
     Config(#[from] ConfigError),
     /// No kernel to start.
     #[error(transparent)]
-    Choose(#[from] ChooseError),
+    Choose(#[from] SelectionError),
     /// A sandboxed kernel may have changed what would be run.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
@@ -54,7 +54,7 @@ pub enum OpenError {
     Detach(#[from] DetachError),
     /// It cannot be started in its sandbox.
     #[error("{reason}")]
-    Confined {
+    SandboxedStart {
         /// Why.
         reason: SandboxError,
         /// The last lines that were written about it.
@@ -192,7 +192,7 @@ pub enum OpenError {
 impl From<SandboxError> for OpenError {
     fn from(reason: SandboxError) -> Self {
         let lines = Vec::new();
-        Self::Confined { reason, lines }
+        Self::SandboxedStart { reason, lines }
     }
 }
 

@@ -14,13 +14,13 @@ use super::start::Held;
 use super::target::recorded;
 use crate::client::Client;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::kernel::process::detach::Ahead;
+use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{InterruptMode, Project, Session, Status, Transport};
-pub use crate::task::Report;
-use crate::task::{self, Begun, Task};
+pub use crate::task::TaskReport;
+use crate::task::{self, Task, TaskHandle};
 
 /// Starts the restart in a process of its own and waits for its end.
 ///
@@ -30,12 +30,12 @@ pub async fn restart(
     key: &str,
     by: &str,
     patience: Duration,
-) -> Result<Report, OpenError> {
-    let begun = begin_restart(project, key, by, patience).await?;
-    Ok(begun.report().await?)
+) -> Result<TaskReport, OpenError> {
+    let handle = begin_restart(project, key, by, patience).await?;
+    Ok(handle.report().await?)
 }
 
-/// Starts the restart in a process of its own, for which [`Begun::report`] waits.
+/// Starts the restart in a process of its own, for which [`TaskHandle::report`] waits.
 ///
 /// It goes on whatever becomes of the caller.
 pub async fn begin_restart(
@@ -43,7 +43,7 @@ pub async fn begin_restart(
     key: &str,
     by: &str,
     patience: Duration,
-) -> Result<Begun, OpenError> {
+) -> Result<TaskHandle, OpenError> {
     check(project, key).await?;
     let job = Task::Restart {
         state_file: project.state_file(),
@@ -106,7 +106,7 @@ pub(crate) async fn perform(
         session.status = Status::Restarting;
         session.ended = Some(ended(session, "restarted", Some(by)));
     })?;
-    held.start_by(Ahead::begin().ok());
+    held.start_by(PreforkedProcess::supervised().ok());
     if let Life::Own(process) = life(&session).await {
         let asked = ask(&session, &process, true).await;
         if asked && !process.ended_within(PROMPT).await {

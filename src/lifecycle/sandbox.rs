@@ -1,18 +1,18 @@
-//! The sandbox of a notebook's kernel: what was asked for, made into a room.
+//! The sandbox of a notebook's kernel: what was asked for, made into a view.
 
 use std::path::{Path, PathBuf};
 
 use super::open_error::OpenError;
-use crate::kernel::confine::container::Contained;
-use crate::kernel::confine::program_folders::{LeadsOut, Shown};
-use crate::kernel::confine::sandbox::{Confined, SandboxError};
-use crate::kernel::confine::view::Room;
+use crate::kernel::confine::container::KernelContainer;
+use crate::kernel::confine::program_folders::{OutsideTarget, ProgramFolders};
+use crate::kernel::confine::sandbox::{SandboxError, SandboxedStart};
+use crate::kernel::confine::view::FilesystemView;
 use crate::kernel::confine::{outcome, sandbox};
-use crate::kernel::environment::probe::Asking;
-use crate::kernel::environment::tools::Tools;
+use crate::kernel::environment::probe::ProbePolicy;
+use crate::kernel::environment::tools::ToolFolders;
 use crate::kernel::environment::trust;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::kernel::process::launch::Start;
+use crate::kernel::process::launch::KernelStart;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::variables::{ProcessVariables, Variables, own_data_dir};
@@ -53,15 +53,15 @@ impl Confinement {
 
     /// Returns which interpreters may be run to choose a new kernel: before one is in its sandbox,
     /// nothing of the notebook's folder is.
-    pub(super) fn asking(&self, before: Option<&Session>) -> Asking {
+    pub(super) fn policy(&self, before: Option<&Session>) -> ProbePolicy {
         let sandboxed = match self {
             Self::AsBefore => before.is_some_and(|before| before.sandbox.is_some()),
             Self::Free | Self::Container(_) => false,
             Self::In(_) => true,
         };
         match sandboxed {
-            true => Asking::Own,
-            false => Asking::Any,
+            true => ProbePolicy::ToolsOnly,
+            false => ProbePolicy::Any,
         }
     }
 
@@ -281,9 +281,9 @@ pub(super) fn confine(
     project: &Project,
     key: &str,
     sandbox: &Sandbox,
-    start: &Start,
-) -> Result<Confined, OpenError> {
-    let chosen = sandbox::choose(sandbox)?;
+    start: &KernelStart,
+) -> Result<SandboxedStart, OpenError> {
+    let chosen = sandbox::choose_mechanism(sandbox)?;
     let info = connection::read(start.files.connection_file())?;
     let sockets = Path::new(&info.ip).parent().map(Path::to_owned);
     let sockets = sockets.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))?;
@@ -359,7 +359,7 @@ pub(super) fn confine(
     let folder = real(&start.folder);
     let programs = programs(start, (&workspace, &folder), &allowed, home.as_deref())
         .map_err(|out| leads_out(out, &project.notebook(key), sandbox))?;
-    let room = Room {
+    let view = FilesystemView {
         workspace: workspace.clone(),
         hidden,
         connection_file: real(start.files.connection_file()),
@@ -384,10 +384,10 @@ pub(super) fn confine(
         home,
         folder,
     };
-    Ok(Confined {
+    Ok(SandboxedStart {
         sandbox: sandbox.clone(),
         chosen,
-        room,
+        view,
     })
 }
 
@@ -416,7 +416,7 @@ pub(super) fn contain(
     project: &Project,
     container: &Container,
     files: &KernelFiles,
-) -> Result<Contained, OpenError> {
+) -> Result<KernelContainer, OpenError> {
     let info = connection::read(files.connection_file())?;
     let sockets = Path::new(&info.ip).parent().map(Path::to_owned);
     let sockets = sockets.ok_or_else(|| OpenError::Internal("no folder for sockets".to_owned()))?;
@@ -438,7 +438,7 @@ pub(super) fn contain(
         return Err(refused(why).into());
     }
     let container = container.clone();
-    Ok(Contained::new(
+    Ok(KernelContainer::new(
         container,
         workspace,
         hidden,
@@ -449,11 +449,11 @@ pub(super) fn contain(
 
 /// Returns where the kernel's program and its libraries lie.
 fn programs(
-    start: &Start,
+    start: &KernelStart,
     (workspace, folder): (&Path, &Path),
     allowed: &[PathBuf],
     home: Option<&Path>,
-) -> Result<Vec<PathBuf>, LeadsOut> {
+) -> Result<Vec<PathBuf>, OutsideTarget> {
     let argv = spec::command(&start.spec, start.files.connection_file());
     let set = spec::environment(&start.spec, &ProcessVariables);
     let own_path = set.iter().rfind(|(name, _)| name == "PATH");
@@ -469,8 +469,8 @@ fn programs(
             .unwrap_or(named),
         _ => named,
     };
-    let tools = Tools::known(&ProcessVariables);
-    let mut shown = Shown {
+    let tools = ToolFolders::known(&ProcessVariables);
+    let mut shown = ProgramFolders {
         workspace,
         folder,
         allowed,
@@ -492,7 +492,7 @@ fn programs(
 
 /// Returns that an environment leads out of what the sandbox shows, with the command that names its
 /// Python as the one that is meant.
-fn leads_out(out: LeadsOut, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
+fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
     let mut mend = format!("nb open {} --sandbox", quote(notebook));
     for (option, folders) in [
         ("--allow-read", &sandbox.allow_read),

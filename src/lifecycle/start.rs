@@ -16,9 +16,9 @@ use super::target::recorded;
 use crate::kernel::confine::sandbox;
 use crate::kernel::environment::trust;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::kernel::process::detach::Ahead;
+use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
-use crate::kernel::process::plan::Keep;
+use crate::kernel::process::plan::Supervision;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{
@@ -53,7 +53,7 @@ pub(super) struct Held<'a> {
     pub(super) key: &'a str,
     pub(super) variables: ProcessVariables,
     /// The processes of a start that is to come.
-    ahead: Mutex<Option<Ahead>>,
+    preforked: Mutex<Option<PreforkedProcess>>,
     /// What the last start left out of the kernel's environment, and why.
     problem: Mutex<Option<String>>,
     _lock: Lock,
@@ -81,7 +81,7 @@ impl<'a> Held<'a> {
                     project,
                     key,
                     variables: ProcessVariables,
-                    ahead: Mutex::default(),
+                    preforked: Mutex::default(),
                     problem: Mutex::default(),
                     _lock: lock,
                 });
@@ -94,8 +94,11 @@ impl<'a> Held<'a> {
     }
 
     /// Uses these processes for the next start.
-    pub(super) fn start_by(&self, ahead: Option<Ahead>) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+    pub(super) fn start_by(&self, preforked: Option<PreforkedProcess>) {
+        *self
+            .preforked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = preforked;
     }
 
     /// Returns what the last start left out of the kernel's environment, and why.
@@ -241,7 +244,7 @@ impl<'a> Held<'a> {
             };
             match self.settle(files, &process, patience).await {
                 Err(OpenError::Died { log, .. }) => {
-                    self.keeper_is_done(&process).await;
+                    self.supervisor_is_done(&process).await;
                     let lines = launch::last_lines(&log, log_start, LINES);
                     let taken = lines.iter().any(|line| says_taken(line));
                     let end = death::end_of(files, &process);
@@ -263,10 +266,10 @@ impl<'a> Held<'a> {
                     self.failed(files, &how)?;
                     return Err(error);
                 }
-                Err(OpenError::Confined { reason, .. }) => {
+                Err(OpenError::SandboxedStart { reason, .. }) => {
                     let log = self.log();
                     let lines = launch::last_lines(&log, log_start, LINES);
-                    let error = OpenError::Confined { reason, lines };
+                    let error = OpenError::SandboxedStart { reason, lines };
                     self.failed(files, &error.to_string())?;
                     return Err(error);
                 }
@@ -288,23 +291,23 @@ impl<'a> Held<'a> {
             key: self.key.to_owned(),
             ends,
         };
-        let mut start = launch::Start {
+        let mut start = launch::KernelStart {
             spec: spec.clone(),
             files: files.clone(),
             folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
             log: self.log(),
             more: self.project.settings()?.kernel_env,
             limits: session.as_ref().map(|it| it.limits).unwrap_or_default(),
-            keep: Keep {
+            supervision: Supervision {
                 end_file: files.end_file(),
                 after: task::arguments(&Task::Ended {
                     state_file: self.project.state_file(),
                     key: self.key.to_owned(),
                     connection_file: files.connection_file().to_owned(),
                 })?,
-                look: task::arguments(&unused(false))?,
+                idle_check: task::arguments(&unused(false))?,
                 end_unused: task::arguments(&unused(true))?,
-                first_look: session
+                first_idle_check: session
                     .as_ref()
                     .and_then(|it| it.idle_timeout)
                     .map(Duration::from_secs),
@@ -316,7 +319,7 @@ impl<'a> Held<'a> {
         };
         if let Some(container) = session.as_ref().and_then(|it| it.container.as_ref()) {
             let contained = contain(self.project, container, files)?;
-            start.keep.container = Some(contained.named().clone());
+            start.supervision.container = Some(contained.named().clone());
             start.contained = Some(contained);
         }
         let sandbox = session.and_then(|session| session.sandbox);
@@ -333,13 +336,18 @@ impl<'a> Held<'a> {
         });
         let sandbox = sandbox.transpose()?;
         let (project, key) = (self.project.clone(), self.key.to_owned());
-        let ahead = std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner));
+        let preforked = std::mem::take(
+            &mut *self
+                .preforked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         let task = tokio::task::spawn_blocking(move || {
             let log_start = launch::begin_log(&start.log).unwrap_or_default();
             if let Some(sandbox) = &sandbox {
                 start.confined = Some(confine(&project, &key, sandbox, &start)?);
             }
-            let launched = launch::launch(&start, ahead, &ProcessVariables)?;
+            let launched = launch::launch(&start, preforked, &ProcessVariables)?;
             Ok((launched, log_start))
         });
         let launched = task.await;
@@ -441,16 +449,16 @@ impl<'a> Held<'a> {
                 process.ended_within(KILL_GRACE).await;
             }
         }
-        self.keeper_is_done(process).await;
+        self.supervisor_is_done(process).await;
     }
 
-    /// Waits until the keeper of a process that has ended has ended too, and with it what the
+    /// Waits until the supervisor of a process that has ended has ended too, and with it what the
     /// process left in its group.
-    async fn keeper_is_done(&self, process: &Process) {
+    async fn supervisor_is_done(&self, process: &Process) {
         let session = self.session().ok().flatten();
         let files = session.map(|session| KernelFiles::of(&session.connection_file));
-        if let Some(keeper) = files.and_then(|files| files.keeper_of(process)) {
-            keeper.ended_within(KEEPER_GRACE).await;
+        if let Some(supervisor) = files.and_then(|files| files.supervisor_of(process)) {
+            supervisor.ended_within(SUPERVISOR_GRACE).await;
         }
     }
 
@@ -476,8 +484,8 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL the system needs a moment; longer only for a process that hangs in the system.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// A keeper looks a second long whether its kernel left anything.
-const KEEPER_GRACE: Duration = Duration::from_secs(3);
+/// A supervisor looks a second long whether its kernel left anything.
+const SUPERVISOR_GRACE: Duration = Duration::from_secs(3);
 
 pub(crate) fn empty_session(notebook: &Path) -> Session {
     Session {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::editing::transaction;
 use crate::execution::recorder;
 use crate::kernel::process::connection::KernelFiles;
-use crate::kernel::process::detach::{self, Entry};
+use crate::kernel::process::detach::{self, DetachEntry};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::{death, idle, restart};
 use crate::project::{Project, beneath};
 use crate::task::causes::with_causes;
-use crate::task::{Report, Task, WORD};
+use crate::task::{Task, TaskReport, WORD};
 
 /// Runs a program: what this process was started for by this very program, if it was, else `main`.
 /// Every binary's `main` is this.
@@ -36,8 +36,8 @@ fn report_file_size_limit() {
 /// Does what this process was started for by this very program, if it was.
 fn entry() -> Option<ExitCode> {
     let arguments = match detach::entry() {
-        Entry::Done(code) => return Some(code),
-        Entry::Program(arguments) => arguments,
+        DetachEntry::Done(code) => return Some(code),
+        DetachEntry::Program(arguments) => arguments,
     };
     let mut arguments = arguments.into_iter();
     if arguments.next()? != OsStr::new(WORD) {
@@ -69,7 +69,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
             });
             let (answer, code) = match done {
-                Ok(session) => (Report::Done(Box::new(session)), ExitCode::SUCCESS),
+                Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),
                 Err(error) => (failed(&error), ExitCode::FAILURE),
             };
             // Nobody may be waiting; then the state says what became of it.
@@ -87,7 +87,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 // The project is gone, or whoever ended the kernel has cleared up.
                 return ExitCode::SUCCESS;
             };
-            match death::keeper_tells(&project, &key, &process) {
+            match death::supervisor_reports(&project, &key, &process) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
             }
@@ -136,13 +136,13 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
     }
 }
 
-fn failed(error: &OpenError) -> Report {
+fn failed(error: &OpenError) -> TaskReport {
     let message = with_causes(error);
     let lines = match error {
         OpenError::Died { lines, .. } => lines.clone(),
         _ => Vec::new(),
     };
-    Report::Failed {
+    TaskReport::Failed {
         message,
         lines,
         slow: matches!(error, OpenError::Slow { .. }),

@@ -13,7 +13,7 @@ use super::shell::Shell;
 use super::start::{PATIENCE, Pending};
 use super::target::Target;
 use crate::lifecycle::open_error::OpenError;
-use crate::lifecycle::restart::{Report, begin_restart};
+use crate::lifecycle::restart::{TaskReport, begin_restart};
 use crate::project::{OnRestart, Project, Status};
 use crate::route::FrontEnd;
 
@@ -137,11 +137,11 @@ impl Shell {
         };
         bound.pending.set(Pending::Nothing);
         match done {
-            Ok(Report::Done(session)) => {
+            Ok(TaskReport::Done(session)) => {
                 tracing::info!(generation = session.generation, "the kernel was restarted");
                 self.refresh().await;
             }
-            Ok(Report::Failed { message, .. }) => {
+            Ok(TaskReport::Failed { message, .. }) => {
                 tracing::error!("the kernel was not restarted: {message}");
                 self.refresh().await;
             }
@@ -190,8 +190,8 @@ impl Shell {
         tokio::select! {
             began = began => began,
             done = begun.report() => match done? {
-                Report::Done(_) => Ok(()),
-                Report::Failed { message, .. } => Err(anyhow::anyhow!(message)),
+                TaskReport::Done(_) => Ok(()),
+                TaskReport::Failed { message, .. } => Err(anyhow::anyhow!(message)),
             },
         }
     }

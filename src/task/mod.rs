@@ -1,7 +1,7 @@
-//! Operations that a process of their own does, which outlives whoever asked.
+//! Tasks in detached processes, which outlive the process that asked for them.
 //!
-//! The program starts itself again, detached, and is told the task ([`crate::program`] does it);
-//! a report comes by a file, which the one who waits removes.
+//! This program starts itself again with a task as its argument ([`crate::program`] performs it) and
+//! writes a report to a file, which the waiting process removes.
 
 pub mod causes;
 
@@ -12,11 +12,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::process::Process;
-use crate::kernel::process::detach::{Ahead, DetachError};
-use crate::kernel::process::plan::{Plan, What};
+use crate::kernel::process::detach::{DetachError, PreforkedProcess};
+use crate::kernel::process::plan::{Executable, StartPlan};
 use crate::project::{Project, Session, beneath};
 
-/// Why a task was not begun, or has left no report.
+/// Why a task was not started, or has left no report.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// The folder of the reports cannot be made.
@@ -35,10 +35,10 @@ pub enum TaskError {
     Internal(String),
 }
 
-/// The word after which the task follows, and the path of its report.
+/// The first argument of a task's process; the task and the path of its report follow.
 pub(crate) const WORD: &str = "nb:task";
 
-/// What is to be done.
+/// A task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Restart a session's kernel.
@@ -48,25 +48,25 @@ pub(crate) enum Task {
         by: String,
         patience_ms: u64,
     },
-    /// Run a job's cells and keep what they say.
+    /// Run a job's cells and record their outputs.
     Record {
         state_file: PathBuf,
         /// The job's id.
         id: String,
     },
-    /// Go on with a job whose cells the kernel has already.
+    /// Take up a job whose cells the kernel already has.
     Resume {
         state_file: PathBuf,
         /// The job's id.
         id: String,
     },
-    /// Note how a kernel ended, as its keeper has written it down.
+    /// Record how a kernel ended, as its supervisor wrote it down.
     Ended {
         state_file: PathBuf,
         key: String,
         connection_file: PathBuf,
     },
-    /// Tell how long nobody has used a kernel, or end it because of that.
+    /// Print how long nobody has used a kernel, or end it because of that.
     Unused {
         state_file: PathBuf,
         key: String,
@@ -74,39 +74,39 @@ pub(crate) enum Task {
     },
 }
 
-/// Returns the arguments with which this program does a task whose report nobody waits for.
+/// Returns the arguments of this program for a task without a report.
 pub(crate) fn arguments(task: &Task) -> Result<Vec<OsString>, TaskError> {
     let text = serde_json::to_string(task);
     let text = text.map_err(|error| TaskError::Internal(error.to_string()))?;
     Ok(vec![WORD.into(), text.into(), OsString::new()])
 }
 
-/// What a restart did, or why it failed, as the detached process reports it.
+/// The report of a restart task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Report {
+pub enum TaskReport {
     /// The new kernel is ready.
     Done(Box<Session>),
-    /// It is not.
+    /// The restart failed.
     Failed {
-        /// What went wrong, with its causes.
+        /// The error, with its causes.
         message: String,
-        /// What the kernel wrote last.
+        /// The last lines of the kernel's log.
         lines: Vec<String>,
         /// Whether the kernel is still starting.
         slow: bool,
     },
 }
 
-/// A task that was begun. It goes on whether or not anybody waits for it.
+/// A running task. It goes on when this is dropped.
 #[derive(Debug)]
-pub struct Begun {
+pub struct TaskHandle {
     process: Process,
     report: PathBuf,
 }
 
-impl Begun {
+impl TaskHandle {
     /// Waits for the task's end and returns its report. May be cancelled at any await.
-    pub async fn report(self) -> Result<Report, TaskError> {
+    pub async fn report(self) -> Result<TaskReport, TaskError> {
         self.process.death().await;
         let report = beneath::read(&self.report, beneath::SMALL);
         let _ = beneath::remove_file(&self.report);
@@ -114,26 +114,28 @@ impl Begun {
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .ok_or_else(|| {
-                TaskError::Internal("the restart ended without a word; see nb status".to_owned())
+                TaskError::Internal(
+                    "the restart's process ended without a report; see nb status".to_owned(),
+                )
             })
     }
 }
 
-/// A task whose process is being made while it is found out whether it can be done. Dropped, it ends.
+/// A task whose process waits to be told to start. Dropped, the process ends.
 #[derive(Debug)]
-pub(crate) struct Coming {
-    ahead: Ahead,
-    plan: Plan,
+pub(crate) struct PreparedTask {
+    preforked: PreforkedProcess,
+    plan: StartPlan,
     report: PathBuf,
 }
 
-/// Begins a task in a process of its own.
-pub(crate) async fn begin(project: &Project, task: &Task) -> Result<Begun, TaskError> {
+/// Starts a task in a process of its own.
+pub(crate) async fn begin(project: &Project, task: &Task) -> Result<TaskHandle, TaskError> {
     prepare(project, task)?.begin().await
 }
 
-/// Has the process of a task made.
-pub(crate) fn prepare(project: &Project, task: &Task) -> Result<Coming, TaskError> {
+/// Makes the process of a task, which waits.
+pub(crate) fn prepare(project: &Project, task: &Task) -> Result<PreparedTask, TaskError> {
     let internal = |error: std::io::Error| TaskError::Internal(error.to_string());
     let folder = project
         .make_folder("background")
@@ -144,8 +146,8 @@ pub(crate) fn prepare(project: &Project, task: &Task) -> Result<Coming, TaskErro
     let name = uuid::Uuid::new_v4().simple().to_string();
     let report = folder.join(format!("{name}.report"));
     let text = serde_json::to_string(task).map_err(|error| internal(error.into()))?;
-    let plan = Plan {
-        what: What::Own(vec![
+    let plan = StartPlan {
+        executable: Executable::ThisProgram(vec![
             OsString::from(WORD),
             text.into(),
             report.clone().into_os_string(),
@@ -159,37 +161,37 @@ pub(crate) fn prepare(project: &Project, task: &Task) -> Result<Coming, TaskErro
         pid_file: folder.join(format!("{name}.pid")),
         needs: None,
         address_space: None,
-        keep: None,
-        keeper: None,
+        supervision: None,
+        supervisor: None,
     };
-    let ahead = Ahead::of(&plan)?;
-    Ok(Coming {
-        ahead,
+    let preforked = PreforkedProcess::for_plan(&plan)?;
+    Ok(PreparedTask {
+        preforked,
         plan,
         report,
     })
 }
 
-impl Coming {
-    /// Begins it.
-    pub(crate) async fn begin(self) -> Result<Begun, TaskError> {
+impl PreparedTask {
+    /// Starts the task.
+    pub(crate) async fn begin(self) -> Result<TaskHandle, TaskError> {
         let Self {
-            ahead,
+            preforked,
             plan,
             report,
         } = self;
         let pid_file = plan.pid_file.clone();
-        let started = tokio::task::spawn_blocking(move || ahead.start(&plan));
+        let started = tokio::task::spawn_blocking(move || preforked.start(&plan));
         let process = started
             .await
             .map_err(|error| TaskError::Internal(error.to_string()))??;
-        // The task needs no finding: its effect is in the state, under the session's lock.
+        // Nobody looks for the task's process: its effect is in the state, under the session's lock.
         let _ = beneath::remove_file(&pid_file);
-        Ok(Begun { process, report })
+        Ok(TaskHandle { process, report })
     }
 }
 
-/// Removes the reports that nobody fetched: whoever waited for them was killed.
+/// Removes old reports that nobody fetched because the waiting process was killed.
 pub(crate) fn sweep(project: &Project) {
     let entries = beneath::list(&project.dir().join("background"));
     for entry in entries.into_iter().flatten().flatten() {
@@ -201,5 +203,5 @@ pub(crate) fn sweep(project: &Project) {
     }
 }
 
-/// How old a report may become. Nobody waits longer for a restart.
+/// The age at which an unfetched report is removed: nobody waits longer for a restart.
 const UNFETCHED: Duration = Duration::from_secs(24 * 3600);

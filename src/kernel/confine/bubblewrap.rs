@@ -1,4 +1,4 @@
-//! The arguments of `bwrap`: namespaces of the kernel's own, in which only its room is mounted.
+//! The arguments of `bwrap`: namespaces of the kernel's own, in which only its view is mounted.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::view::{NETWORK_SETTINGS, Room, SETTINGS};
+use super::view::{FilesystemView, NETWORK_SETTINGS, SETTINGS};
 use crate::kernel::environment::tools::SYSTEM;
 use crate::kernel::environment::trust;
 use crate::kernel::variables::ProcessVariables;
@@ -44,7 +44,7 @@ pub(super) fn unusable() -> Option<String> {
 
 /// What this machine's `bwrap` can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Abilities {
+pub(super) struct BwrapFeatures {
     /// It mounts what a descriptor stands for.
     pub(super) descriptors: bool,
     /// It puts filters for system calls on all processes that it makes.
@@ -52,14 +52,14 @@ pub(super) struct Abilities {
 }
 
 /// Asks `bwrap` what it can do.
-pub(super) fn abilities(program: &Path) -> io::Result<Abilities> {
+pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
     let said = Command::new(program)
         .arg("--help")
         .stdin(Stdio::null())
         .output()?;
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    Ok(Abilities {
+    Ok(BwrapFeatures {
         descriptors: text.contains("--ro-bind-fd"),
         filters: text.contains("--add-seccomp-fd"),
     })
@@ -92,7 +92,7 @@ type Opener<'a> = dyn Fn(&Path) -> io::Result<Option<OwnedFd>> + 'a;
 ///
 /// `program` is this program's file.
 pub(super) fn arguments(
-    room: &Room,
+    view: &FilesystemView,
     program: &Path,
     filters: Vec<OwnedFd>,
     opener: &Opener<'_>,
@@ -103,7 +103,7 @@ pub(super) fn arguments(
         // Nobody inside is to be taken for root, by programs or by what he thinks of himself.
         arguments.words(&["--uid", ORDINARY, "--gid", ORDINARY]);
     }
-    if room.allow_net {
+    if view.allow_net {
         arguments.words(&["--share-net"]);
     }
     for filter in filters {
@@ -120,7 +120,7 @@ pub(super) fn arguments(
             Err(_) => {}
         }
     }
-    let net = NETWORK_SETTINGS.iter().filter(|_| room.allow_net);
+    let net = NETWORK_SETTINGS.iter().filter(|_| view.allow_net);
     for path in SETTINGS.iter().chain(net) {
         arguments.try_read(Path::new(path));
     }
@@ -128,11 +128,11 @@ pub(super) fn arguments(
     // written below /proc/sys, whatever privileges they gave up. Nor is another process's memory
     // to be written there.
     arguments.words(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
-    let home = room.inner_home();
-    let temporary = room.temporary();
+    let home = view.inner_home();
+    let temporary = view.temporary();
     // On disk, not in memory: what is written to a temporary folder counts for nobody there.
     arguments.mount("--bind", &temporary, Path::new("/tmp"), opener)?;
-    for path in &room.programs {
+    for path in &view.programs {
         // As it is named, which may be through links, and as it is.
         let Ok(real) = path.canonicalize() else {
             continue;
@@ -140,33 +140,33 @@ pub(super) fn arguments(
         arguments.read(&real, path, opener)?;
         arguments.read(&real, &real, opener)?;
     }
-    for path in &room.allow_read {
+    for path in &view.allow_read {
         arguments.read(path, path, opener)?;
     }
-    arguments.read(&room.workspace, &room.workspace, opener)?;
-    for path in &room.allow_write {
+    arguments.read(&view.workspace, &view.workspace, opener)?;
+    for path in &view.allow_write {
         arguments.mount("--bind", path, path, opener)?;
     }
-    for path in &room.protected {
+    for path in &view.protected {
         arguments.mount("--ro-bind", path, path, opener)?;
     }
-    for path in &room.covered {
+    for path in &view.covered {
         arguments.mount("--ro-bind", Path::new("/dev/null"), path, opener)?;
     }
-    let hidden: Vec<_> = room.hidden().filter(|path| room.may_read(path)).collect();
+    let hidden: Vec<_> = view.hidden().filter(|path| view.may_read(path)).collect();
     for path in &hidden {
         arguments.words(&["--tmpfs"]);
         arguments.path(path);
     }
     // Nothing else of what lies beside the kernel's own folders is there, and nothing is made there.
-    let shelves = [&room.scratch, &room.sockets].map(|it| it.parent().unwrap_or(it));
+    let shelves = [&view.scratch, &view.sockets].map(|it| it.parent().unwrap_or(it));
     for shelf in shelves {
         arguments.words(&["--tmpfs"]);
         arguments.path(shelf);
     }
-    let connection = &room.connection_file;
+    let connection = &view.connection_file;
     arguments.mount("--ro-bind", connection, connection, opener)?;
-    for path in [&home, &temporary, &room.sockets] {
+    for path in [&home, &temporary, &view.sockets] {
         arguments.mount("--bind", path, path, opener)?;
     }
     arguments.mount("--ro-bind", program, Path::new(INNER_PROGRAM), opener)?;
@@ -176,7 +176,7 @@ pub(super) fn arguments(
         arguments.path(path);
     }
     arguments.words(&["--remount-ro", "/", "--chdir"]);
-    arguments.path(&room.folder);
+    arguments.path(&view.folder);
     arguments.words(&["--"]);
     Ok(arguments)
 }
@@ -243,11 +243,11 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::view::tests::room;
+    use super::super::view::tests::view;
     use super::*;
 
-    fn line(room: &Room) -> String {
-        let made = arguments(room, Path::new("/opt/nb"), Vec::new(), &|_| Ok(None)).unwrap();
+    fn line(view: &FilesystemView) -> String {
+        let made = arguments(view, Path::new("/opt/nb"), Vec::new(), &|_| Ok(None)).unwrap();
         let words: Vec<_> = made
             .list
             .iter()
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn only_the_room_is_mounted_and_what_is_hidden_stays_hidden() {
-        let line = line(&room());
+        let line = line(&view());
         assert!(line.starts_with("--unshare-all --unshare-user --cap-drop ALL "));
         for part in [
             "--ro-bind /w /w ",
@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn the_network_comes_with_its_settings_only_where_it_is_allowed() {
-        let line = line(&Room {
+        let line = line(&FilesystemView {
             allow_net: true,
-            ..room()
+            ..view()
         });
         assert!(line.contains("--share-net") && line.contains("/etc/resolv.conf"));
     }

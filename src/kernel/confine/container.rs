@@ -28,7 +28,7 @@ pub(in crate::kernel) const COPY: &str = "kernel.json";
 
 /// What a kernel in a container sees of this machine.
 #[derive(Clone, Debug)]
-pub struct Contained {
+pub struct KernelContainer {
     /// The container.
     pub container: Container,
     /// The project's folder.
@@ -38,17 +38,17 @@ pub struct Contained {
     /// The folder of the sockets.
     pub sockets: PathBuf,
     /// Its name.
-    named: Named,
+    named: ContainerName,
 }
 
 /// A container by its name, as it is recorded from before it begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct ContainerName {
     program: PathBuf,
     name: String,
 }
 
-impl Named {
+impl ContainerName {
     /// Ends the container, however it is, and removes it. That it is gone already is no fault.
     ///
     /// The record names its program by name alone: it lies in the project's folder, where it could
@@ -109,7 +109,7 @@ pub fn spec(container: &Container) -> RealSpec {
     ipykernel::of_command(python, &format!("Python 3 in {}", container.image))
 }
 
-impl Contained {
+impl KernelContainer {
     /// Returns what a new container is to see.
     pub fn new(
         container: Container,
@@ -121,7 +121,7 @@ impl Contained {
         let own = connection_file.file_stem().unwrap_or_default();
         // Of its own: the one before may still be about to be removed.
         let random = uuid::Uuid::new_v4().simple().to_string();
-        let named = Named {
+        let named = ContainerName {
             program: container.program.clone(),
             name: format!("nb-{}-{}", own.display(), &random[..8]),
         };
@@ -135,7 +135,7 @@ impl Contained {
     }
 
     /// Returns the container by its name.
-    pub fn named(&self) -> &Named {
+    pub fn named(&self) -> &ContainerName {
         &self.named
     }
 
@@ -238,7 +238,7 @@ pub fn remove(connection_file: &Path) {
     let Ok(text) = beneath::read(&record, beneath::SMALL) else {
         return;
     };
-    if let Ok(named) = serde_json::from_slice::<Named>(&text) {
+    if let Ok(named) = serde_json::from_slice::<ContainerName>(&text) {
         named.remove();
     }
     let _ = beneath::remove_file(&record);
@@ -258,7 +258,7 @@ mod tests {
             options: vec!["--network=none".to_owned()],
         };
         let argv = crate::kernel::spec::command(&spec(&container), &file);
-        let contained = Contained::new(
+        let contained = KernelContainer::new(
             container,
             "/w".into(),
             "/w/.nb".into(),

@@ -15,13 +15,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::guarantee::Promise;
-use super::outcome::{Chosen, Outcome};
-use super::probe::{self, Marks, Outside};
-use super::view::{self, Room};
+use super::guarantee::Guarantee;
+use super::outcome::{ChosenMechanism, SandboxOutcome};
+use super::probe::{self, ProbeTargets, TargetAddresses};
+use super::view::{self, FilesystemView};
 use super::{bubblewrap, landlock, privileges, seccomp, tree};
 use crate::kernel::environment::activate;
-use crate::kernel::process::plan::Recorded;
+use crate::kernel::process::plan::PidRecord;
 use crate::kernel::process::{Process, Signal, own_program};
 use crate::project::{Mechanism, Missing, Reached, pid_namespace, save};
 
@@ -33,10 +33,10 @@ const GO: &str = "go\n";
 /// What the first process is to do. It reads that from its stdin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
-    pub(super) chosen: Chosen,
+    pub(super) chosen: ChosenMechanism,
     /// Whether the kernel may begin although promises are missing.
     pub(super) best_effort: bool,
-    pub(super) room: Room,
+    pub(super) view: FilesystemView,
     /// The kernel's command.
     pub(super) argv: Vec<OsString>,
     /// The variables that the kernel's environment sets.
@@ -57,7 +57,7 @@ pub(super) struct Orders {
 #[derive(Serialize, Deserialize)]
 struct Inside {
     orders: Orders,
-    marks: Marks,
+    addresses: TargetAddresses,
     variables: Vec<(OsString, OsString)>,
     /// Whether its system calls are filtered already.
     filtered: bool,
@@ -65,8 +65,8 @@ struct Inside {
 
 /// What it found.
 #[derive(Serialize, Deserialize)]
-struct Tried {
-    kept: Vec<Promise>,
+struct ProbeResults {
+    kept: Vec<Guarantee>,
     missing: Vec<Missing>,
 }
 
@@ -107,7 +107,7 @@ fn enter(orders: &Orders) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            let refused = Outcome::Failed {
+            let refused = SandboxOutcome::Failed {
                 chosen: orders.chosen.clone(),
                 why: error.to_string(),
             };
@@ -126,10 +126,10 @@ fn told(error: &dyn std::error::Error) -> ExitCode {
 /// Decides whether the kernel may begin, and says so.
 fn decide(
     orders: &Orders,
-    tried: Tried,
+    tried: ProbeResults,
     arrived: Option<Missing>,
     init: Option<Process>,
-) -> Outcome {
+) -> SandboxOutcome {
     let mut missing = tried.missing;
     let mut kept = tried.kept;
     if let Some(arrived) = arrived {
@@ -139,14 +139,14 @@ fn decide(
     // Where its own folders cannot be used no kernel can run.
     let unusable = missing
         .iter()
-        .any(|missing| missing.promise == Promise::Room.words());
+        .any(|missing| missing.promise == Guarantee::OwnFolders.words());
     if unusable || !(missing.is_empty() || orders.best_effort) {
-        return Outcome::Refused {
+        return SandboxOutcome::Refused {
             chosen: orders.chosen.clone(),
             missing,
         };
     }
-    Outcome::Entered {
+    SandboxOutcome::Entered {
         reached: Reached {
             mechanism: orders.chosen.mechanism,
             kept: kept.iter().map(|it| it.words().to_owned()).collect(),
@@ -157,11 +157,11 @@ fn decide(
 }
 
 fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
-    let room = &orders.room;
-    let temporary = room.temporary();
+    let view = &orders.view;
+    let temporary = view.temporary();
     let own = (&*orders.set, &*orders.own);
-    let variables = view::variables(std::env::vars_os(), own, room, &temporary);
-    let mut outside = Outside::make(&orders.outside)?;
+    let variables = view::variables(std::env::vars_os(), own, view, &temporary);
+    let mut outside = ProbeTargets::make(&orders.outside)?;
     let mut bystander = Command::new(own_program()?)
         .arg(BYSTANDER)
         .arg(&orders.outside)
@@ -173,20 +173,20 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
         let _ = bystander.wait();
     };
     outside.is_process(bystander.id());
-    let confined = landlock::apply(room)
+    let confined = landlock::apply(view)
         .map_err(io::Error::other)
-        .and_then(|_| confine(room))
-        .and_then(|()| filter(room, true));
+        .and_then(|_| confine(view))
+        .and_then(|()| filter(view, true));
     if let Err(error) = confined {
         ended(&mut bystander);
         return Err(error);
     }
-    let (kept, missing) = probe::try_all(room, &outside.marks);
+    let (kept, missing) = probe::try_all(view, &outside.addresses);
     let arrived = outside.arrived();
     ended(&mut bystander);
-    let decided = decide(orders, Tried { kept, missing }, arrived, None);
+    let decided = decide(orders, ProbeResults { kept, missing }, arrived, None);
     decided.write(outcome)?;
-    if matches!(decided, Outcome::Refused { .. }) {
+    if matches!(decided, SandboxOutcome::Refused { .. }) {
         return Ok(ExitCode::FAILURE);
     }
     let command = kernel(orders, variables, &temporary)?;
@@ -194,22 +194,22 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
 }
 
 /// Gives away processors and privileges, of this process and all that it starts.
-fn confine(room: &Room) -> io::Result<()> {
-    if let Some(count) = room.cpus {
+fn confine(view: &FilesystemView) -> io::Result<()> {
+    if let Some(count) = view.cpus {
         privileges::limit_cpus(count)?;
     }
     privileges::drop_privileges()
 }
 
-fn filter(room: &Room, no_namespaces: bool) -> io::Result<()> {
-    seccomp::apply(wanted(room, no_namespaces)).map_err(io::Error::other)
+fn filter(view: &FilesystemView, no_namespaces: bool) -> io::Result<()> {
+    seccomp::apply(options(view, no_namespaces)).map_err(io::Error::other)
 }
 
-fn wanted(room: &Room, no_namespaces: bool) -> seccomp::Wanted {
-    seccomp::Wanted {
+fn options(view: &FilesystemView, no_namespaces: bool) -> seccomp::FilterOptions {
+    seccomp::FilterOptions {
         no_namespaces,
-        net: room.allow_net,
-        cpus: room.cpus.is_some(),
+        net: view.allow_net,
+        cpus: view.cpus.is_some(),
     }
 }
 
@@ -228,7 +228,7 @@ fn kernel(
     let variables = view::with_own(
         left.into_iter().collect(),
         &orders.own,
-        &orders.room,
+        &orders.view,
         temporary,
     );
     let (program, arguments) = orders
@@ -254,29 +254,29 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 }
 
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
-    let room = &orders.room;
+    let view = &orders.view;
     // Inside, the folder of temporary files is the usual one: paths of sockets must be short.
     let own = (&*orders.set, &*orders.own);
-    let variables = view::variables(std::env::vars_os(), own, room, Path::new("/tmp"));
-    let outside = Outside::make(&orders.outside)?;
+    let variables = view::variables(std::env::vars_os(), own, view, Path::new("/tmp"));
+    let outside = ProbeTargets::make(&orders.outside)?;
     let program = bubblewrap::program();
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
-    let abilities = bubblewrap::abilities(&program)?;
-    if let Some(count) = room.cpus {
+    let features = bubblewrap::features(&program)?;
+    if let Some(count) = view.cpus {
         // All processes of the box have them from here; its filters refuse to choose others.
         privileges::limit_cpus(count)?;
     }
     // On its first process too, which waits for the others and is of the same user as they.
-    let filters = match abilities.filters {
-        true => seccomp::files(wanted(room, false)).map_err(io::Error::other)?,
+    let filters = match features.filters {
+        true => seccomp::files(options(view, false)).map_err(io::Error::other)?,
         false => Vec::new(),
     };
-    let own = program_file(room)?.canonicalize()?;
+    let own = program_file(view)?.canonicalize()?;
     let opener = |path: &Path| {
         let opened = bubblewrap::open(path)?;
-        Ok(abilities.descriptors.then_some(opened))
+        Ok(features.descriptors.then_some(opened))
     };
-    let arguments = bubblewrap::arguments(room, &own, filters, &opener)?;
+    let arguments = bubblewrap::arguments(view, &own, filters, &opener)?;
     let mut wrap = Command::new(program)
         .args(&arguments.list)
         .args([bubblewrap::INNER_PROGRAM, INSIDE])
@@ -292,9 +292,9 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     };
     let task = Inside {
         orders: orders.clone(),
-        marks: outside.marks.clone(),
+        addresses: outside.addresses.clone(),
         variables,
-        filtered: abilities.filters,
+        filtered: features.filters,
     };
     let mut line = serde_json::to_vec(&task)?;
     line.push(b'\n');
@@ -302,7 +302,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let _ = words.write_all(&line);
     let mut answer = String::new();
     BufReader::new(answers).read_line(&mut answer)?;
-    let Ok(tried) = serde_json::from_str::<Result<Tried, String>>(&answer) else {
+    let Ok(tried) = serde_json::from_str::<Result<ProbeResults, String>>(&answer) else {
         let status = wrap.wait()?;
         return Err(io::Error::other(format!("bwrap ended with {status}")));
     };
@@ -313,17 +313,17 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let (init, inner) = tree::inner(pid)
         .ok_or_else(|| io::Error::other("bwrap's processes cannot be found in /proc"))?;
     let decided = decide(orders, tried, arrived, Some(init.clone()));
-    if matches!(decided, Outcome::Entered { .. }) {
-        let recorded = Recorded {
+    if matches!(decided, SandboxOutcome::Entered { .. }) {
+        let recorded = PidRecord {
             process: inner,
             pid_namespace: pid_namespace(),
-            keeper: parent(),
+            supervisor: parent(),
         };
         let recorded = serde_json::to_vec(&recorded)?;
         save::replace(&orders.pid_file, &recorded)?;
     }
     decided.write(outcome)?;
-    if matches!(decided, Outcome::Entered { .. }) {
+    if matches!(decided, SandboxOutcome::Entered { .. }) {
         words.write_all(GO.as_bytes())?;
     }
     drop(words);
@@ -352,22 +352,22 @@ fn inside() -> ExitCode {
         Ok(task) => task,
         Err(error) => return told(&error),
     };
-    let room = &task.orders.room;
+    let view = &task.orders.view;
     let confined = rustix::process::setsid()
         .map_err(io::Error::from)
         .and_then(|_| {
             let program = Path::new(bubblewrap::INNER_PROGRAM);
-            landlock::apply_inside(room, program).map_err(io::Error::other)
+            landlock::apply_inside(view, program).map_err(io::Error::other)
         })
         .and_then(|_| privileges::drop_privileges())
         .and_then(|()| match task.filtered {
             true => Ok(()),
-            false => filter(room, false),
+            false => filter(view, false),
         });
     let tried = confined
         .map(|()| {
-            let (kept, missing) = probe::try_all(room, &task.marks);
-            Tried { kept, missing }
+            let (kept, missing) = probe::try_all(view, &task.addresses);
+            ProbeResults { kept, missing }
         })
         .map_err(|error| error.to_string());
     let answered = serde_json::to_vec(&tried)
@@ -394,13 +394,13 @@ fn inside() -> ExitCode {
 }
 
 /// Returns a file that holds this program, for it to be mounted.
-fn program_file(room: &Room) -> io::Result<PathBuf> {
+fn program_file(view: &FilesystemView) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {
         return Ok(path);
     }
     // It was replaced while it runs, as by an update.
-    let copy = room.sockets.with_extension("program");
+    let copy = view.sockets.with_extension("program");
     std::fs::copy(own_program()?, &copy)?;
     Ok(copy)
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::view::Room;
+use super::view::FilesystemView;
 
 /// One promise. Each is tried from inside before the kernel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Promise {
+pub enum Guarantee {
     /// Nothing outside is reached over TCP or UDP, and no packets are made by hand.
     Network,
     /// Other programs' Unix sockets, with or without a path, are not reached.
@@ -23,12 +23,12 @@ pub enum Promise {
     /// No more processors are used than were given.
     Cpus,
     /// What it needs is there: its scratch folder, its sockets' folder, what it may write.
-    Room,
+    OwnFolders,
 }
 
-impl Promise {
-    /// Returns the promises that are made for a room.
-    pub fn of(room: &Room) -> Vec<Self> {
+impl Guarantee {
+    /// Returns the promises that are made for a view.
+    pub fn of(view: &FilesystemView) -> Vec<Self> {
         let all = [
             Self::Network,
             Self::Sockets,
@@ -37,13 +37,13 @@ impl Promise {
             Self::Processes,
             Self::Privileges,
             Self::Cpus,
-            Self::Room,
+            Self::OwnFolders,
         ];
         let made = |promise: &Self| match promise {
-            Self::Network => !room.allow_net,
-            Self::Cpus => room.cpus.is_some(),
+            Self::Network => !view.allow_net,
+            Self::Cpus => view.cpus.is_some(),
             // Where all of it may be written, nothing is promised for it.
-            Self::Workspace => !room.writes_workspace(),
+            Self::Workspace => !view.writes_workspace(),
             _ => true,
         };
         all.into_iter().filter(made).collect()
@@ -59,7 +59,7 @@ impl Promise {
             Self::Processes => "no other processes",
             Self::Privileges => "no mounts, no privileges",
             Self::Cpus => "limited processors",
-            Self::Room => "its folders usable",
+            Self::OwnFolders => "its folders usable",
         }
     }
 }

@@ -7,7 +7,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
-use super::view::{NETWORK_SETTINGS, Room, SETTINGS};
+use super::view::{FilesystemView, NETWORK_SETTINGS, SETTINGS};
 use crate::kernel::environment::tools::SYSTEM;
 
 /// Why the rules could not be put on.
@@ -22,23 +22,23 @@ const ABI_KNOWN: ABI = ABI::V9;
 ///
 /// What the system does not know is left out: whether a promise is kept is found out afterwards,
 /// by trying.
-pub(super) fn apply(room: &Room) -> Result<String, RulesError> {
+pub(super) fn apply(view: &FilesystemView) -> Result<String, RulesError> {
     let mut rules = begin()?;
     let own = std::process::id();
-    let net = NETWORK_SETTINGS.iter().filter(|_| room.allow_net);
+    let net = NETWORK_SETTINGS.iter().filter(|_| view.allow_net);
     let named = SYSTEM.iter().chain(&SETTINGS).chain(net).chain(&PROCESSES);
     let mut named: Vec<PathBuf> = named.map(PathBuf::from).collect();
     named.push(format!("/proc/{own}").into());
-    named.push(room.connection_file.clone());
+    named.push(view.connection_file.clone());
     for path in named {
         rules = allow(rules, &path, read())?;
     }
-    let hidden: Vec<_> = room.hidden().collect();
-    let folders = room.programs.iter().chain(&room.allow_read);
-    for path in folders.chain([&room.workspace]) {
+    let hidden: Vec<_> = view.hidden().collect();
+    let folders = view.programs.iter().chain(&view.allow_read);
+    for path in folders.chain([&view.workspace]) {
         rules = allow_but(rules, path, &hidden)?;
     }
-    for path in room.own_folders().iter().chain(&room.allow_write) {
+    for path in view.own_folders().iter().chain(&view.allow_write) {
         rules = allow(rules, path, all())?;
     }
     for path in DEVICES.map(Path::new) {
@@ -47,26 +47,26 @@ pub(super) fn apply(room: &Room) -> Result<String, RulesError> {
     restrict(rules)
 }
 
-/// Puts the rules on inside bubblewrap, where nothing but the room is mounted: a second wall.
+/// Puts the rules on inside bubblewrap, where nothing but the view is mounted: a second wall.
 ///
 /// It also keeps apart what is mounted only for reading and can be written all the same, as pipes
 /// with a name are, and parts the kernel from the first process of its namespace. Where the
 /// network is shared with the outside, so are its abstract sockets: they are out of reach by this.
-pub(super) fn apply_inside(room: &Room, program: &Path) -> Result<String, RulesError> {
+pub(super) fn apply_inside(view: &FilesystemView, program: &Path) -> Result<String, RulesError> {
     let mut rules = begin()?;
-    // Lists of folders tell of nothing but the room.
+    // Lists of folders tell of nothing but the view.
     rules = allow(rules, Path::new("/"), AccessFs::ReadDir.into())?;
-    let net = NETWORK_SETTINGS.iter().filter(|_| room.allow_net);
+    let net = NETWORK_SETTINGS.iter().filter(|_| view.allow_net);
     let named = SYSTEM.iter().chain(&SETTINGS).chain(net);
     let mut named: Vec<PathBuf> = named.map(PathBuf::from).collect();
     named.extend(["/proc".into(), program.to_owned()]);
-    named.extend([room.connection_file.clone(), room.workspace.clone()]);
-    let named = named.iter().chain(&room.programs).chain(&room.allow_read);
+    named.extend([view.connection_file.clone(), view.workspace.clone()]);
+    let named = named.iter().chain(&view.programs).chain(&view.allow_read);
     for path in named {
         rules = allow(rules, path, read())?;
     }
-    let own = room.own_folders();
-    let writable = own.iter().chain(&room.allow_write).map(PathBuf::as_path);
+    let own = view.own_folders();
+    let writable = own.iter().chain(&view.allow_write).map(PathBuf::as_path);
     for path in writable.chain([Path::new("/tmp"), Path::new("/dev")]) {
         rules = allow(rules, path, all())?;
     }

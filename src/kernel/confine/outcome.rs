@@ -10,7 +10,7 @@ use crate::project::{Mechanism, Missing, Reached};
 
 /// By what a kernel is going to be confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct ChosenMechanism {
     /// The mechanism.
     pub mechanism: Mechanism,
     /// Why it is not bubblewrap, which is taken where it can be.
@@ -19,7 +19,7 @@ pub struct Chosen {
 
 /// What became of a start, as the process says that did it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(super) enum SandboxOutcome {
     /// The kernel begins.
     Entered {
         reached: Reached,
@@ -28,14 +28,17 @@ pub(super) enum Outcome {
     },
     /// A promise is not kept.
     Refused {
-        chosen: Chosen,
+        chosen: ChosenMechanism,
         missing: Vec<Missing>,
     },
     /// It went wrong before that.
-    Failed { chosen: Chosen, why: String },
+    Failed {
+        chosen: ChosenMechanism,
+        why: String,
+    },
 }
 
-impl Outcome {
+impl SandboxOutcome {
     /// Writes it as a whole line: a reader knows by that that it is done.
     pub(super) fn write(&self, file: &mut std::fs::File) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
@@ -51,9 +54,9 @@ impl Outcome {
 
 /// Ends all that still runs in the sandbox of a kernel that has ended itself.
 pub fn end_leftovers(outcome_file: &Path) {
-    if let Some(Outcome::Entered {
+    if let Some(SandboxOutcome::Entered {
         init: Some(init), ..
-    }) = Outcome::read(outcome_file)
+    }) = SandboxOutcome::read(outcome_file)
     {
         let _ = init.signal(Signal::KILL);
     }

@@ -1,7 +1,7 @@
 //! Trying every promise from inside, by the very process that then becomes the kernel.
 //!
 //! Nothing that is tried harms where it succeeds: files are opened and not changed, signal 0 is
-//! sent. Its counterparts outside ([`Outside`]) are made for the occasion, so that a failure to
+//! sent. Its counterparts outside ([`ProbeTargets`]) are made for the occasion, so that a failure to
 //! reach them says something.
 
 use std::fs::OpenOptions;
@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::guarantee::Promise;
-use super::view::Room;
+use super::guarantee::Guarantee;
+use super::view::FilesystemView;
 use crate::kernel::process::Process;
 use crate::project::Missing;
 
 /// What is outside for the inside to fail at.
 #[derive(Debug)]
-pub(super) struct Outside {
+pub(super) struct ProbeTargets {
     /// How it is found.
-    pub(super) marks: Marks,
+    pub(super) addresses: TargetAddresses,
     tcp: Option<TcpListener>,
     udp: Option<UdpSocket>,
     _abstract: Option<UnixListener>,
@@ -34,7 +34,7 @@ pub(super) struct Outside {
 
 /// Where what is outside can be found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Marks {
+pub(super) struct TargetAddresses {
     tcp_port: Option<u16>,
     udp_port: Option<u16>,
     abstract_name: String,
@@ -43,7 +43,7 @@ pub(super) struct Marks {
     process: Process,
 }
 
-impl Outside {
+impl ProbeTargets {
     /// Makes it. `folder` is removed afterwards; its path must be short.
     pub(super) fn make(folder: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
@@ -66,7 +66,7 @@ impl Outside {
         }
         let port = |address: io::Result<std::net::SocketAddr>| address.ok().map(|at| at.port());
         Ok(Self {
-            marks: Marks {
+            addresses: TargetAddresses {
                 tcp_port: tcp.as_ref().and_then(|it| port(it.local_addr())),
                 udp_port: udp.as_ref().and_then(|it| port(it.local_addr())),
                 abstract_name,
@@ -85,7 +85,7 @@ impl Outside {
     /// Lets another process than this one be what cannot be reached.
     pub(super) fn is_process(&mut self, pid: u32) {
         if let Some(process) = Process::of(pid) {
-            self.marks.process = process;
+            self.addresses.process = process;
         }
     }
 
@@ -98,31 +98,34 @@ impl Outside {
             .as_ref()
             .is_some_and(|it| it.recv(&mut byte).is_ok());
         (tcp || udp).then(|| Missing {
-            promise: Promise::Network.words().to_owned(),
+            promise: Guarantee::Network.words().to_owned(),
             why: "what was sent from inside arrived outside".to_owned(),
         })
     }
 }
 
-impl Drop for Outside {
+impl Drop for ProbeTargets {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Tries every promise of a room; returns those that are kept and those that are not.
-pub(super) fn try_all(room: &Room, marks: &Marks) -> (Vec<Promise>, Vec<Missing>) {
+/// Tries every promise of a view; returns those that are kept and those that are not.
+pub(super) fn try_all(
+    view: &FilesystemView,
+    addresses: &TargetAddresses,
+) -> (Vec<Guarantee>, Vec<Missing>) {
     let (mut kept, mut missing) = (Vec::new(), Vec::new());
-    for promise in Promise::of(room) {
+    for promise in Guarantee::of(view) {
         let found = match promise {
-            Promise::Network => network(marks),
-            Promise::Sockets => sockets(marks),
-            Promise::Workspace => workspace(room),
-            Promise::Files => files(room, marks),
-            Promise::Processes => processes(marks),
-            Promise::Privileges => privileges(room),
-            Promise::Cpus => cpus(room.cpus),
-            Promise::Room => usable(room),
+            Guarantee::Network => network(addresses),
+            Guarantee::Sockets => sockets(addresses),
+            Guarantee::Workspace => workspace(view),
+            Guarantee::Files => files(view, addresses),
+            Guarantee::Processes => processes(addresses),
+            Guarantee::Privileges => privileges(view),
+            Guarantee::Cpus => cpus(view.cpus),
+            Guarantee::OwnFolders => usable(view),
         };
         match found {
             Ok(()) => kept.push(promise),
@@ -135,26 +138,28 @@ pub(super) fn try_all(room: &Room, marks: &Marks) -> (Vec<Promise>, Vec<Missing>
     (kept, missing)
 }
 
-type Found = Result<(), String>;
+type Verdict = Result<(), String>;
 
 /// Requires that something does not work.
-fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Found {
+fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Verdict {
     match tried {
         Ok(_) => Err(what()),
         Err(_) => Ok(()),
     }
 }
 
-fn network(marks: &Marks) -> Found {
-    if let Some(port) = marks.tcp_port {
+fn network(addresses: &TargetAddresses) -> Verdict {
+    if let Some(port) = addresses.tcp_port {
         let address = (Ipv4Addr::LOCALHOST, port).into();
         let tried = TcpStream::connect_timeout(&address, Duration::from_secs(1));
         fails(&tried, || {
             "a TCP connection to this machine works".to_owned()
         })?;
     }
-    if let (Some(port), Ok(socket)) = (marks.udp_port, UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
-    {
+    if let (Some(port), Ok(socket)) = (
+        addresses.udp_port,
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
+    ) {
         // Whether it arrives, the outside sees.
         let _ = socket.send_to(&[1], (Ipv4Addr::LOCALHOST, port));
     }
@@ -172,17 +177,17 @@ fn network(marks: &Marks) -> Found {
     Ok(())
 }
 
-fn sockets(marks: &Marks) -> Found {
-    let address = SocketAddr::from_abstract_name(&marks.abstract_name);
+fn sockets(addresses: &TargetAddresses) -> Verdict {
+    let address = SocketAddr::from_abstract_name(&addresses.abstract_name);
     let tried = address.and_then(|address| UnixStream::connect_addr(&address));
     fails(&tried, || "abstract sockets outside are reached".to_owned())?;
-    fails(&UnixStream::connect(&marks.path_socket), || {
+    fails(&UnixStream::connect(&addresses.path_socket), || {
         "Unix sockets outside are reached by their path".to_owned()
     })
 }
 
-fn workspace(room: &Room) -> Found {
-    let probe = room
+fn workspace(view: &FilesystemView) -> Verdict {
+    let probe = view
         .workspace
         .join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
     if let Ok(file) = OpenOptions::new().write(true).create_new(true).open(&probe) {
@@ -190,17 +195,17 @@ fn workspace(room: &Room) -> Found {
         let _ = std::fs::remove_file(&probe);
         return Err("a file can be made in the workspace".to_owned());
     }
-    let entries = std::fs::read_dir(&room.workspace)
+    let entries = std::fs::read_dir(&view.workspace)
         .map_err(|error| format!("the workspace cannot be read: {error}"))?;
     let files = entries.flatten().map(|entry| entry.path());
-    let files = files.filter(|path| path.is_file() && !room.may_write(path));
+    let files = files.filter(|path| path.is_file() && !view.may_write(path));
     for file in files.take(3) {
         unwritable(&file)?;
     }
-    unwritable(&room.hidden.join("state.json"))?;
-    unwritable(&room.connection_file)?;
+    unwritable(&view.hidden.join("state.json"))?;
+    unwritable(&view.connection_file)?;
     let mode = |mode| std::fs::Permissions::from_mode(mode);
-    let file = &room.connection_file;
+    let file = &view.connection_file;
     // Whatever the call says: under Landlock it says that it was done.
     let _ = std::fs::set_permissions(file, mode(0o400));
     let now = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
@@ -211,7 +216,7 @@ fn workspace(room: &Room) -> Found {
     Ok(())
 }
 
-fn unwritable(file: &Path) -> Found {
+fn unwritable(file: &Path) -> Verdict {
     let shown = file.display();
     fails(&OpenOptions::new().append(true).open(file), || {
         format!("{shown} can be written")
@@ -225,37 +230,38 @@ fn unwritable(file: &Path) -> Found {
     Ok(())
 }
 
-fn files(room: &Room, marks: &Marks) -> Found {
-    let no_file = [&marks.file, Path::new("/etc/shadow")];
+fn files(view: &FilesystemView, addresses: &TargetAddresses) -> Verdict {
+    let no_file = [&addresses.file, Path::new("/etc/shadow")];
     for path in no_file {
         let tried = std::fs::File::open(path).and_then(|mut file| file.read(&mut [0]));
         fails(&tried, || format!("{} can be read", path.display()))?;
     }
-    fails(&OpenOptions::new().append(true).open(&marks.file), || {
-        format!("{} can be written", marks.file.display())
-    })?;
+    fails(
+        &OpenOptions::new().append(true).open(&addresses.file),
+        || format!("{} can be written", addresses.file.display()),
+    )?;
     // What is mounted at the next start lies in the first one.
-    let sockets = room.sockets.parent().into_iter();
-    for folder in room.scratch.ancestors().take(2).chain(sockets) {
+    let sockets = view.sockets.parent().into_iter();
+    for folder in view.scratch.ancestors().take(2).chain(sockets) {
         let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
         let made = std::fs::DirBuilder::new().create(&probe);
         let _ = std::fs::remove_dir(&probe);
         fails(&made, || format!("{} can be written", folder.display()))?;
     }
-    let (home, other) = (room.inner_home(), room.scratch.join("other"));
+    let (home, other) = (view.inner_home(), view.scratch.join("other"));
     if std::fs::rename(&home, &other).is_ok() {
         let _ = std::fs::rename(&other, &home);
         return Err(format!("{} can be exchanged", home.display()));
     }
-    for folder in room.hidden() {
+    for folder in view.hidden() {
         let file = folder.join("state.json");
         fails(&std::fs::File::open(&file), || {
             format!("{} can be read", file.display())
         })?;
     }
-    let folders = [Some(Path::new("/root")), room.home.as_deref()];
+    let folders = [Some(Path::new("/root")), view.home.as_deref()];
     for path in folders.into_iter().flatten() {
-        if room.may_read(path) {
+        if view.may_read(path) {
             continue;
         }
         // In a namespace the way to the workspace may lead through it: then only that is in it.
@@ -265,14 +271,14 @@ fn files(room: &Room, marks: &Marks) -> Found {
         let strange = entries
             .flatten()
             .map(|entry| entry.path())
-            .find(|inner| !leads_to_the_room(room, inner));
+            .find(|inner| !leads_to_the_room(view, inner));
         if let Some(strange) = strange {
             return Err(format!("{} can be seen", strange.display()));
         }
     }
     for path in ["/etc", "/var/tmp", "/"].map(Path::new) {
         let probe = path.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
-        if !room.may_write(path)
+        if !view.may_write(path)
             && OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -287,26 +293,26 @@ fn files(room: &Room, marks: &Marks) -> Found {
     Ok(())
 }
 
-fn leads_to_the_room(room: &Room, path: &Path) -> bool {
+fn leads_to_the_room(view: &FilesystemView, path: &Path) -> bool {
     let own = [
-        &room.workspace,
-        &room.scratch,
-        &room.sockets,
-        &room.connection_file,
+        &view.workspace,
+        &view.scratch,
+        &view.sockets,
+        &view.connection_file,
     ];
     let all = own
         .into_iter()
-        .chain(&room.programs)
-        .chain(&room.allow_read);
-    let mut all = all.chain(&room.allow_write);
+        .chain(&view.programs)
+        .chain(&view.allow_read);
+    let mut all = all.chain(&view.allow_write);
     all.any(|part| part.starts_with(path) || path.starts_with(part))
 }
 
-fn processes(marks: &Marks) -> Found {
+fn processes(addresses: &TargetAddresses) -> Verdict {
     use rustix::process::{Pid, test_kill_process};
-    let pid = marks.process.pid;
+    let pid = addresses.process.pid;
     // In a namespace of its own the same number may be another process.
-    if marks.process.is_alive() {
+    if addresses.process.is_alive() {
         return Err(format!("process {pid} outside can be looked at"));
     }
     let named = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -331,9 +337,9 @@ fn processes(marks: &Marks) -> Found {
     })
 }
 
-fn privileges(room: &Room) -> Found {
+fn privileges(view: &FilesystemView) -> Verdict {
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-    let at = room.temporary();
+    let at = view.temporary();
     if mount("none", &at, "tmpfs", MountFlags::empty(), None).is_ok() {
         let _ = unmount(&at, UnmountFlags::DETACH);
         return Err("file systems can be mounted".to_owned());
@@ -372,7 +378,7 @@ fn privileges(room: &Room) -> Found {
     Ok(())
 }
 
-fn cpus(given: Option<usize>) -> Found {
+fn cpus(given: Option<usize>) -> Verdict {
     let Some(given) = given else { return Ok(()) };
     let now = rustix::thread::sched_getaffinity(None).map_err(|error| error.to_string())?;
     let count = now.count() as usize;
@@ -384,8 +390,8 @@ fn cpus(given: Option<usize>) -> Found {
     })
 }
 
-fn usable(room: &Room) -> Found {
-    for folder in room.own_folders().iter().chain(&room.allow_write) {
+fn usable(view: &FilesystemView) -> Verdict {
+    for folder in view.own_folders().iter().chain(&view.allow_write) {
         let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
         let tried = OpenOptions::new()
             .write(true)
@@ -395,12 +401,12 @@ fn usable(room: &Room) -> Found {
             .and_then(|()| std::fs::remove_file(&probe));
         tried.map_err(|error| format!("{} cannot be written: {error}", folder.display()))?;
     }
-    let read = std::iter::once(&room.folder).chain(&room.allow_read);
+    let read = std::iter::once(&view.folder).chain(&view.allow_read);
     for folder in read {
         std::fs::read_dir(folder)
             .map_err(|error| format!("{} cannot be read: {error}", folder.display()))?;
     }
-    std::fs::read(&room.connection_file)
-        .map_err(|error| format!("{} cannot be read: {error}", room.connection_file.display()))?;
+    std::fs::read(&view.connection_file)
+        .map_err(|error| format!("{} cannot be read: {error}", view.connection_file.display()))?;
     Ok(())
 }

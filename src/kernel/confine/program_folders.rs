@@ -8,12 +8,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::kernel::environment::tools::{SYSTEM, Tools};
+use crate::kernel::environment::tools::{SYSTEM, ToolFolders};
 use crate::kernel::foreign_file;
 
 /// What decides which folders are shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct ProgramFolders<'a> {
     /// The project's root, a real path. It is shown anyway.
     pub workspace: &'a Path,
     /// The notebook's folder, a real path.
@@ -21,7 +21,7 @@ pub struct Shown<'a> {
     /// What the user lets the kernel read and write, as real paths.
     pub allowed: &'a [PathBuf],
     /// The folders of the system's and the user's own tools.
-    pub tools: &'a Tools,
+    pub tools: &'a ToolFolders,
     /// Whether the program is named by a file that may be anybody's, or lies where a sandboxed kernel
     /// was allowed to write.
     pub distrusts: bool,
@@ -30,18 +30,18 @@ pub struct Shown<'a> {
 /// Says that an environment cannot be used in a sandbox, since it leads to a folder that is not
 /// shown because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeadsOut {
+pub struct OutsideTarget {
     /// The link or the settings file.
     pub file: PathBuf,
     /// What it leads to.
     pub target: PathBuf,
 }
 
-impl Shown<'_> {
+impl ProgramFolders<'_> {
     /// Returns the folders that a program needs, as they are named, which may be through links.
-    pub fn programs(&self, program: &Path) -> Result<Vec<PathBuf>, LeadsOut> {
+    pub fn programs(&self, program: &Path) -> Result<Vec<PathBuf>, OutsideTarget> {
         let is_anybodys = self.distrusts || self.is_of_folder(program);
-        let mut found = Found {
+        let mut found = FolderList {
             shown: self,
             folders: Vec::new(),
         };
@@ -71,7 +71,7 @@ impl Shown<'_> {
                 found.add(wanted);
             } else if !found.covers(&real) {
                 let file = linked(program).unwrap_or_else(|| program.to_owned());
-                return Err(LeadsOut { file, target: real });
+                return Err(OutsideTarget { file, target: real });
             }
         }
         for prefix in found.folders.clone() {
@@ -85,8 +85,8 @@ impl Shown<'_> {
         &self,
         prefix: &Path,
         is_anybodys: bool,
-        found: &mut Found<'_>,
-    ) -> Result<(), LeadsOut> {
+        found: &mut FolderList<'_>,
+    ) -> Result<(), OutsideTarget> {
         let file = prefix.join("pyvenv.cfg");
         let settings = foreign_file::read_text(&file).unwrap_or_default();
         let base = settings
@@ -112,7 +112,7 @@ impl Shown<'_> {
                 }
             }
             if is_anybodys && !found.covers(&real) {
-                return Err(LeadsOut { file, target: real });
+                return Err(OutsideTarget { file, target: real });
             }
         }
         Ok(())
@@ -190,12 +190,12 @@ impl Shown<'_> {
 }
 
 /// The folders that were found.
-struct Found<'a> {
-    shown: &'a Shown<'a>,
+struct FolderList<'a> {
+    shown: &'a ProgramFolders<'a>,
     folders: Vec<PathBuf>,
 }
 
-impl Found<'_> {
+impl FolderList<'_> {
     fn add(&mut self, folder: PathBuf) {
         if !self.folders.contains(&folder) {
             self.folders.push(folder);
@@ -204,13 +204,13 @@ impl Found<'_> {
 
     /// Adds the folder of a program that is anybody's: where no link leads to it, the environment that
     /// it lies in, and of anything else the program alone.
-    fn add_named(&mut self, program: &Path, folder: PathBuf) -> Result<(), LeadsOut> {
+    fn add_named(&mut self, program: &Path, folder: PathBuf) -> Result<(), OutsideTarget> {
         let link = linked(&folder);
         if self.shown.is_installed(&folder) || (link.is_none() && is_environment(&folder)) {
             self.add(folder);
         } else if let Some(file) = link {
             let target = folder.canonicalize().unwrap_or(folder);
-            return Err(LeadsOut { file, target });
+            return Err(OutsideTarget { file, target });
         } else {
             let real = program
                 .canonicalize()
@@ -275,7 +275,7 @@ mod tests {
     struct World {
         _temp: tempfile::TempDir,
         home: PathBuf,
-        tools: Tools,
+        tools: ToolFolders,
     }
 
     impl World {
@@ -286,7 +286,7 @@ mod tests {
             std::fs::create_dir_all(home.join(".ssh")).unwrap();
             std::fs::write(home.join(".ssh/id_rsa"), "secret").unwrap();
             let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
-            let tools = Tools::known(&variables);
+            let tools = ToolFolders::known(&variables);
             Self {
                 _temp: temp,
                 home,
@@ -317,7 +317,7 @@ mod tests {
         }
 
         /// What is shown of a program for a notebook in `clone/nb`, whose project that is.
-        fn shown(&self, program: &Path) -> Result<Vec<PathBuf>, LeadsOut> {
+        fn shown(&self, program: &Path) -> Result<Vec<PathBuf>, OutsideTarget> {
             self.shown_with(program, &[], false)
         }
 
@@ -326,8 +326,8 @@ mod tests {
             program: &Path,
             allowed: &[PathBuf],
             distrusts: bool,
-        ) -> Result<Vec<PathBuf>, LeadsOut> {
-            let shown = Shown {
+        ) -> Result<Vec<PathBuf>, OutsideTarget> {
+            let shown = ProgramFolders {
                 workspace: &self.home.join("clone/nb"),
                 folder: &self.home.join("clone/nb"),
                 allowed,

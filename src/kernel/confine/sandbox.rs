@@ -1,9 +1,9 @@
 //! Kernels in a sandbox: no network, the workspace read-only, reached only over their Unix
 //! sockets.
 //!
-//! Bubblewrap gives a kernel namespaces of its own in which only its [`Room`] is mounted; where
+//! Bubblewrap gives a kernel namespaces of its own in which only its [`FilesystemView`] is mounted; where
 //! that cannot be, Landlock's rules say which files it may use. Filtered system calls come with
-//! both. Every [`Promise`] is then tried from inside, by the process that becomes the kernel, and
+//! both. Every [`Guarantee`] is then tried from inside, by the process that becomes the kernel, and
 //! what is not kept is a refusal unless the user took that on himself.
 
 use std::ffi::OsString;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::bubblewrap;
 #[cfg(target_os = "linux")]
 use super::enter;
-use super::outcome::{Chosen, Outcome, end_leftovers};
-use super::view::Room;
+use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
+use super::view::FilesystemView;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
 use crate::project::{Demand, Mechanism, Missing, Reached, Sandbox, remove_tree};
@@ -39,7 +39,7 @@ pub enum SandboxError {
     )]
     Refused {
         /// What was tried.
-        chosen: Chosen,
+        chosen: ChosenMechanism,
         /// What cannot be promised.
         missing: Vec<Missing>,
     },
@@ -47,7 +47,7 @@ pub enum SandboxError {
     #[error("the sandbox could not be made: {why}")]
     Failed {
         /// What was tried, where that is known.
-        chosen: Option<Chosen>,
+        chosen: Option<ChosenMechanism>,
         /// What went wrong.
         why: String,
     },
@@ -92,7 +92,7 @@ impl SandboxError {
     /// Returns what mends it, for a notebook's `nb open`.
     pub fn hints(&self) -> Vec<String> {
         const BEST: &str = "to run it all the same, with what can be kept: --sandbox=best-effort";
-        let instead = |chosen: &Chosen| {
+        let instead = |chosen: &ChosenMechanism| {
             let why = chosen.instead.as_ref()?;
             Some(match why.contains("not installed") {
                 true => {
@@ -121,8 +121,8 @@ impl SandboxError {
 }
 
 /// Chooses the mechanism. Starts `bwrap` once to see whether it works here; takes some milliseconds.
-pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
-    let chosen = |mechanism, instead| Chosen { mechanism, instead };
+pub fn choose_mechanism(sandbox: &Sandbox) -> Result<ChosenMechanism, SandboxError> {
+    let chosen = |mechanism, instead| ChosenMechanism { mechanism, instead };
     if !cfg!(target_os = "linux") {
         return Err(SandboxError::NotLinux);
     }
@@ -142,18 +142,18 @@ pub fn choose(sandbox: &Sandbox) -> Result<Chosen, SandboxError> {
 
 /// A sandbox that a kernel is to be started in.
 #[derive(Clone, Debug)]
-pub struct Confined {
+pub struct SandboxedStart {
     /// What was asked for.
     pub sandbox: Sandbox,
     /// By what it is made.
-    pub chosen: Chosen,
+    pub chosen: ChosenMechanism,
     /// What the kernel is to see.
-    pub room: Room,
+    pub view: FilesystemView,
 }
 
 /// What is started in a sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct Inner {
+pub struct SandboxedCommand {
     /// The kernel's command.
     pub argv: Vec<OsString>,
     /// The variables that its environment sets.
@@ -167,7 +167,7 @@ pub struct Inner {
 /// The start of a kernel in a sandbox. Its command line names no variable's value: every user of
 /// the machine can read it.
 #[derive(Clone, Debug, Default)]
-pub struct Wrapped {
+pub struct WrappedCommand {
     /// The command.
     pub argv: Vec<OsString>,
     /// The variables to set for it.
@@ -181,20 +181,20 @@ pub struct Wrapped {
 /// Returns the start of a kernel in a sandbox; makes its folders, and forgets what an earlier start
 /// has left.
 pub fn wrap(
-    inner: Inner,
-    confined: &Confined,
+    inner: SandboxedCommand,
+    confined: &SandboxedStart,
     files: &KernelFiles,
-) -> Result<Wrapped, SandboxError> {
-    let Confined {
+) -> Result<WrappedCommand, SandboxError> {
+    let SandboxedStart {
         sandbox,
         chosen,
-        room,
+        view,
     } = confined;
     end_leftovers(&files.outcome_file());
-    made_anew(&room.sockets)?;
+    made_anew(&view.sockets)?;
     let _ = std::fs::remove_file(files.outcome_file());
     let best_effort = sandbox.demand == Demand::BestEffort;
-    entering(inner, (chosen, room, best_effort), files)
+    entering(inner, (chosen, view, best_effort), files)
 }
 
 /// Makes a folder in place of what the last kernel could leave there.
@@ -207,15 +207,15 @@ fn made_anew(folder: &Path) -> io::Result<()> {
 /// Returns the command that confines itself, has everything tried and becomes the kernel.
 #[cfg(target_os = "linux")]
 fn entering(
-    inner: Inner,
-    (chosen, room, best_effort): (&Chosen, &Room, bool),
+    inner: SandboxedCommand,
+    (chosen, view, best_effort): (&ChosenMechanism, &FilesystemView, bool),
     files: &KernelFiles,
-) -> Result<Wrapped, SandboxError> {
+) -> Result<WrappedCommand, SandboxError> {
     let orders = enter::Orders {
         chosen: chosen.clone(),
         best_effort,
-        outside: room.sockets.with_extension("out"),
-        room: room.clone(),
+        outside: view.sockets.with_extension("out"),
+        view: view.clone(),
         argv: inner.argv,
         set: inner.set,
         own: inner.own,
@@ -223,16 +223,20 @@ fn entering(
         pid_file: files.pid_file(),
         outcome_file: files.outcome_file(),
     };
-    Ok(Wrapped {
+    Ok(WrappedCommand {
         argv: vec![own_program()?, enter::ENTER.into()],
         input: Some(serde_json::to_string(&orders).map_err(io::Error::from)?),
-        ..Wrapped::default()
+        ..WrappedCommand::default()
     })
 }
 
 /// Says that there is no sandbox here.
 #[cfg(not(target_os = "linux"))]
-fn entering(_: Inner, _: (&Chosen, &Room, bool), _: &KernelFiles) -> Result<Wrapped, SandboxError> {
+fn entering(
+    _: SandboxedCommand,
+    _: (&ChosenMechanism, &FilesystemView, bool),
+    _: &KernelFiles,
+) -> Result<WrappedCommand, SandboxError> {
     Err(SandboxError::NotLinux)
 }
 
@@ -243,15 +247,15 @@ pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reach
     loop {
         // Looked at first: whoever has ended has written before.
         let lives = started.is_alive();
-        match Outcome::read(&file) {
-            Some(Outcome::Entered { reached, .. }) => {
+        match SandboxOutcome::read(&file) {
+            Some(SandboxOutcome::Entered { reached, .. }) => {
                 let process = files.process().unwrap_or_else(|| started.clone());
                 return Ok((process, reached));
             }
-            Some(Outcome::Refused { chosen, missing }) => {
+            Some(SandboxOutcome::Refused { chosen, missing }) => {
                 return Err(SandboxError::Refused { chosen, missing });
             }
-            Some(Outcome::Failed { chosen, why }) => {
+            Some(SandboxOutcome::Failed { chosen, why }) => {
                 return Err(SandboxError::Failed {
                     chosen: Some(chosen),
                     why,
@@ -279,25 +283,25 @@ mod tests {
     #[test]
     fn no_command_line_of_a_start_holds_the_value_of_a_variable() {
         let temp = tempfile::tempdir().unwrap();
-        let room = Room {
+        let view = FilesystemView {
             scratch: temp.path().join("scratch"),
             sockets: temp.path().join("sockets"),
-            ..view::tests::room()
+            ..view::tests::view()
         };
-        let chosen = Chosen {
+        let chosen = ChosenMechanism {
             mechanism: Mechanism::Landlock,
             instead: None,
         };
-        let confined = Confined {
+        let confined = SandboxedStart {
             sandbox: Sandbox::default(),
             chosen,
-            room,
+            view,
         };
         let files = KernelFiles::of(&temp.path().join("kernel-1.json"));
-        let inner = Inner {
+        let inner = SandboxedCommand {
             argv: vec!["python".into()],
             own: vec![("TOKEN".into(), "a-secret".into())],
-            ..Inner::default()
+            ..SandboxedCommand::default()
         };
         let wrapped = wrap(inner, &confined, &files).unwrap();
         let line = wrapped.argv.join(std::ffi::OsStr::new(" "));

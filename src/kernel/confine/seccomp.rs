@@ -15,7 +15,7 @@ use seccompiler::{
 
 /// What is to be filtered, beside what always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct FilterOptions {
     /// There are no namespaces: what those would keep inside must not be done at all.
     pub(super) no_namespaces: bool,
     /// The network may be used.
@@ -42,15 +42,15 @@ pub(super) enum FilterError {
 }
 
 /// Puts the filters on this thread, and so on all that it starts; there must be no other thread.
-pub(super) fn apply(wanted: Wanted) -> Result<(), FilterError> {
-    for filter in filters(wanted)? {
+pub(super) fn apply(options: FilterOptions) -> Result<(), FilterError> {
+    for filter in filters(options)? {
         seccompiler::apply_filter(&filter)?;
     }
     Ok(())
 }
 
 /// Returns the filters as files, for a program that puts them on what it starts.
-pub(super) fn files(wanted: Wanted) -> Result<Vec<OwnedFd>, FilterError> {
+pub(super) fn files(options: FilterOptions) -> Result<Vec<OwnedFd>, FilterError> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let file = |filter: BpfProgram| -> io::Result<OwnedFd> {
         let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::CLOEXEC)?);
@@ -63,18 +63,18 @@ pub(super) fn files(wanted: Wanted) -> Result<Vec<OwnedFd>, FilterError> {
         file.rewind()?;
         Ok(file.into())
     };
-    let files = filters(wanted)?.into_iter().map(file);
+    let files = filters(options)?.into_iter().map(file);
     Ok(files.collect::<io::Result<_>>()?)
 }
 
-fn filters(wanted: Wanted) -> Result<Vec<BpfProgram>, FilterError> {
+fn filters(options: FilterOptions) -> Result<Vec<BpfProgram>, FilterError> {
     let arch = std::env::consts::ARCH
         .try_into()
         .map_err(|_| FilterError::Processor)?;
     let errors = [
-        (0, ignored(wanted)?),
-        (libc::EOPNOTSUPP, sockets(wanted)?),
-        (libc::EPERM, denied(wanted)?),
+        (0, ignored(options)?),
+        (libc::EOPNOTSUPP, sockets(options)?),
+        (libc::EPERM, denied(options)?),
         (libc::ENOSYS, unknown()),
     ];
     let mut programs = Vec::new();
@@ -123,24 +123,24 @@ const X32_NUMBERS: [(i64, i64); 0] = [];
 ///
 /// Of Unix sockets only streams: a datagram can be sent to any path without a connection.
 /// Virtual machines' and other families belong to no network namespace.
-fn sockets(wanted: Wanted) -> Result<Rules, FilterError> {
+fn sockets(options: FilterOptions) -> Result<Rules, FilterError> {
     let mut families = vec![libc::AF_UNIX];
-    if wanted.net || !wanted.no_namespaces {
+    if options.net || !options.no_namespaces {
         // In a network namespace of their own they reach only each other.
         families.extend([libc::AF_INET, libc::AF_INET6]);
     }
-    if wanted.net {
+    if options.net {
         families.push(libc::AF_NETLINK);
     }
     let mut types = vec![libc::SOCK_STREAM];
-    if wanted.net {
+    if options.net {
         types.push(libc::SOCK_DGRAM);
     }
     let other = families.iter().map(|family| not(0, *family));
     let mut rules = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
     // Every other value of the four bits that hold the type.
     for kind in (0..16).filter(|kind| !types.contains(kind)) {
-        let raw_netlink = wanted.net && kind == libc::SOCK_RAW;
+        let raw_netlink = options.net && kind == libc::SOCK_RAW;
         let mut when = vec![masked(1, 0xf, kind)?];
         if raw_netlink {
             // Names are looked up by the addresses of the machine, which netlink tells.
@@ -155,17 +155,17 @@ fn sockets(wanted: Wanted) -> Result<Rules, FilterError> {
 }
 
 /// What is refused with EPERM.
-fn denied(wanted: Wanted) -> Result<Rules, FilterError> {
+fn denied(options: FilterOptions) -> Result<Rules, FilterError> {
     let mut calls = ALWAYS.to_vec();
-    if wanted.cpus {
+    if options.cpus {
         calls.push(libc::SYS_sched_setaffinity);
     }
-    if wanted.no_namespaces {
+    if options.no_namespaces {
         calls.extend(METADATA);
         calls.extend(SHARED);
         #[cfg(target_arch = "x86_64")]
         calls.extend([libc::SYS_chown, libc::SYS_lchown]);
-        if !wanted.net {
+        if !options.net {
             // A path socket is reached by connecting, whatever files may be read.
             calls.push(libc::SYS_connect);
         }
@@ -201,7 +201,7 @@ fn denied(wanted: Wanted) -> Result<Rules, FilterError> {
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, FilterError>>()?,
     )?;
-    if wanted.no_namespaces {
+    if options.no_namespaces {
         for call in OF_A_PROCESS {
             add(call, vec![vec![not(0, 0)?]])?;
         }
@@ -269,8 +269,8 @@ fn ioctls_but(one: u64, other: u64) -> Result<Vec<Vec<SeccompCondition>>, Filter
 ///
 /// libzmq aborts where a thread of its own cannot be told how it is scheduled, and a filter cannot
 /// tell a thread from a process outside.
-fn ignored(wanted: Wanted) -> Result<Rules, FilterError> {
-    if !wanted.no_namespaces {
+fn ignored(options: FilterOptions) -> Result<Rules, FilterError> {
+    if !options.no_namespaces {
         return Ok(Rules::new());
     }
     let mut calls = vec![libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2];
@@ -474,20 +474,20 @@ mod tests {
     #[test]
     fn every_filter_compiles_whatever_is_wanted() {
         for bits in 0..8 {
-            let wanted = Wanted {
+            let options = FilterOptions {
                 no_namespaces: bits & 1 != 0,
                 net: bits & 2 != 0,
                 cpus: bits & 4 != 0,
             };
-            let count = 3 + usize::from(wanted.no_namespaces);
-            assert_eq!(filters(wanted).unwrap().len(), count, "{wanted:?}");
+            let count = 3 + usize::from(options.no_namespaces);
+            assert_eq!(filters(options).unwrap().len(), count, "{options:?}");
         }
     }
 
     #[test]
     fn what_namespaces_would_keep_inside_is_refused_without_them() {
         let with = |no_namespaces, net| {
-            denied(Wanted {
+            denied(FilterOptions {
                 no_namespaces,
                 net,
                 cpus: false,
@@ -529,7 +529,7 @@ mod tests {
         let rules = with_x32(unknown());
         assert!(rules.contains_key(&(libc::SYS_clone3 | 0x4000_0000)));
         let rules = with_x32(
-            denied(Wanted {
+            denied(FilterOptions {
                 no_namespaces: true,
                 net: false,
                 cpus: false,

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::environment::activate::Change;
+use crate::kernel::environment::activate::VariableChanges;
 use crate::kernel::environment::tools::SYSTEM;
 use crate::kernel::variables::Variables;
 
-/// The kernel's room. All folders are real paths, without symlinks.
+/// The kernel's view. All folders are real paths, without symlinks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Room {
+pub struct FilesystemView {
     /// The project's root: readable.
     pub workspace: PathBuf,
     /// The project's `.nb` folder: other kernels' keys lie there, so it is hidden where that is
@@ -47,7 +47,7 @@ pub struct Room {
     pub folder: PathBuf,
 }
 
-impl Room {
+impl FilesystemView {
     /// Returns the kernel's home.
     pub fn inner_home(&self) -> PathBuf {
         self.scratch.join("home")
@@ -95,7 +95,7 @@ impl Room {
     }
 }
 
-/// What programs read of the system's settings. Named one by one: a kernel of root would read the
+/// What programs read of the system's settings. ContainerName one by one: a kernel of root would read the
 /// rest, as `/etc/shadow` and private keys.
 pub(super) const SETTINGS: [&str; 25] = [
     "/etc/ld.so.cache",
@@ -145,19 +145,19 @@ fn passes(name: &OsStr) -> bool {
 
 /// The variables of this process that pass into a sandbox, with those that the kernel's environment
 /// sets.
-pub struct Passing<'a> {
+pub struct PassedVariables<'a> {
     all: &'a dyn Variables,
-    change: &'a Change,
+    change: &'a VariableChanges,
 }
 
-impl<'a> Passing<'a> {
+impl<'a> PassedVariables<'a> {
     /// Returns those of `all`, which are the variables after the change.
-    pub fn new(all: &'a dyn Variables, change: &'a Change) -> Self {
+    pub fn new(all: &'a dyn Variables, change: &'a VariableChanges) -> Self {
         Self { all, change }
     }
 }
 
-impl Variables for Passing<'_> {
+impl Variables for PassedVariables<'_> {
     fn get(&self, name: &str) -> Option<OsString> {
         let known = OsStr::new(name);
         // Where home is tells nothing of what lies there, and specs of the user's name it.
@@ -175,12 +175,12 @@ type Pairs = [(OsString, OsString)];
 pub(super) fn variables(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     (set, own): (&Pairs, &Pairs),
-    room: &Room,
+    view: &FilesystemView,
     temporary: &Path,
 ) -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = inherited.filter(|(name, _)| passes(name)).collect();
     all.extend(set.iter().cloned());
-    with_own(all, own, room, temporary)
+    with_own(all, own, view, temporary)
 }
 
 /// Returns variables with those that a kernel in a sandbox has in any case: its own, and those that
@@ -188,11 +188,11 @@ pub(super) fn variables(
 pub(super) fn with_own(
     mut set: Vec<(OsString, OsString)>,
     own: &Pairs,
-    room: &Room,
+    view: &FilesystemView,
     temporary: &Path,
 ) -> Vec<(OsString, OsString)> {
     set.extend(own.iter().cloned());
-    let home = room.inner_home();
+    let home = view.inner_home();
     let folders = [
         ("HOME", home.clone()),
         ("TMPDIR", temporary.to_owned()),
@@ -233,8 +233,8 @@ const PASSING: [&str; 16] = [
 pub(super) mod tests {
     use super::*;
 
-    pub(crate) fn room() -> Room {
-        Room {
+    pub(crate) fn view() -> FilesystemView {
+        FilesystemView {
             workspace: "/w".into(),
             hidden: "/w/.nb".into(),
             connection_file: "/w/.nb/connections/kernel-1.json".into(),
@@ -255,20 +255,20 @@ pub(super) mod tests {
 
     #[test]
     fn what_may_be_written_and_read_is_what_was_said() {
-        let room = room();
+        let view = view();
         for path in ["/w/out/a", "/s/a/home/x", "/tmp/nb-1/1/k-1"] {
-            assert!(room.may_write(Path::new(path)), "{path}");
+            assert!(view.may_write(Path::new(path)), "{path}");
         }
         for path in ["/w/a.ipynb", "/w/.nb/state.json", "/data/x", "/w/outer"] {
-            assert!(!room.may_write(Path::new(path)), "{path}");
+            assert!(!view.may_write(Path::new(path)), "{path}");
         }
         for path in ["/w/a.ipynb", "/data/x", "/opt/env/lib", "/usr/bin/env"] {
-            assert!(room.may_read(Path::new(path)), "{path}");
+            assert!(view.may_read(Path::new(path)), "{path}");
         }
         for path in ["/home/u/.ssh", "/etc/shadow", "/opt/environment"] {
-            assert!(!room.may_read(Path::new(path)), "{path}");
+            assert!(!view.may_read(Path::new(path)), "{path}");
         }
-        assert!(!room.writes_workspace());
+        assert!(!view.writes_workspace());
     }
 
     #[test]
@@ -283,8 +283,8 @@ pub(super) mod tests {
         ];
         let given = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let own = [("NB_KERNEL".into(), "1".into())];
-        let room = room();
-        let set = variables(given.into_iter(), (&[], &own), &room, Path::new("/tmp"));
+        let view = view();
+        let set = variables(given.into_iter(), (&[], &own), &view, Path::new("/tmp"));
         let names: Vec<_> = set.iter().map(|(name, _)| name.to_string_lossy()).collect();
         for name in ["PATH", "LC_ALL", "NB_KERNEL", "MPLCONFIGDIR", "TMPDIR"] {
             assert!(names.contains(&name.into()), "{name}");
@@ -300,15 +300,15 @@ pub(super) mod tests {
     fn a_spec_in_the_folder_names_no_variable_that_would_not_pass() {
         use crate::kernel::spec::environment;
         let given = std::collections::HashMap::from([("API_KEY", "secret"), ("LANG", "C")]);
-        let change = Change {
+        let change = VariableChanges {
             set: [("CONDA_PREFIX".into(), "/env".into())].into(),
-            ..Change::default()
+            ..VariableChanges::default()
         };
         let text = r#"{"name":"x","display_name":"x","argv":[],"language":"x",
             "env":{"A":"${API_KEY}","B":"$LANG","C":"${CONDA_PREFIX}/x"}}"#;
         let spec = serde_json::from_str(text).unwrap();
         let after = change.of(&given);
-        let set = environment(&spec, &Passing::new(&after, &change));
+        let set = environment(&spec, &PassedVariables::new(&after, &change));
         let set: Vec<_> = set
             .iter()
             .map(|(_, value)| value.to_string_lossy())

@@ -23,7 +23,7 @@ use crate::project::written::AllWritten;
 
 /// What is to be set and removed, compared with the variables from which it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct VariableChanges {
     /// Variables and their values.
     pub set: BTreeMap<OsString, OsString>,
     /// Variables that must not be there.
@@ -33,12 +33,12 @@ pub struct Change {
 }
 
 /// Variables as they are after a change.
-pub struct Changed<'a> {
+pub struct ChangedVariables<'a> {
     before: &'a dyn Variables,
-    change: &'a Change,
+    change: &'a VariableChanges,
 }
 
-impl Variables for Changed<'_> {
+impl Variables for ChangedVariables<'_> {
     fn get(&self, name: &str) -> Option<OsString> {
         let name = OsStr::new(name);
         if self.change.remove.iter().any(|removed| removed == name) {
@@ -51,10 +51,10 @@ impl Variables for Changed<'_> {
     }
 }
 
-impl Change {
+impl VariableChanges {
     /// Returns the variables as they are after this change of `before`.
-    pub fn of<'a>(&'a self, before: &'a dyn Variables) -> Changed<'a> {
-        Changed {
+    pub fn of<'a>(&'a self, before: &'a dyn Variables) -> ChangedVariables<'a> {
+        ChangedVariables {
             before,
             change: self,
         }
@@ -73,15 +73,15 @@ pub fn around(program: &Path) -> Option<PathBuf> {
 /// The scripts run outside every sandbox, so that those which a sandboxed kernel may have written
 /// are left alone, with the variables that lie beside them.
 /// Runs a shell where the environment has scripts, ten seconds at most.
-pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
+pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableChanges {
     let known = AllWritten::known();
     let is_trusted = |path: &Path| known.decides_environment(path).is_none();
-    let Entering {
+    let Activation {
         mut after,
         is_conda,
         scripts,
         left_out,
-    } = Entering::of(prefix, all, &is_trusted);
+    } = Activation::of(prefix, all, &is_trusted);
     let mut problem = left_out.then(|| {
         format!(
             "the activation scripts of {} were not run: a sandboxed kernel may have written them",
@@ -98,28 +98,31 @@ pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> Change {
             problem = Some(format!("{} was not activated: {error}", prefix.display()));
         }
     }
-    Change::between(all, &after, problem)
+    VariableChanges::between(all, &after, problem)
 }
 
 /// Returns what changes for what is started in an environment in a sandbox, but for what its scripts
 /// set, and the scripts: [`run_inside`] runs them there.
 ///
 /// Nothing is run, and of the environment's files the variables that they name are read.
-pub fn prepare(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> (Change, Vec<PathBuf>) {
+pub fn prepare(
+    prefix: &Path,
+    all: &BTreeMap<OsString, OsString>,
+) -> (VariableChanges, Vec<PathBuf>) {
     // All that it sets is told, and nothing else: of the other variables few pass into a sandbox.
     let before = ["PATH", "CONDA_PREFIX", "VIRTUAL_ENV"].map(OsStr::new);
     let before = before.iter().filter_map(|name| all.get_key_value(*name));
     let before = before.map(|(name, value)| (name.clone(), value.clone()));
-    let entering = Entering::of(prefix, &before.collect(), &|_| true);
+    let activation = Activation::of(prefix, &before.collect(), &|_| true);
     let of_others = |name: &&OsString| is_of_conda(name) || LEFT.iter().any(|left| name == left);
     let gone = all.keys().filter(of_others);
-    let gone = gone.filter(|name| !entering.after.contains_key(*name));
-    let change = Change {
+    let gone = gone.filter(|name| !activation.after.contains_key(*name));
+    let change = VariableChanges {
         remove: gone.cloned().collect(),
-        set: entering.after,
+        set: activation.after,
         problem: None,
     };
-    (change, entering.scripts)
+    (change, activation.scripts)
 }
 
 /// Runs an environment's scripts; returns the variables that they leave. This process is in the
@@ -140,7 +143,7 @@ pub fn run_inside(
 }
 
 /// An environment that is being entered, before its scripts have run.
-struct Entering {
+struct Activation {
     /// The variables.
     after: BTreeMap<OsString, OsString>,
     /// Whether it is one of conda's kind, which has scripts.
@@ -151,7 +154,7 @@ struct Entering {
     left_out: bool,
 }
 
-impl Entering {
+impl Activation {
     fn of(
         prefix: &Path,
         all: &BTreeMap<OsString, OsString>,
@@ -236,7 +239,7 @@ impl Entering {
     }
 }
 
-impl Change {
+impl VariableChanges {
     fn between(
         all: &BTreeMap<OsString, OsString>,
         after: &BTreeMap<OsString, OsString>,
@@ -546,7 +549,7 @@ mod tests {
         std::fs::write(file, text).unwrap();
     }
 
-    fn set<'a>(change: &'a Change, name: &str) -> Option<&'a str> {
+    fn set<'a>(change: &'a VariableChanges, name: &str) -> Option<&'a str> {
         change.set.get(OsStr::new(name))?.to_str()
     }
 

@@ -14,14 +14,14 @@ use crate::kernel::variables::Variables;
 
 /// The commands that give a Python a kernel, to be run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Install {
+pub struct InstallCommands {
     /// Each with its arguments.
     pub commands: Vec<Vec<String>>,
     /// The interpreter that has a kernel then.
     pub python: PathBuf,
 }
 
-impl fmt::Display for Install {
+impl fmt::Display for InstallCommands {
     /// As one types them into a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let typed = |command: &Vec<String>| {
@@ -33,7 +33,7 @@ impl fmt::Display for Install {
     }
 }
 
-impl Install {
+impl InstallCommands {
     /// Returns how a new environment with ipykernel is made in a folder.
     pub fn into_new(python: &Path, folder: &Path) -> Self {
         let made = folder.join(".venv");
@@ -268,7 +268,7 @@ mod tests {
 
         fn command(&self, python: &Python, environment: &Environment) -> String {
             let variables = HashMap::from([("PATH", self.path.as_str())]);
-            Install::of(python, environment, Path::new("/work"), &variables).to_string()
+            InstallCommands::of(python, environment, Path::new("/work"), &variables).to_string()
         }
     }
 
@@ -382,7 +382,8 @@ mod tests {
         let command = |path: &str| {
             let variables = HashMap::from([("PATH", path), ("CONDA_EXE", "/bin/sh")]);
             let python = python(false, false);
-            let said = Install::of(&python, &it, Path::new("/work"), &variables).to_string();
+            let said =
+                InstallCommands::of(&python, &it, Path::new("/work"), &variables).to_string();
             said.split_once(" install").unwrap().0.to_owned()
         };
         let both = format!("{0}:{0}/bin", world.path);

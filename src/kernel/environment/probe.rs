@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::python::{self, Python};
-use super::tools::Tools;
+use super::tools::ToolFolders;
 use super::trust;
 use crate::kernel::process::Process;
 use crate::kernel::variables::Variables;
@@ -30,19 +30,19 @@ pub struct NotPython {
     pub executable: PathBuf,
     /// What it said.
     pub reason: String,
-    /// Whether it was run: one of a notebook's folder is not, see [`Asking`].
+    /// Whether it was run: one of a notebook's folder is not, see [`ProbePolicy`].
     pub asked: bool,
 }
 
 /// Which interpreters may be run to learn what they have, beyond what their files tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asking {
+pub enum ProbePolicy {
     /// Any: the user has asked for a kernel outside a sandbox, which runs them anyway.
     #[default]
     Any,
     /// The system's and those of the user's own tools: nothing of a notebook's folder is run
     /// outside a sandbox.
-    Own,
+    ToolsOnly,
 }
 
 /// Returns the interpreter that a process is, by the path under which it was called.
@@ -58,7 +58,7 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
 /// One that a sandboxed kernel may have put there is not asked.
 pub fn probe(
     executable: &Path,
-    asking: Asking,
+    policy: ProbePolicy,
     variables: &dyn Variables,
 ) -> Result<Python, NotPython> {
     let whole = std::path::absolute(executable);
@@ -71,9 +71,9 @@ pub fn probe(
         reason: format!("its files do not tell what it has, and {reason}"),
         asked: false,
     };
-    let is_own = || Tools::known(variables).hold_program(executable);
+    let is_own = || ToolFolders::known(variables).hold_program(executable);
     match (trust::check_program(executable), seen) {
-        (Ok(()), _) if asking == Asking::Any || is_own() => ask(executable, asking),
+        (Ok(()), _) if policy == ProbePolicy::Any || is_own() => ask(executable, policy),
         (_, Some(python)) => Ok(python),
         (Err(untrusted), None) => Err(untold(untrusted.to_string())),
         (Ok(()), None) if !executable.exists() => Err(NotPython {
@@ -87,7 +87,7 @@ pub fn probe(
     }
 }
 
-fn ask(executable: &Path, asking: Asking) -> Result<Python, NotPython> {
+fn ask(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
     let unusable = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason,
@@ -95,7 +95,7 @@ fn ask(executable: &Path, asking: Asking) -> Result<Python, NotPython> {
     };
     let out = Command::new(executable)
         .args(["-c", QUESTION])
-        .envs(trusted_path(asking))
+        .envs(trusted_path(policy))
         // A module of the notebook's folder must not stand in for an installed one.
         .current_dir("/")
         .stdin(Stdio::null())
@@ -114,11 +114,11 @@ fn ask(executable: &Path, asking: Asking) -> Result<Python, NotPython> {
 
 /// Returns `PYTHONPATH` as nothing, where it may name a notebook's folder or a sandboxed kernel may
 /// have written what it names: a `sitecustomize.py` there is run by every start of Python.
-fn trusted_path(asking: Asking) -> Option<(&'static str, &'static str)> {
+fn trusted_path(policy: ProbePolicy) -> Option<(&'static str, &'static str)> {
     let paths = std::env::var_os("PYTHONPATH")?;
     let mut paths = std::env::split_paths(&paths);
     let distrusted = paths.any(|path| trust::check("the module folder", &path).is_err());
-    (distrusted || asking == Asking::Own).then_some(("PYTHONPATH", ""))
+    (distrusted || policy == ProbePolicy::ToolsOnly).then_some(("PYTHONPATH", ""))
 }
 
 /// Returns the first `python3` or `python` on `PATH`.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_python_says_why() {
-        let probe = |path: &str| probe(Path::new(path), Asking::Any, &ProcessVariables);
+        let probe = |path: &str| probe(Path::new(path), ProbePolicy::Any, &ProcessVariables);
         let error = probe("/bin/false").unwrap_err();
         assert!(error.to_string().contains("did not answer"), "{error}");
         assert!(probe("/nonexistent").is_err());
@@ -156,16 +156,16 @@ mod tests {
             .args([python.as_os_str(), text.as_ref()])
             .status();
         assert!(written.unwrap().success());
-        let error = probe(&python, Asking::Own, &ProcessVariables).unwrap_err();
+        let error = probe(&python, ProbePolicy::ToolsOnly, &ProcessVariables).unwrap_err();
         assert!(
             !error.asked && error.to_string().contains("do not tell"),
             "{error}"
         );
         // Also where its files tell that it has no ipykernel.
         std::fs::write(bin.join("../pyvenv.cfg"), "home = /usr/bin\n").unwrap();
-        let _ = probe(&python, Asking::Own, &ProcessVariables);
+        let _ = probe(&python, ProbePolicy::ToolsOnly, &ProcessVariables);
         assert!(!canary.exists(), "it was run");
-        let _ = probe(&python, Asking::Any, &ProcessVariables);
+        let _ = probe(&python, ProbePolicy::Any, &ProcessVariables);
         assert!(canary.exists(), "the trap works");
     }
 }

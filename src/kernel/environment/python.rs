@@ -1,6 +1,6 @@
 //! A Python interpreter, and what the files of its environment tell of it, without running it.
 //!
-//! That is quicker than asking, and nothing of what lies in the environment is executed: a `.pth`
+//! That is quicker than policy, and nothing of what lies in the environment is executed: a `.pth`
 //! file of it would be by any start of its Python.
 
 use std::os::unix::fs::PermissionsExt;
@@ -206,7 +206,7 @@ fn named_in(site: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::environment::probe::{Asking, probe};
+    use crate::kernel::environment::probe::{ProbePolicy, probe};
     use crate::kernel::variables::ProcessVariables;
 
     /// An environment whose Python, once run, leaves a mark.
@@ -253,7 +253,7 @@ mod tests {
                 Some("7.4.0")
             );
             // So is what the rest of the program asks for.
-            let told = probe(&python, Asking::Any, &ProcessVariables);
+            let told = probe(&python, ProbePolicy::Any, &ProcessVariables);
             assert!(told.unwrap().ipykernel);
             assert!(!prefix.join("bin/python.ran").exists(), "it was run");
         }

@@ -70,12 +70,12 @@ const NAMED: [&str; 7] = [
 
 /// The folders of the system's programs and of the user's own tools.
 #[derive(Clone, Debug)]
-pub struct Tools {
+pub struct ToolFolders {
     home: Option<PathBuf>,
     folders: Vec<PathBuf>,
 }
 
-impl Tools {
+impl ToolFolders {
     /// Returns those of this user.
     pub fn known(variables: &dyn Variables) -> Self {
         let home = home(variables).ok();
@@ -142,7 +142,7 @@ mod tests {
             // One that would name everything.
             ("WORKON_HOME", home.to_str().unwrap()),
         ]);
-        let tools = Tools::known(&variables);
+        let tools = ToolFolders::known(&variables);
         for path in [
             home.join(".pyenv/versions/3.12/bin/python"),
             home.join(".local/share/uv/python/x/bin/python3"),
@@ -169,7 +169,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().canonicalize().unwrap();
         let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
-        let tools = Tools::known(&variables);
+        let tools = ToolFolders::known(&variables);
         let bin = home.join(".pyenv/bin");
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::create_dir_all(home.join("project")).unwrap();

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::python;
-use super::tools::Tools;
+use super::tools::ToolFolders;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::written::{AllWritten, Written};
@@ -148,7 +148,7 @@ pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
     let mut active: Vec<_> = active.into_iter().flatten().collect();
     if !active.is_empty() {
-        let tools = Tools::known(variables);
+        let tools = ToolFolders::known(variables);
         active.retain(|prefix| !tools.hold(prefix));
     }
     let is_active = |folder: &PathBuf| active.iter().any(|prefix| folder.starts_with(prefix));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::identity::{Process, Signal};
-use super::plan::{End, Recorded};
+use super::plan::{PidRecord, ProcessEnd};
 use crate::kernel::confine::{container, outcome};
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
@@ -138,16 +138,17 @@ impl KernelFiles {
         self.connection_file.with_extension("sandbox")
     }
 
-    /// Returns how this process ended, where its keeper has written that down.
-    pub fn end_of(&self, process: &Process) -> Option<End> {
-        let end: End = serde_json::from_slice(&beneath::read(&self.end_file(), MOST).ok()?).ok()?;
+    /// Returns how this process ended, where its supervisor has written that down.
+    pub fn end_of(&self, process: &Process) -> Option<ProcessEnd> {
+        let end: ProcessEnd =
+            serde_json::from_slice(&beneath::read(&self.end_file(), MOST).ok()?).ok()?;
         (end.process == *process).then_some(end)
     }
 
     /// Returns the process that waits for the end of this one.
-    pub fn keeper_of(&self, process: &Process) -> Option<Process> {
+    pub fn supervisor_of(&self, process: &Process) -> Option<Process> {
         let recorded = self.recorded()?;
-        recorded.keeper.filter(|_| recorded.process == *process)
+        recorded.supervisor.filter(|_| recorded.process == *process)
     }
 
     /// Says whether that process was started in another container: its pid means nothing here.
@@ -158,7 +159,7 @@ impl KernelFiles {
         })
     }
 
-    fn recorded(&self) -> Option<Recorded> {
+    fn recorded(&self) -> Option<PidRecord> {
         serde_json::from_slice(&beneath::read(&self.pid_file(), MOST).ok()?).ok()
     }
 

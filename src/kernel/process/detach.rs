@@ -1,13 +1,13 @@
 //! Starting a process that is nobody's descendant.
 //!
 //! Editors and agents' harnesses kill by walking parent pids, by session and by process group. A
-//! kernel must survive all three, so the program starts itself again as a short-lived helper,
-//! which starts itself once more and ends; the second one, by then a child of init, makes a
-//! session of its own and becomes the wanted program by exec. Where somebody is to know how the
-//! program ends, one more lies between and stays: see [`super::supervisor`]. The wanted program's pid
-//! is on disk before its first instruction runs, so no crash between can lose it. All of them may
-//! be made before it is known what is wanted ([`Ahead`]). Where this very
-//! program is wanted, the second one just goes on as it: to exec costs as long as a small cell.
+//! kernel must survive all three, so this program starts itself as a short-lived helper, which
+//! starts itself once more and ends; the second process, by then a child of init, makes a session
+//! of its own and becomes the wanted program by exec. A supervised program has one more process in
+//! between, which stays: see [`super::supervisor`]. The pid is on disk before the wanted program's
+//! first instruction runs, so no crash in between can lose it. All these processes may be made
+//! before the plan is known ([`PreforkedProcess`]). Where this very program is wanted, the second
+//! process goes on as it without exec, which would take as long as a small cell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Process;
 use super::limits::{self, LimitsError};
-use super::plan::{Plan, Recorded, What};
+use super::plan::{Executable, PidRecord, StartPlan};
 use super::{platform, supervisor};
 use crate::kernel::confine;
 use crate::project::{beneath, pid_namespace};
 
 const HELPER: &str = "nb:detach";
-const KEEPS: &str = "nb:keep";
+const SUPERVISES: &str = "nb:supervise";
 const BECOMES: &str = "nb:become";
 
-/// Why nothing was started.
+/// Why a detached process was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
     /// The helper could not be started or spoken to.
@@ -43,8 +43,8 @@ pub enum DetachError {
         /// What the system said.
         reason: String,
     },
-    /// What it may use of the machine cannot be bounded.
-    #[error("cannot bound what the kernel may use")]
+    /// The kernel's memory cannot be bounded.
+    #[error("cannot bound the kernel's memory")]
     Limits {
         /// Why.
         source: LimitsError,
@@ -57,31 +57,31 @@ enum Report {
     Failed(String),
 }
 
-/// What a process was started for.
+/// The part of a detached start that this process was started for.
 #[derive(Debug)]
-pub enum Entry {
-    /// A part of a detached start, which is over.
+pub enum DetachEntry {
+    /// A helper, whose work is done.
     Done(ExitCode),
-    /// This program, with these arguments.
+    /// The program itself, with these arguments.
     Program(Vec<OsString>),
 }
 
 /// Runs this process's part of a detached start, if that is what it was started for.
 ///
 /// The first call of every `main`: it reads no other argument and no setting.
-pub fn entry() -> Entry {
+pub fn entry() -> DetachEntry {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next().unwrap_or_default();
     if word == OsStr::new(HELPER) {
-        Entry::Done(helper(arguments))
-    } else if word == OsStr::new(KEEPS) {
-        Entry::Done(become_keeper())
+        DetachEntry::Done(helper(arguments))
+    } else if word == OsStr::new(SUPERVISES) {
+        DetachEntry::Done(become_supervisor())
     } else if word == OsStr::new(BECOMES) {
         become_it()
     } else if let Some(code) = confine::entry() {
-        Entry::Done(code)
+        DetachEntry::Done(code)
     } else {
-        Entry::Program(std::env::args_os().skip(1).collect())
+        DetachEntry::Program(std::env::args_os().skip(1).collect())
     }
 }
 
@@ -89,38 +89,38 @@ pub fn entry() -> Entry {
 ///
 /// Blocks for some milliseconds. The process that calls this may be killed at any moment: either
 /// nothing was started or the pid file names what was.
-pub fn start(plan: &Plan) -> Result<Process, DetachError> {
-    Ahead::of(plan)?.start(plan)
+pub fn start(plan: &StartPlan) -> Result<Process, DetachError> {
+    PreforkedProcess::for_plan(plan)?.start(plan)
 }
 
-/// The processes of a start whose plan, or whether it comes to it, is not known yet. They are made while
-/// that is found out, wait for it, and end where none comes.
+/// The processes of a detached start, made before its plan is known. They wait for the plan, and end
+/// where this is dropped without one.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct PreforkedProcess {
     helper: Child,
 }
 
-impl Ahead {
-    /// Begins a start of a program that has a keeper.
-    pub fn begin() -> Result<Self, DetachError> {
-        Self::spawn(KEEPS, &[])
+impl PreforkedProcess {
+    /// Makes the processes for a program that has a supervisor.
+    pub fn supervised() -> Result<Self, DetachError> {
+        Self::spawn(SUPERVISES, &[])
     }
 
-    /// Begins the start that a plan is for.
-    pub fn of(plan: &Plan) -> Result<Self, DetachError> {
-        // So that lists of processes tell what this one is.
-        let told = match &plan.what {
-            What::Own(arguments) => arguments.as_slice(),
-            What::Program(_) => &[],
+    /// Makes the processes for a plan.
+    pub fn for_plan(plan: &StartPlan) -> Result<Self, DetachError> {
+        // Shown by ps.
+        let shown = match &plan.executable {
+            Executable::ThisProgram(arguments) => arguments.as_slice(),
+            Executable::Program(_) => &[],
         };
-        let word = plan.keep.as_ref().map_or(BECOMES, |_| KEEPS);
-        Self::spawn(word, told)
+        let word = plan.supervision.as_ref().map_or(BECOMES, |_| SUPERVISES);
+        Self::spawn(word, shown)
     }
 
-    fn spawn(word: &str, told: &[OsString]) -> Result<Self, DetachError> {
+    fn spawn(word: &str, shown: &[OsString]) -> Result<Self, DetachError> {
         let program = platform::reopened_executable().map_err(DetachError::Helper)?;
         let mut helper = Command::new(program);
-        helper.arg(HELPER).arg(word).args(told);
+        helper.arg(HELPER).arg(word).args(shown);
         helper.stdin(Stdio::piped()).stdout(Stdio::piped());
         limits::tell_descriptors(&mut helper);
         let helper = helper.spawn().map_err(DetachError::Helper)?;
@@ -128,11 +128,11 @@ impl Ahead {
     }
 
     /// Starts the program as [`start`] does.
-    pub fn start(mut self, plan: &Plan) -> Result<Process, DetachError> {
+    pub fn start(mut self, plan: &StartPlan) -> Result<Process, DetachError> {
         let program = || {
-            let name = match &plan.what {
-                What::Program(argv) => argv.first(),
-                What::Own(_) => None,
+            let name = match &plan.executable {
+                Executable::Program(argv) => argv.first(),
+                Executable::ThisProgram(_) => None,
             };
             name.map_or_else(|| "nb".to_owned(), |name| name.display().to_string())
         };
@@ -166,9 +166,9 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for PreforkedProcess {
     fn drop(&mut self) {
-        // Without a plan all of them end; the helper has ended as soon as it has started the next.
+        // A closed stdin without a plan ends the waiting processes. The helper ended before them.
         drop(self.helper.stdin.take());
         let _ = self.helper.wait();
     }
@@ -176,9 +176,9 @@ impl Drop for Ahead {
 
 /// The first process: starts the second with its own stdin and stdout, and leaves it behind.
 fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
-    // A lock or a pipe's end that the caller's shell left open must not live as long as a keeper.
+    // A lock or a pipe that the caller's shell left open must not live as long as a supervisor.
     close_fds::set_fds_cloexec(3, &[]);
-    // Here already: the next one may go on as this very program, which has handlers of its own.
+    // Not in the next process: it may go on as this very program, which has handlers of its own.
     let started = default_signals()
         .and_then(|()| platform::reopened_executable())
         .and_then(|program| {
@@ -192,16 +192,16 @@ fn helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The second process, where the program has a keeper: starts the third and stays.
-fn become_keeper() -> ExitCode {
-    match supervisor::keep(read_plan, BECOMES) {
+/// The second process of a supervised start: starts the third and stays.
+fn become_supervisor() -> ExitCode {
+    match supervisor::supervise(read_plan, BECOMES) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => report(&Report::Failed(error.to_string())),
     }
 }
 
-/// Waits for the plan; none where nothing is to be started after all.
-fn read_plan() -> io::Result<Option<Plan>> {
+/// Waits for the plan; none where the start was given up.
+fn read_plan() -> io::Result<Option<StartPlan>> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
     if text.is_empty() {
@@ -211,29 +211,29 @@ fn read_plan() -> io::Result<Option<Plan>> {
 }
 
 /// The last process: becomes the wanted program.
-fn become_it() -> Entry {
+fn become_it() -> DetachEntry {
     let became = read_plan().and_then(|plan| {
         let Some(plan) = plan else { return Ok(None) };
-        match &plan.what {
-            What::Program(argv) => Err(exec(&plan, argv)),
-            What::Own(arguments) => go_on(&plan).map(|()| Some(arguments.clone())),
+        match &plan.executable {
+            Executable::Program(argv) => Err(exec(&plan, argv)),
+            Executable::ThisProgram(arguments) => go_on(&plan).map(|()| Some(arguments.clone())),
         }
     });
     match became {
-        Ok(Some(arguments)) => Entry::Program(arguments),
-        Ok(None) => Entry::Done(ExitCode::SUCCESS),
-        Err(error) => Entry::Done(report(&Report::Failed(error.to_string()))),
+        Ok(Some(arguments)) => DetachEntry::Program(arguments),
+        Ok(None) => DetachEntry::Done(ExitCode::SUCCESS),
+        Err(error) => DetachEntry::Done(report(&Report::Failed(error.to_string()))),
     }
 }
 
 /// Becomes the program; returns only why that failed.
-fn exec(plan: &Plan, argv: &[OsString]) -> io::Error {
+fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
     let become_it = || {
         leave()?;
         default_signals()?;
         let mut command = prepare(plan, argv)?;
         let process = begin(plan)?;
-        // Whoever asked may be gone by now; the start goes on all the same.
+        // The start goes on even if the process that asked for it is gone.
         report(&Report::Becoming(process));
         let error = command.exec();
         let _ = beneath::remove_file(&plan.pid_file);
@@ -245,8 +245,8 @@ fn exec(plan: &Plan, argv: &[OsString]) -> io::Error {
     }
 }
 
-/// Goes on as this very program, as one that was started by exec would begin.
-fn go_on(plan: &Plan) -> io::Result<()> {
+/// Goes on as this very program, in the state in which exec would have started it.
+fn go_on(plan: &StartPlan) -> io::Result<()> {
     leave()?;
     let log = open_log(plan)?;
     let null = std::fs::File::open("/dev/null")?;
@@ -259,21 +259,21 @@ fn go_on(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the session and what the caller had opened.
+/// Leaves the caller's session and closes its descriptors at exec.
 fn leave() -> io::Result<()> {
-    // A lock or a pipe's end that the caller's shell left open must not live as long as a kernel.
+    // A lock or a pipe that the caller's shell left open must not live as long as a kernel.
     close_fds::set_fds_cloexec(3, &[]);
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Writes down which process it is; fails where the start was called off.
-fn begin(plan: &Plan) -> io::Result<Process> {
+/// Writes the pid file; fails where the start was called off.
+fn begin(plan: &StartPlan) -> io::Result<Process> {
     let process = Process::current();
-    let recorded = Recorded {
+    let recorded = PidRecord {
         process: process.clone(),
         pid_namespace: pid_namespace(),
-        keeper: plan.keeper.clone(),
+        supervisor: plan.supervisor.clone(),
     };
     // Not synced: after a power cut no process is what it names.
     let text = serde_json::to_vec(&recorded).map_err(io::Error::other)?;
@@ -282,24 +282,24 @@ fn begin(plan: &Plan) -> io::Result<Process> {
         let _ = beneath::remove_file(&plan.pid_file);
         error
     };
-    // Recorded first, looked second, as the one who calls it off removes first and looks for a
-    // recorded process second: one of the two sees the other.
+    // Write the pid file first, look for the needed file second. Whoever calls the start off removes
+    // that file first and reads the pid file second, so one of the two sees the other.
     if let Some(needed) = plan.needs.as_ref().filter(|needed| !needed.exists()) {
         let gone = io::Error::other(format!("{} is gone", needed.display()));
         return Err(called_off(gone));
     }
-    // Not before: what bounds the program bounds this one too.
+    // Last, because the bound holds for this process too.
     if let Some(bytes) = plan.address_space {
         limits::bound_address_space(bytes).map_err(called_off)?;
     }
     Ok(process)
 }
 
-fn open_log(plan: &Plan) -> io::Result<std::fs::File> {
+fn open_log(plan: &StartPlan) -> io::Result<std::fs::File> {
     beneath::append(&plan.log)
 }
 
-/// Returns a file without a name that holds a text, to be read from its beginning.
+/// Returns an unnamed file that holds a text, to be read from its beginning.
 fn unnamed_file(text: &str) -> io::Result<std::fs::File> {
     let mut file = platform::unnamed_file()?;
     file.write_all(text.as_bytes())?;
@@ -307,7 +307,7 @@ fn unnamed_file(text: &str) -> io::Result<std::fs::File> {
     Ok(file)
 }
 
-fn prepare(plan: &Plan, argv: &[OsString]) -> io::Result<Command> {
+fn prepare(plan: &StartPlan, argv: &[OsString]) -> io::Result<Command> {
     let (program, arguments) = argv
         .split_first()
         .ok_or_else(|| io::Error::other("the command is empty"))?;

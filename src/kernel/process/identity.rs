@@ -1,6 +1,6 @@
-//! Which process is meant, whether it lives, when it ends, and signals to it alone.
+//! The identity of a process, whether it lives, when it ends, and signals to it alone.
 //!
-//! A pid is used again by the system, so a process is its pid, its start time and the boot that
+//! The system reuses pids, so a process is identified by its pid, its start time and the boot that
 //! the start time counts from.
 
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use super::platform;
 use crate::project::joined::Joined;
 use crate::project::{Session, boot_id};
 
-/// How often a platform that watches no processes is asked whether one lives.
+/// The pause between two looks at a process where the platform has no event for its end.
 const POLL: Duration = Duration::from_millis(100);
 
 /// One process, never confused with a later one of the same pid.
@@ -34,7 +34,7 @@ pub struct Process {
 /// Why a signal was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
-    /// The process has ended, whatever has its pid now.
+    /// The process has ended; its pid may be another's by now.
     #[error("process {0} has ended")]
     Gone(u32),
     /// The system refused.
@@ -58,7 +58,7 @@ impl Process {
         })
     }
 
-    /// Returns whether it has a controlling terminal: a person may sit there.
+    /// Says whether the process has a controlling terminal, where a person may sit.
     pub fn has_terminal(&self) -> bool {
         platform::has_terminal(self.pid)
     }
@@ -76,7 +76,7 @@ impl Process {
 
     /// Returns the kernel's process as the session recorded it.
     ///
-    /// None where the record has no start time: such a pid may be anybody's.
+    /// None where the record has no start time: the pid may have been reused.
     pub fn recorded(session: &Session) -> Option<Self> {
         Some(Self {
             pid: session.pid?,
@@ -104,7 +104,7 @@ impl Process {
     /// May be cancelled at any await.
     pub async fn death(&self) {
         if let Ok(watch) = platform::Watch::open(self.pid) {
-            // Opened first, compared second: it stays with whom it was opened for.
+            // Open first, compare second: a pidfd stays with the process that it was opened for.
             if !self.is_alive() || watch.ended().await.is_ok() {
                 return;
             }
@@ -142,9 +142,9 @@ impl Process {
     }
 
     fn send(&self, kill: impl FnOnce(Pid) -> rustix::io::Result<()>) -> Result<(), SignalError> {
-        // Between the look and the signal the pid could pass to another process only if this one
-        // ended, was reaped and all pids went round in these microseconds; for groups most
-        // systems have no call that excludes even that.
+        // Between the check and the signal the pid could pass to another process only if this one
+        // ended, was reaped and all pids were used up in these microseconds. Most systems have no
+        // call that excludes that for process groups.
         let gone = SignalError::Gone(self.pid);
         if !self.is_alive() {
             return Err(gone);

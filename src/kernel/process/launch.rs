@@ -6,47 +6,47 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::connection::KernelFiles;
-use super::detach::{self, Ahead, DetachError};
+use super::detach::{self, DetachError, PreforkedProcess};
 use super::identity::Process;
 use super::limits;
-use super::plan::{Keep, Plan, What};
-use crate::kernel::confine::container::Contained;
-use crate::kernel::confine::sandbox::{self, Confined, SandboxError};
-use crate::kernel::confine::view::Passing;
-use crate::kernel::environment::activate::{self, Change};
+use super::plan::{Executable, StartPlan, Supervision};
+use crate::kernel::confine::container::KernelContainer;
+use crate::kernel::confine::sandbox::{self, SandboxError, SandboxedStart};
+use crate::kernel::confine::view::PassedVariables;
+use crate::kernel::environment::activate::{self, VariableChanges};
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::spec;
 use crate::kernel::variables::Variables;
 use crate::project::{Limits, RealSpec, beneath};
 
-/// Set in the environment of every kernel, so that a proxy knows that it was started as one.
+/// A variable set for every kernel, by which a proxy knows that it was started as a kernel.
 pub const IN_KERNEL: &str = "NB_KERNEL";
 
-/// A log that is longer than this when a kernel starts begins anew; the old one is kept once.
+/// The length beyond which a log is renamed to `.log.1` when a kernel starts.
 const LOG_BYTES: u64 = 5 << 20;
 
-/// A kernel that is to be started.
+/// A kernel to start: its spec, its files and its limits.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct KernelStart {
     /// Its spec.
     pub spec: RealSpec,
-    /// Its connection file, which is there.
+    /// Its connection file, which exists, and the files beside it.
     pub files: KernelFiles,
     /// Its working directory.
     pub folder: PathBuf,
     /// Where its stdout and stderr go.
     pub log: PathBuf,
-    /// What it may use of the machine.
+    /// The bounds on its memory.
     pub limits: Limits,
-    /// The sandbox that it is to run in. Its process is then known only when it begins there, see
+    /// The sandbox to run in. The kernel's process is known only once it runs there, see
     /// [`sandbox::entered`].
-    pub confined: Option<Confined>,
-    /// The container that it is to run in.
-    pub contained: Option<Contained>,
+    pub confined: Option<SandboxedStart>,
+    /// The container to run in.
+    pub contained: Option<KernelContainer>,
     /// Variables of its environment beside those of this process and of its spec.
     pub more: BTreeMap<String, String>,
-    /// What its keeper does.
-    pub keep: Keep,
+    /// The supervisor's orders.
+    pub supervision: Supervision,
 }
 
 /// Why a kernel was not started.
@@ -55,10 +55,10 @@ pub enum LaunchError {
     /// The process could not be started.
     #[error(transparent)]
     Detach(#[from] DetachError),
-    /// A sandboxed kernel may have changed what it would run.
+    /// A sandboxed kernel may have written a file that this kernel would run.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// There can be no sandbox for it.
+    /// The sandbox or the container could not be made.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
 }
@@ -72,22 +72,22 @@ pub fn check_outside(
     trust::check_start(&spec::command(spec, Path::new("")), folder, variables)
 }
 
-/// A kernel that was started.
+/// A started kernel, which may not be ready yet.
 #[derive(Debug)]
-pub struct Launched {
+pub struct LaunchedKernel {
     /// Its process.
     pub process: Process,
-    /// Why what its environment's scripts would have set is missing.
+    /// Why the variables of its environment's activation scripts are missing.
     pub problem: Option<String>,
 }
 
-/// Starts a kernel that is nobody's descendant, by processes that were made for it where there are
-/// some. It is not ready yet when this returns.
+/// Starts a kernel as nobody's descendant, in the preforked process where there is one. The kernel is
+/// not ready yet when this returns.
 pub fn launch(
-    start: &Start,
-    ahead: Option<Ahead>,
+    start: &KernelStart,
+    preforked: Option<PreforkedProcess>,
     variables: &dyn Variables,
-) -> Result<Launched, LaunchError> {
+) -> Result<LaunchedKernel, LaunchError> {
     let mut argv = spec::command(&start.spec, start.files.connection_file());
     let (change, scripts) = activation(start, &argv);
     if let Some(problem) = &change.problem {
@@ -97,13 +97,13 @@ pub fn launch(
     if start.confined.is_none() && start.contained.is_none() {
         trust::check_start(&argv, &start.folder, &after)?;
     }
-    // What the spec says is meant for the kernel alone, and wins. It may lie in a notebook's folder: it
-    // brings none of the user's variables into a sandbox that would not pass by themselves.
+    // The spec's variables win over the environment's. A spec may lie in a notebook's folder, so in a
+    // sandbox it can only name variables that pass there anyway.
     let mut own = match start.confined {
-        Some(_) => spec::environment(&start.spec, &Passing::new(&after, &change)),
+        Some(_) => spec::environment(&start.spec, &PassedVariables::new(&after, &change)),
         None => spec::environment(&start.spec, &after),
     };
-    // The user's own word comes after the spec's.
+    // The user's variables win over the spec's.
     own.extend(start.more.iter().map(|(name, value)| {
         let value = spec::substitute(value, &after);
         (OsString::from(name), OsString::from(value))
@@ -112,7 +112,7 @@ pub fn launch(
     let mut set: Vec<_> = change.set.clone().into_iter().collect();
     let (mut input, mut clears) = (None, false);
     if let Some(confined) = &start.confined {
-        let inner = sandbox::Inner {
+        let inner = sandbox::SandboxedCommand {
             argv,
             set,
             own,
@@ -139,13 +139,12 @@ pub fn launch(
     }
     let bounded = limits::bounded(argv, limits);
     let (argv, address_space) = bounded.map_err(|source| DetachError::Limits { source })?;
-    let plan = Plan {
-        what: What::Program(argv),
+    let plan = StartPlan {
+        executable: Executable::Program(argv),
         set,
-        // A kernel that finds its parent gone ends; and neither it nor what it starts is the
-        // session that a server may have told this process of.
-        // Nor is the language of the spec that a front end chose its own. PYTHONEXECUTABLE, which
-        // Jupyter removes too, names another Python than the one that is started.
+        // JPY_PARENT_PID: ipykernel ends when that process ends. JPY_SESSION_NAME and NB_LANGUAGE
+        // belong to the front end that started this process. PYTHONEXECUTABLE, which Jupyter
+        // removes too, names another Python than the kernel's.
         remove: [
             "JPY_PARENT_PID",
             "JPY_SESSION_NAME",
@@ -163,26 +162,26 @@ pub fn launch(
         pid_file: start.files.pid_file(),
         needs: Some(start.files.connection_file().to_owned()),
         address_space,
-        keep: Some(start.keep.clone()),
-        keeper: None,
+        supervision: Some(start.supervision.clone()),
+        supervisor: None,
     };
-    let process = match ahead {
-        Some(ahead) => ahead.start(&plan)?,
+    let process = match preforked {
+        Some(preforked) => preforked.start(&plan)?,
         None => detach::start(&plan)?,
     };
-    Ok(Launched {
+    Ok(LaunchedKernel {
         process,
         problem: change.problem,
     })
 }
 
-/// Returns what is different in the environment that a kernel's program lies in, or that its spec
-/// belongs to where the program is looked up on `PATH`; and the scripts that are to be run inside the
-/// kernel's sandbox. Without one they are run here.
-fn activation(start: &Start, argv: &[OsString]) -> (Change, Vec<PathBuf>) {
-    // What an image holds is known inside alone.
+/// Returns the variables that a kernel's environment changes, and the activation scripts to run inside
+/// the kernel's sandbox. Without a sandbox the scripts are run here. The environment is the one that
+/// the program lies in, or for a program looked up on `PATH` the one that its spec lies in.
+fn activation(start: &KernelStart, argv: &[OsString]) -> (VariableChanges, Vec<PathBuf>) {
+    // The environment of an image is not visible here.
     if start.contained.is_some() {
-        return (Change::default(), Vec::new());
+        return (VariableChanges::default(), Vec::new());
     }
     let spec = &start.spec;
     let program = argv.first().map(Path::new);
@@ -192,21 +191,21 @@ fn activation(start: &Start, argv: &[OsString]) -> (Change, Vec<PathBuf>) {
         .or_else(|| spec::prefix(spec).filter(|it| is_bare && it.join("conda-meta").is_dir()));
     let all = || std::env::vars_os().collect();
     match (prefix, &start.confined) {
-        (None, _) => (Change::default(), Vec::new()),
+        (None, _) => (VariableChanges::default(), Vec::new()),
         (Some(prefix), Some(_)) => activate::prepare(&prefix, &all()),
         (Some(prefix), None) => (activate::activate(&prefix, &all()), Vec::new()),
     }
 }
 
-/// Writes a line of ours into a kernel's log.
+/// Appends a line of `nb` to a kernel's log.
 fn note(log: &Path, text: &str) {
     use std::io::Write;
     let file = beneath::append(log);
-    // The kernel starts whether or not it can be told there.
+    // The kernel starts even if its log cannot be written.
     let _ = file.and_then(|mut file| writeln!(file, "nb: {text}"));
 }
 
-/// Makes room in the log where needed; returns the length from which a new kernel's lines begin.
+/// Renames a log that is too long; returns the offset at which a new kernel's lines begin.
 pub fn begin_log(log: &Path) -> io::Result<u64> {
     if let Some(folder) = log.parent() {
         beneath::make_folder(folder)?;
@@ -226,10 +225,10 @@ pub fn last_lines(log: &Path, start: u64, lines: usize) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = beneath::open(log)?;
         let length = file.metadata()?.len();
-        // What a kernel says when it cannot start is short; a flood before it is not read.
+        // The message of a kernel that cannot start is short: the last 64 KiB are enough.
         file.seek(SeekFrom::Start(start.max(length.saturating_sub(1 << 16))))?;
         let mut bytes = Vec::new();
-        // It may grow meanwhile.
+        // The log may grow while it is read.
         file.take(1 << 20).read_to_end(&mut bytes)?;
         Ok(bytes)
     };

@@ -1,8 +1,8 @@
-//! What a kernel may use of the machine, and how it is kept to that.
+//! Bounds on a kernel's memory, and limits on open files.
 //!
-//! A systemd user scope counts what really lies in memory, for the kernel and everything that it
-//! starts. Where there is none, the address space of each process is bounded, in which an
-//! allocation that is too large fails inside the program: a `MemoryError` in Python.
+//! A systemd user scope bounds the resident memory of the kernel and of all its descendants. Without
+//! one the address space of each process is bounded: an allocation that is too large fails inside
+//! the program, as a `MemoryError` in Python.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,19 +23,19 @@ pub enum LimitsError {
     Unsupported,
 }
 
-/// What keeps a process to its memory.
+/// A bound on a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum MemoryBound {
     /// A control group, with all that the process starts: this many bytes of memory.
     Group(u64),
     /// Each process has this many bytes of address space.
     AddressSpace(u64),
 }
 
-/// Returns the command that runs `argv` within the limits, and how many bytes of address space it
-/// may be given where no group of processes bounds its memory.
+/// Returns the command that runs `argv` within the limits, and the address space in bytes to bound
+/// where no control group bounds its memory.
 ///
-/// Takes some time where memory is bounded: whether a scope really holds is tried out.
+/// Takes some time where memory is bounded, as it tries whether a scope really bounds memory.
 pub fn bounded(
     argv: Vec<OsString>,
     limits: Limits,
@@ -55,13 +55,13 @@ pub fn bounded(
     Ok((argv, Some(bytes)))
 }
 
-/// Returns what keeps a living process to its memory, as the system tells.
-pub fn bound_of(pid: u32) -> Option<Bound> {
-    let group = platform::group_memory_max(pid).map(Bound::Group);
-    group.or_else(|| platform::address_space_max(pid).map(Bound::AddressSpace))
+/// Returns the bound on a living process's memory.
+pub fn bound_of(pid: u32) -> Option<MemoryBound> {
+    let group = platform::group_memory_max(pid).map(MemoryBound::Group);
+    group.or_else(|| platform::address_space_max(pid).map(MemoryBound::AddressSpace))
 }
 
-/// Bounds the address space of this process and of what it becomes.
+/// Bounds the address space of this process, also after exec.
 pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let bound = Rlimit {
@@ -71,14 +71,14 @@ pub(super) fn bound_address_space(bytes: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::As, bound)?)
 }
 
-/// The limit of open files that this process was started with, where it has raised its own.
+/// The soft limit of open files that this process was started with, if it has raised it.
 static DESCRIPTORS: OnceLock<u64> = OnceLock::new();
 
-/// The variable that tells the first process of a detached start which limit of open files to return to.
+/// The variable that passes that limit to the first process of a detached start.
 const DESCRIPTORS_VARIABLE: &str = "NB_DETACH_DESCRIPTORS";
 
-/// Lets this process open as many files as it ever may: a soft limit of 1,024 is one for programs that use
-/// select(2), and a proxy has a socket for each client. What is started detached gets the limit as it was.
+/// Raises the soft limit of open files to the hard limit: the usual 1,024 is meant for programs that
+/// use select(2), and a proxy has a socket for each client. A detached start restores the old limit.
 pub fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nofile);
@@ -92,14 +92,14 @@ pub fn raise_descriptors() {
     }
 }
 
-/// Has the first process of a detached start return to the limit of open files as it was.
+/// Passes the old limit of open files to the first process of a detached start.
 pub(super) fn tell_descriptors(helper: &mut Command) {
     if let Some(soft) = DESCRIPTORS.get() {
         helper.env(DESCRIPTORS_VARIABLE, soft.to_string());
     }
 }
 
-/// Returns to the limit of open files as it was, for what `next` starts too.
+/// Restores the old limit of open files in this process, and so in `next`.
 pub(super) fn restore_descriptors(next: &mut Command) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     next.env_remove(DESCRIPTORS_VARIABLE);
@@ -114,11 +114,12 @@ pub(super) fn restore_descriptors(next: &mut Command) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, before)?)
 }
 
-/// The command that runs what follows it, as the same process, in a scope of the user's systemd.
+/// Returns the words before a command that run it in a scope of the user's systemd, as the same
+/// process.
 fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
     let program = trust::on_path("systemd-run", variables)?;
     let memory = format!("MemoryMax={bytes}");
-    // Without the second one the program is swapped out instead of being bounded.
+    // Without MemorySwapMax the program would be swapped out instead of being bounded.
     let words = [
         "--user",
         "--scope",
@@ -139,10 +140,10 @@ fn scope(bytes: u64, variables: &dyn Variables) -> Option<Vec<OsString>> {
     )
 }
 
-/// Says whether a scope of the user's systemd bounds memory: there may be no such systemd, as in
-/// containers, or it may have no say over memory.
+/// Says whether a scope of the user's systemd really bounds memory: in a container there may be no
+/// such systemd, or it may have no memory controller.
 fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
-    // Asked first: systemd-run may wait long for a bus that nobody serves.
+    // Checked first because systemd-run may wait long for a bus that nobody serves.
     let socket = variables.path("XDG_RUNTIME_DIR");
     let socket = socket.map(|folder| folder.join("systemd/private"));
     if !socket.is_some_and(|socket: PathBuf| socket.exists()) {
@@ -157,7 +158,7 @@ fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
-    // The group is gone with `cat`; the one above it says whether memory is counted below.
+    // The scope's group is gone with `cat`; its parent says whether memory is counted below it.
     tried.is_ok_and(|tried| {
         let text = String::from_utf8_lossy(&tried.stdout);
         let group = text.lines().find_map(|line| line.strip_prefix("0::"));
@@ -199,7 +200,7 @@ pub fn amount(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// With less, hardly any kernel starts.
+/// The least memory that a kernel may be bounded to: with less, hardly any starts.
 const LEAST: u64 = 100_000_000;
 
 #[cfg(test)]

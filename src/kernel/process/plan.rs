@@ -1,4 +1,4 @@
-//! What is told between the processes of a detached start, and what they write down.
+//! The records that the processes of a detached start pass to each other and write to disk.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,103 +8,103 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Process;
-use crate::kernel::confine::container::Named;
+use crate::kernel::confine::container::ContainerName;
 use crate::project::Exit;
 
-/// What is to be started.
+/// A detached start: the program, its environment, and the files that record it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
-    /// What the process becomes.
-    pub what: What,
+pub struct StartPlan {
+    /// The program.
+    pub executable: Executable,
     /// Variables to set, beside those of this process.
     pub set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub remove: Vec<OsString>,
     /// Whether the program gets none of this process's variables.
     pub clears: bool,
-    /// What the program reads from its stdin. A command line can be read by every user of the
-    /// machine; this by nobody else.
+    /// The program's stdin. Every user of the machine can read a command line; nobody else can
+    /// read this.
     pub input: Option<String>,
     /// The working directory.
     pub folder: PathBuf,
-    /// Where stdout and stderr are appended; made with mode 0600.
+    /// The file that stdout and stderr are appended to; made with mode 0600.
     pub log: PathBuf,
-    /// Where the process is recorded as JSON ([`Recorded`]) before the program begins.
+    /// The file in which the process is recorded as JSON ([`PidRecord`]) before the program begins.
     pub pid_file: PathBuf,
     /// A file without which the program must not begin: whoever removes it first has called the
     /// start off.
     pub needs: Option<PathBuf>,
-    /// How many bytes of address space the program may have.
+    /// The most address space that the program may have, in bytes.
     pub address_space: Option<u64>,
-    /// What the program's keeper does; without it there is none.
-    pub keep: Option<Keep>,
-    /// The keeper, once there is one.
-    pub keeper: Option<Process>,
+    /// The supervisor's orders; without them the program has no supervisor.
+    pub supervision: Option<Supervision>,
+    /// The supervisor, once it runs.
+    pub supervisor: Option<Process>,
 }
 
-/// What a detached process becomes.
+/// The program that a detached process becomes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum What {
+pub enum Executable {
     /// A program, by its name and its arguments.
     Program(Vec<OsString>),
-    /// This very program, by its arguments. Its environment is the one of whoever asked.
-    Own(Vec<OsString>),
+    /// This very program, by its arguments. It has the environment of the process that asked.
+    ThisProgram(Vec<OsString>),
 }
 
 /// The content of a pid file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct PidRecord {
     /// The process.
     #[serde(flatten)]
     pub process: Process,
     /// The namespace that its pid belongs to; empty where that is not known.
     #[serde(default)]
     pub pid_namespace: String,
-    /// The process that waits for its end.
+    /// The process's supervisor.
     #[serde(default)]
-    pub keeper: Option<Process>,
+    pub supervisor: Option<Process>,
 }
 
-/// What a keeper does beside waiting.
+/// A supervisor's orders, beside waiting for its kernel's end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Keep {
-    /// Where the end is written, as [`End`].
+pub struct Supervision {
+    /// The file that the end is written to, as [`ProcessEnd`].
     pub end_file: PathBuf,
-    /// The arguments of this very program once the end is written.
+    /// The arguments with which this very program is run once the end is written.
     pub after: Vec<OsString>,
-    /// Those that tell how long nobody has used it: they print a [`Look`] as JSON.
-    pub look: Vec<OsString>,
-    /// Those that end it because nobody uses it.
+    /// The arguments with which this very program prints an [`IdleReport`] as JSON.
+    pub idle_check: Vec<OsString>,
+    /// The arguments with which this very program ends the kernel because nobody uses it.
     pub end_unused: Vec<OsString>,
-    /// When to look first; without it not before a SIGUSR1 comes.
-    pub first_look: Option<Duration>,
-    /// Whether all that the program started ends with it, in whatever session: Landlock's rules go
-    /// on, but nobody would know of such a process any more.
+    /// The time until the first idle check; without it the first SIGUSR1 asks for one.
+    pub first_idle_check: Option<Duration>,
+    /// Whether every descendant of the kernel ends with it, in whatever session. A process that
+    /// Landlock confines could otherwise go on with nobody to know of it.
     pub ends_all: bool,
-    /// The container in which the kernel runs, and for which the program stands.
-    pub container: Option<Named>,
+    /// The container in which the kernel runs; the program then only runs the container.
+    pub container: Option<ContainerName>,
 }
 
-/// How a process ended, as its keeper was told.
+/// How a process ended, as the system told its supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct End {
+pub struct ProcessEnd {
     /// The process.
     #[serde(flatten)]
     pub process: Process,
-    /// When.
+    /// The time of the end.
     pub at: Timestamp,
-    /// How.
+    /// The status or the signal.
     pub exit: Exit,
-    /// The most memory that it ever had.
+    /// The most memory that the process ever had.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
 }
 
-/// What a look at a kernel tells.
+/// How long a kernel has been unused, and for how long it may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
-    /// After how long it is to be ended.
+pub struct IdleReport {
+    /// The time after which an unused kernel is to be ended.
     pub limit: Option<Duration>,
-    /// For how long nobody has used it, by the clock on the wall; none while it is in use.
+    /// For how long nobody has used the kernel, by the clock on the wall; none while it is in use.
     pub unused: Option<Duration>,
 }

@@ -1,14 +1,14 @@
-//! A kernel's keeper: the process that waits for its end.
+//! A kernel's supervisor: the parent process that waits for the kernel's end.
 //!
-//! How a process ended, the system tells its parent alone. So every kernel has a parent of its own
-//! that sleeps until then, writes down what it was told and lets this program do the rest. It is
-//! nobody's descendant, as its kernel is; to kill it costs no more than what it would have known.
-//! It ends with its kernel, and with it what the kernel left running in its process group. A sandbox
-//! puts a process between the two that tells how its kernel ended; where only that one was killed,
-//! the kernel goes on and is waited for.
+//! The system tells only a process's parent how the process ended. So every kernel has a parent of
+//! its own that sleeps until then, writes the end down and starts this program for the rest. Like
+//! its kernel, a supervisor is nobody's descendant; whoever kills it loses only how the kernel ends.
+//! It ends with its kernel, and ends what the kernel left running in its process group. A sandbox
+//! puts a process between the two that passes on how its kernel ended; where only that process was
+//! killed, the supervisor goes on waiting for the kernel itself.
 //!
-//! Where the user wants a kernel ended that nobody uses, it also looks now and then whether that is
-//! so. The clock it goes by stands still while the machine sleeps.
+//! Where the user wants unused kernels ended, it also checks from time to time whether its kernel is
+//! unused, by a clock that stands still while the machine sleeps.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -26,37 +26,37 @@ use rustix::process::{
 use wait4::Wait4;
 
 use super::identity::Process;
-use super::plan::{End, Keep, Look, Plan, Recorded};
+use super::plan::{IdleReport, PidRecord, ProcessEnd, StartPlan, Supervision};
 use super::platform::{self, OomKills};
 use crate::project::{Exit, beneath};
 
-/// How long what a program left in its process group may take to end by itself.
+/// The time in which processes that a kernel left in its process group may end by themselves.
 const GROUP_GRACE: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether that has ended: nobody but its parent is told.
+/// The pause between two looks at the process group: only a parent is told of an end.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether what was killed has ended.
+/// The pause between two looks at killed descendants.
 const ADOPTED_POLL: Duration = Duration::from_millis(5);
 
-/// At least so long lies between two looks.
-const LOOK_GAP: Duration = Duration::from_millis(200);
+/// The least time between two idle checks.
+const CHECK_GAP: Duration = Duration::from_millis(200);
 
-/// A look that did not work is tried again after this time.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The time after which a failed idle check is tried again.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 enum Event {
     Ended,
-    Look,
+    CheckIdle,
 }
 
 /// Starts the plan's program as a child and stays until it has ended. The child is made before the
-/// plan is there, and both end where none comes.
+/// plan is read; both processes end where no plan comes.
 ///
 /// # Errors
-/// It was not even begun.
-pub(super) fn keep(
-    read_plan: impl FnOnce() -> io::Result<Option<Plan>>,
+/// The program was not started.
+pub(super) fn supervise(
+    read_plan: impl FnOnce() -> io::Result<Option<StartPlan>>,
     becomes: &str,
 ) -> io::Result<()> {
     rustix::process::setsid()?;
@@ -65,10 +65,10 @@ pub(super) fn keep(
         .arg(becomes)
         .stdin(Stdio::piped())
         .spawn()?;
-    // No folder is to be in use because a kernel was once started in it.
+    // A file system stays unmountable as long as a process has its working directory there.
     std::env::set_current_dir("/")?;
-    let (tell, told) = channel();
-    listen(tell.clone())?;
+    let (sender, events) = channel();
+    listen(sender.clone())?;
     let before = platform::oom_kills();
     let plan = read_plan();
     let mut stdin = child.stdin.take();
@@ -80,16 +80,15 @@ pub(super) fn keep(
             return nothing.map(drop);
         }
     };
-    let keep = &plan.keep.clone();
-    let keep = keep
-        .as_ref()
-        .ok_or_else(|| io::Error::other("there is nothing to keep"))?;
-    if keep.ends_all {
+    let supervision = plan.supervision.as_ref().cloned();
+    let supervision =
+        &supervision.ok_or_else(|| io::Error::other("the plan has no supervision"))?;
+    if supervision.ends_all {
         platform::adopt_orphans();
     }
-    let plan = Plan {
-        keep: None,
-        keeper: Some(Process::current()),
+    let plan = StartPlan {
+        supervision: None,
+        supervisor: Some(Process::current()),
         ..plan
     };
     let text = serde_json::to_vec(&plan).map_err(io::Error::other)?;
@@ -97,32 +96,32 @@ pub(super) fn keep(
         stdin.write_all(&text)?;
     }
     drop(stdin);
-    let_go()?;
+    close_stdio()?;
     let pid = child.id();
     let pid_file = plan.pid_file.clone();
     let waiting = std::thread::spawn(move || {
         wait(pid);
         let outlived = recorded(pid, &pid_file).is_some_and(|process| outlives(pid, &process));
-        let _ = tell.send(Event::Ended);
+        let _ = sender.send(Event::Ended);
         outlived
     });
-    watch(&told, keep);
+    watch(&events, supervision);
     let outlived = waiting.join().unwrap_or_default();
-    let end = finish(child, &plan.pid_file, keep, before).filter(|_| !outlived);
-    if keep.ends_all {
+    let end = finish(child, &plan.pid_file, supervision, before).filter(|_| !outlived);
+    if supervision.ends_all {
         end_adopted();
     }
     let after = end.and_then(|end| {
         let text = serde_json::to_vec(&end).ok()?;
-        beneath::replace_unsynced(&keep.end_file, &text).ok()?;
-        // Whoever ended it may have cleared up meanwhile, and nobody asks any more.
+        beneath::replace_unsynced(&supervision.end_file, &text).ok()?;
+        // `nb shutdown` may have removed the kernel's files meanwhile: nobody will read this one.
         if !plan.pid_file.exists() {
-            let _ = beneath::remove_file(&keep.end_file);
+            let _ = beneath::remove_file(&supervision.end_file);
             return None;
         }
-        own(&keep.after).ok()?.spawn().ok()
+        own(&supervision.after).ok()?.spawn().ok()
     });
-    if let Some(container) = &keep.container {
+    if let Some(container) = &supervision.container {
         container.remove();
     }
     end_group(pid);
@@ -132,8 +131,9 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// Lets go of what belongs to whoever asked for the start: he may wait for its end.
-fn let_go() -> io::Result<()> {
+/// Closes stdin, stdout and stderr of the process that asked for the start: it may wait until all
+/// writers of a pipe are gone.
+fn close_stdio() -> io::Result<()> {
     let null = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -144,26 +144,26 @@ fn let_go() -> io::Result<()> {
     Ok(())
 }
 
-/// Hears whether the user wants something else by now.
-fn listen(tell: Sender<Event>) -> io::Result<()> {
+/// Asks for an idle check whenever SIGUSR1 comes: the user has changed the limit.
+fn listen(sender: Sender<Event>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR1])?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            let _ = tell.send(Event::Look);
+            let _ = sender.send(Event::CheckIdle);
         }
     });
     Ok(())
 }
 
-/// Waits for the end of a child, which is not reaped: its pid is nobody else's until then.
+/// Waits for the end of a child without reaping it, so that its pid is not used again yet.
 fn wait(pid: u32) {
     let Some(pid) = raw(pid) else { return };
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), how), Err(rustix::io::Errno::INTR)) {}
 }
 
-/// Says whether the kernel that the child stood for went on without it for more than a moment, and
-/// returns when that has ended too. Nobody is left then who could tell how.
+/// Says whether a sandboxed kernel lived on for more than [`GROUP_GRACE`] after the child between it
+/// and this process had ended; returns when the kernel has ended too. How it ended is not known then.
 fn outlives(pid: u32, process: &Process) -> bool {
     if process.pid == pid || !process.is_alive() {
         return false;
@@ -179,41 +179,44 @@ fn outlives(pid: u32, process: &Process) -> bool {
     })
 }
 
-/// Returns once the child has ended, and ends it if nobody has used it for too long.
-fn watch(told: &Receiver<Event>, keep: &Keep) {
-    let mut next = keep.first_look;
+/// Returns once the child has ended; ends it where nobody has used it for too long.
+fn watch(events: &Receiver<Event>, supervision: &Supervision) {
+    let mut next = supervision.first_idle_check;
     let mut clock = Clock::now();
     let mut unused = Duration::ZERO;
     loop {
         let event = match next {
-            Some(next) => told.recv_timeout(next.max(LOOK_GAP)),
-            None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(next) => events.recv_timeout(next.max(CHECK_GAP)),
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match event {
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => return,
-            Ok(Event::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Event::CheckIdle) | Err(RecvTimeoutError::Timeout) => {}
         }
         let now = Clock::now();
-        let Some(look) = look(keep) else {
-            next = Some(LOOK_AGAIN);
+        let Some(report) = check_idle(supervision) else {
+            next = Some(CHECK_AGAIN);
             continue;
         };
-        unused = awake_unused(unused, look.unused, now.since(clock));
+        unused = awake_unused(unused, report.unused, now.since(clock));
         clock = now;
-        next = look.limit.map(|limit| limit.saturating_sub(unused));
+        next = report.limit.map(|limit| limit.saturating_sub(unused));
         if next == Some(Duration::ZERO) {
-            let ended = own(&keep.end_unused).and_then(|mut command| command.status());
-            next = look.limit.max(Some(LOOK_AGAIN));
-            if ended.is_ok_and(|status| status.success()) {
-                // Its end comes next.
-                next = Some(LOOK_AGAIN);
-            }
+            let ended = own(&supervision.end_unused).and_then(|mut command| command.status());
+            next = match ended.is_ok_and(|status| status.success()) {
+                true => Some(CHECK_AGAIN),
+                false => report.limit.max(Some(CHECK_AGAIN)),
+            };
         }
     }
 }
 
-fn look(keep: &Keep) -> Option<Look> {
-    let said = own(&keep.look).ok()?.stdout(Stdio::piped()).output().ok()?;
+fn check_idle(supervision: &Supervision) -> Option<IdleReport> {
+    let said = own(&supervision.idle_check)
+        .ok()?
+        .stdout(Stdio::piped())
+        .output()
+        .ok()?;
     serde_json::from_slice(&said.stdout).ok()
 }
 
@@ -223,14 +226,14 @@ fn own(arguments: &[OsString]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Two clocks: one that people read, and one that stands still while the machine sleeps.
+/// A reading of two clocks: the one on the wall, and one that stands still while the machine sleeps.
 #[derive(Clone, Copy)]
 struct Clock {
     wall: SystemTime,
     awake: Instant,
 }
 
-/// How much went by on both.
+/// The time between two readings of both clocks.
 #[derive(Clone, Copy)]
 struct Passed {
     wall: Duration,
@@ -247,17 +250,17 @@ impl Clock {
 
     fn since(self, before: Self) -> Passed {
         Passed {
-            // One that was set back is taken for one that stood still.
+            // A clock that was set back counts as one that stood still.
             wall: self.wall.duration_since(before.wall).unwrap_or_default(),
             awake: self.awake.duration_since(before.awake),
         }
     }
 }
 
-/// The rule: for how long nobody has used a kernel while the machine was awake.
+/// Returns for how long nobody has used a kernel while the machine was awake.
 ///
-/// `before` is what it was at the last look, `unused` what the clock on the wall says now. Where it
-/// cannot be told whether the machine slept before or after the last use, it slept after.
+/// `before` is the result of the last check, `unused` the time by the clock on the wall. Where the
+/// machine may have slept before or after the last use, it is taken to have slept after.
 fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> Duration {
     let Some(unused) = unused else {
         return Duration::ZERO;
@@ -269,20 +272,25 @@ fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> D
     unused.saturating_sub(asleep).min(passed.awake)
 }
 
-/// Reaps the child and tells how it ended; none where its start failed or was called off, or where
-/// whoever ended it has cleared up.
-fn finish(child: Child, pid_file: &Path, keep: &Keep, before: OomKills) -> Option<End> {
+/// Reaps the child and returns how it ended; none where its start failed or was called off, or where
+/// its pid file was removed.
+fn finish(
+    child: Child,
+    pid_file: &Path,
+    supervision: &Supervision,
+    before: OomKills,
+) -> Option<ProcessEnd> {
     let pid = child.id();
     let process = recorded(pid, pid_file);
     if process.is_some()
         && let Some(group) = raw(pid)
     {
-        // As long as it is not reaped, its group is nobody else's.
+        // The id of its group is not used again before the child is reaped.
         let _ = kill_process_group(group, Signal::TERM);
     }
     let ended = child.wait4().ok()?;
     let process = process?;
-    let stands_for_another = process.pid != pid || keep.container.is_some();
+    let stands_for_another = process.pid != pid || supervision.container.is_some();
     let how = how(ended.status, stands_for_another);
     let exit = match how {
         Exit::Signal(signal) if signal == Signal::KILL.as_raw() => {
@@ -296,7 +304,7 @@ fn finish(child: Child, pid_file: &Path, keep: &Keep, before: OomKills) -> Optio
         }
         _ => how,
     };
-    Some(End {
+    Some(ProcessEnd {
         process,
         at: Timestamp::now(),
         exit,
@@ -304,16 +312,16 @@ fn finish(child: Child, pid_file: &Path, keep: &Keep, before: OomKills) -> Optio
     })
 }
 
-/// Returns the kernel that this keeper's child is or stands for, if it was started.
+/// Returns the kernel, if it was started: this supervisor's child, or one in the child's sandbox.
 fn recorded(pid: u32, pid_file: &Path) -> Option<Process> {
     let recorded =
-        serde_json::from_slice::<Recorded>(&beneath::read(pid_file, beneath::SMALL).ok()?).ok()?;
-    let own = recorded.process.pid == pid || recorded.keeper == Some(Process::current());
+        serde_json::from_slice::<PidRecord>(&beneath::read(pid_file, beneath::SMALL).ok()?).ok()?;
+    let own = recorded.process.pid == pid || recorded.supervisor == Some(Process::current());
     own.then_some(recorded.process)
 }
 
-/// Returns how a child ended; one that stands for another process, as that of a sandbox does, tells
-/// a signal by a status over 128, as shells do.
+/// Returns how a child ended. A child that stands for another process, as that of a sandbox does,
+/// passes a signal on as a status over 128, as shells do.
 fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
     match (status.signal(), status.code()) {
         (Some(signal), _) => Exit::Signal(signal),
@@ -322,8 +330,8 @@ fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
     }
 }
 
-/// Ends what became this process's child because its own parent had ended. What that started comes
-/// here in its turn.
+/// Ends orphaned descendants of the kernel, which the system made children of this process. Their
+/// own children become this process's in turn.
 fn end_adopted() {
     let deadline = Instant::now() + GROUP_GRACE;
     while Instant::now() < deadline {
@@ -341,7 +349,7 @@ fn end_adopted() {
     }
 }
 
-/// Ends what a program that has ended left behind in its process group.
+/// Ends the processes that an ended kernel left in its process group.
 fn end_group(pid: u32) {
     let Some(group) = raw(pid) else { return };
     let deadline = Instant::now() + GROUP_GRACE;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::jupyter_paths::JupyterPaths;
-use super::kernelspec::Installed;
+use super::kernelspec::InstalledSpec;
 use super::prefix::Prefix;
 use crate::kernel::foreign_file;
 
@@ -21,7 +21,7 @@ const NAMES: [&str; 2] = ["allowed_kernelspecs", "whitelist"];
 
 /// The kernelspecs that may be listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowed(Option<Only>);
+pub struct SpecAllowList(Option<Only>);
 
 /// A list, and the file that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Only {
     names: Vec<String>,
 }
 
-impl Allowed {
+impl SpecAllowList {
     /// Reads the configuration as the Python in use would.
     pub fn read(paths: &JupyterPaths, prefix: Option<&Prefix>) -> Self {
         let folders = paths.config_folders(prefix);
@@ -50,7 +50,7 @@ impl Allowed {
     }
 
     /// Leaves those out that may not be listed.
-    pub fn filter(&self, mut specs: Vec<Installed>) -> Vec<Installed> {
+    pub fn filter(&self, mut specs: Vec<InstalledSpec>) -> Vec<InstalledSpec> {
         specs.retain(|spec| self.permits(&spec.name));
         specs
     }
@@ -62,7 +62,7 @@ impl Allowed {
     }
 
     /// Returns what is said where some of these specs are left out.
-    pub fn note(&self, specs: &[Installed]) -> Option<String> {
+    pub fn note(&self, specs: &[InstalledSpec]) -> Option<String> {
         let only = self.0.as_ref()?;
         let hidden = specs.iter().filter(|spec| !self.permits(&spec.name));
         let hidden: Vec<_> = hidden.map(|spec| spec.name.as_str()).collect();
@@ -105,8 +105,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().to_str().unwrap();
         let variables = HashMap::from([("HOME", "/nowhere"), ("JUPYTER_CONFIG_DIR", folder)]);
-        let read = || Allowed::read(&JupyterPaths::new(&variables).unwrap(), None);
-        assert_eq!(read(), Allowed::default());
+        let read = || SpecAllowList::read(&JupyterPaths::new(&variables).unwrap(), None);
+        assert_eq!(read(), SpecAllowList::default());
         let write = |name: &str, names: &str| {
             let text = format!("{{\"KernelSpecManager\": {{\"allowed_kernelspecs\": {names}}}}}");
             std::fs::write(temp.path().join(name), text).unwrap();

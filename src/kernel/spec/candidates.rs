@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::allow_list::Allowed;
+use super::allow_list::SpecAllowList;
 use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
-use super::kernelspec::{self, Installed, is_there};
+use super::kernelspec::{self, InstalledSpec, is_there};
 use super::prefix::prefix_in_use;
 use crate::kernel::environment::folder::{Environment, Manager};
-use crate::kernel::environment::install::Install;
-use crate::kernel::environment::probe::{self, Asking};
+use crate::kernel::environment::install::InstallCommands;
+use crate::kernel::environment::probe::{self, ProbePolicy};
 use crate::kernel::environment::{conda, search};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
@@ -18,7 +18,7 @@ use crate::project::RealSpec;
 
 /// Where a kernel was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum CandidateSource {
     /// In an environment at hand: active, or at or above the notebook.
     AtHand,
     /// By its kernelspec.
@@ -31,13 +31,13 @@ pub enum From {
 
 /// A kernel that could be started.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct KernelCandidate {
     /// The spec's name, or the environment's.
     pub name: String,
     /// How it was found, for people.
     pub source: String,
     /// Where it was found.
-    pub from: From,
+    pub from: CandidateSource,
     /// The Python, or the spec's folder.
     pub path: PathBuf,
     /// Who manages its environment, where it is one.
@@ -45,24 +45,24 @@ pub struct Offer {
     /// It is conda's own environment.
     pub is_base: bool,
     /// What would be started, or why nothing can be.
-    pub spec: Result<RealSpec, Unready>,
+    pub spec: Result<RealSpec, NotStartable>,
 }
 
 /// Why a kernel cannot be started.
 #[derive(Clone, Debug)]
-pub struct Unready {
+pub struct NotStartable {
     /// What is wrong.
     pub why: String,
     /// What mends it.
-    pub install: Option<Install>,
+    pub install: Option<InstallCommands>,
 }
 
-impl Offer {
+impl KernelCandidate {
     /// Returns the option of `nb open` that chooses it.
     pub fn option(&self) -> (&'static str, String) {
         match self.from {
-            From::Spec => ("--kernel", self.name.clone()),
-            From::AtHand | From::Path | From::Known => {
+            CandidateSource::Spec => ("--kernel", self.name.clone()),
+            CandidateSource::AtHand | CandidateSource::Path | CandidateSource::Known => {
                 ("--python", self.path.to_string_lossy().into_owned())
             }
         }
@@ -78,47 +78,51 @@ impl Offer {
     pub fn language(&self) -> &str {
         match &self.spec {
             Ok(spec) if !spec.language.is_empty() => &spec.language,
-            _ if self.from == From::Spec => "",
+            _ if self.from == CandidateSource::Spec => "",
             _ => "python",
         }
     }
 }
 
 /// Returns the environments at hand for a notebook in `folder`, and all that are elsewhere.
-pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<Offer> {
+pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<KernelCandidate> {
     let near = search::at_hand(folder, variables);
     let prefix = prefix_in_use(folder, variables);
     // This list is only looked at: nothing of the notebook's folder is run for it.
-    let asking = Asking::Own;
-    let mut offers = of_environments(near, From::AtHand, folder, asking, variables);
+    let policy = ProbePolicy::ToolsOnly;
+    let mut candidates = of_environments(near, CandidateSource::AtHand, folder, policy, variables);
     let folders = paths.spec_folders(prefix.as_ref());
-    let allowed = Allowed::read(paths, prefix.as_ref());
-    offers.extend(of_specs(allowed.filter(kernelspec::kernels(&folders))));
-    offers.extend(pythons_elsewhere(folder, asking, variables));
+    let allowed = SpecAllowList::read(paths, prefix.as_ref());
+    candidates.extend(of_specs(allowed.filter(kernelspec::kernels(&folders))));
+    candidates.extend(pythons_elsewhere(folder, policy, variables));
     let mut seen: Vec<PathBuf> = Vec::new();
-    offers.retain(|offer| {
-        let is_new = !seen.contains(&offer.path);
-        seen.push(offer.path.clone());
+    candidates.retain(|candidate| {
+        let is_new = !seen.contains(&candidate.path);
+        seen.push(candidate.path.clone());
         is_new
     });
-    offers
+    candidates
 }
 
 /// Returns the kernels that are in no environment at hand.
 pub(super) fn elsewhere(
     paths: &JupyterPaths,
-    asking: Asking,
+    policy: ProbePolicy,
     variables: &dyn Variables,
-) -> Vec<Offer> {
-    let allowed = Allowed::read(paths, None);
+) -> Vec<KernelCandidate> {
+    let allowed = SpecAllowList::read(paths, None);
     let specs = kernelspec::kernels(&paths.spec_folders(None));
-    let mut offers = of_specs(allowed.filter(specs));
-    offers.extend(pythons_elsewhere(Path::new("/"), asking, variables));
-    offers
+    let mut candidates = of_specs(allowed.filter(specs));
+    candidates.extend(pythons_elsewhere(Path::new("/"), policy, variables));
+    candidates
 }
 
 /// Returns the `python3` on `PATH` and the environments of conda.
-fn pythons_elsewhere(folder: &Path, asking: Asking, variables: &dyn Variables) -> Vec<Offer> {
+fn pythons_elsewhere(
+    folder: &Path,
+    policy: ProbePolicy,
+    variables: &dyn Variables,
+) -> Vec<KernelCandidate> {
     let known = conda::known(variables);
     let base = conda::active_base(variables);
     let on_path = probe::on_path(variables).map(|executable| {
@@ -129,69 +133,69 @@ fn pythons_elsewhere(folder: &Path, asking: Asking, variables: &dyn Variables) -
     // Of those that conda knows there is more to say than that one of them is on PATH.
     let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
     let on_path = Vec::from_iter(on_path);
-    let mut offers = ask_all(on_path, From::Path, folder, asking, variables);
-    offers.extend(of_environments(
+    let mut candidates = ask_all(on_path, CandidateSource::Path, folder, policy, variables);
+    candidates.extend(of_environments(
         known,
-        From::Known,
+        CandidateSource::Known,
         folder,
-        asking,
+        policy,
         variables,
     ));
-    for offer in &mut offers {
+    for candidate in &mut candidates {
         let is_active_base = base
             .as_ref()
-            .is_some_and(|base| offer.path.starts_with(base.join("bin")));
-        offer.is_base |= is_active_base;
+            .is_some_and(|base| candidate.path.starts_with(base.join("bin")));
+        candidate.is_base |= is_active_base;
     }
-    offers
+    candidates
 }
 
 fn of_environments(
     environments: Vec<Environment>,
-    from: From,
+    from: CandidateSource,
     folder: &Path,
-    asking: Asking,
+    policy: ProbePolicy,
     variables: &dyn Variables,
-) -> Vec<Offer> {
+) -> Vec<KernelCandidate> {
     let with_python = environments.into_iter();
     let with_python = with_python.filter_map(|it| {
         let executable = it.executable().or_else(|| Some(it.dangling()?.0))?;
         Some((it, executable))
     });
-    ask_all(with_python.collect(), from, folder, asking, variables)
+    ask_all(with_python.collect(), from, folder, policy, variables)
 }
 
 /// Asks Pythons what they have, all at once: each takes some hundredths of a second.
 fn ask_all(
     pythons: Vec<(Environment, PathBuf)>,
-    from: From,
+    from: CandidateSource,
     folder: &Path,
-    asking: Asking,
+    policy: ProbePolicy,
     variables: &dyn Variables,
-) -> Vec<Offer> {
+) -> Vec<KernelCandidate> {
     let answers: Vec<_> = thread::scope(|scope| {
         let asked = pythons.iter();
         let asked: Vec<_> = asked
-            .map(|(_, executable)| scope.spawn(|| probe::probe(executable, asking, variables)))
+            .map(|(_, executable)| scope.spawn(|| probe::probe(executable, policy, variables)))
             .collect();
         let answers = asked.into_iter().map(|thread| thread.join());
         answers
-            .map(|it| it.expect("asking does not panic"))
+            .map(|it| it.expect("policy does not panic"))
             .collect()
     });
     let asked = pythons.into_iter().zip(answers);
     let asked = asked.map(|((environment, path), answer)| match &answer {
         // What is on PATH may be a shim that starts a Python elsewhere.
-        Ok(python) if from == From::Path => {
+        Ok(python) if from == CandidateSource::Path => {
             let environment = Environment::of(&python.prefix, environment.source);
             ((environment, python.executable.clone()), answer)
         }
         _ => ((environment, path), answer),
     });
     asked
-        .map(|((environment, path), answer)| Offer {
+        .map(|((environment, path), answer)| KernelCandidate {
             name: match from {
-                From::Path => path
+                CandidateSource::Path => path
                     .file_name()
                     .unwrap_or_default()
                     .to_string_lossy()
@@ -205,11 +209,16 @@ fn ask_all(
             path,
             spec: match answer {
                 Ok(python) if python.ipykernel => Ok(ipykernel::of_python(&python)),
-                Ok(python) => Err(Unready {
+                Ok(python) => Err(NotStartable {
                     why: "it has no ipykernel".to_owned(),
-                    install: Some(Install::of(&python, &environment, folder, variables)),
+                    install: Some(InstallCommands::of(
+                        &python,
+                        &environment,
+                        folder,
+                        variables,
+                    )),
                 }),
-                Err(error) => Err(Unready {
+                Err(error) => Err(NotStartable {
                     why: error.to_string(),
                     install: None,
                 }),
@@ -218,8 +227,8 @@ fn ask_all(
         .collect()
 }
 
-fn of_specs(installed: Vec<Installed>) -> Vec<Offer> {
-    let unready = |why: String| Unready { why, install: None };
+fn of_specs(installed: Vec<InstalledSpec>) -> Vec<KernelCandidate> {
+    let unready = |why: String| NotStartable { why, install: None };
     let usable = |spec: RealSpec| {
         kernelspec::check(&spec).map_err(|error| unready(error.to_string()))?;
         let program = spec.argv.first().cloned().unwrap_or_default();
@@ -232,10 +241,10 @@ fn of_specs(installed: Vec<Installed>) -> Vec<Offer> {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    let offer = |found: Installed| Offer {
+    let candidate = |found: InstalledSpec| KernelCandidate {
         source: "kernelspec".to_owned(),
         name: found.name,
-        from: From::Spec,
+        from: CandidateSource::Spec,
         path: found.folder,
         manager: None,
         is_base: false,
@@ -244,7 +253,7 @@ fn of_specs(installed: Vec<Installed>) -> Vec<Offer> {
             Err(error) => Err(unready(whole(&error))),
         },
     };
-    installed.into_iter().map(offer).collect()
+    installed.into_iter().map(candidate).collect()
 }
 
 #[cfg(test)]
@@ -275,24 +284,24 @@ mod tests {
         let venv = home.join("work/.venv");
         std::fs::create_dir_all(venv.join("bin")).unwrap();
         std::os::unix::fs::symlink("/bin/false", venv.join("bin/python")).unwrap();
-        let offers = all(&home.join("work"), &paths, &variables);
-        let offers: Vec<_> = offers
+        let candidates = all(&home.join("work"), &paths, &variables);
+        let candidates: Vec<_> = candidates
             .iter()
             .filter(|it| it.path.starts_with(home))
             .collect();
-        let why = |at: usize| match &offers[at].spec {
+        let why = |at: usize| match &candidates[at].spec {
             Ok(_) => "",
             Err(unready) => &*unready.why,
         };
-        let names: Vec<_> = offers.iter().map(|it| &*it.name).collect();
+        let names: Vec<_> = candidates.iter().map(|it| &*it.name).collect();
         assert_eq!(names, [".venv", "a", "b", "c"]);
         assert!(why(0).contains("not a usable Python"), "{}", why(0));
         assert_eq!(why(1), "");
         assert_eq!(why(2), "its program /nonexistent/b is not there");
         assert!(why(3).contains("is not a kernelspec: EOF"), "{}", why(3));
-        assert_eq!(offers[1].arguments(), "--kernel a");
+        assert_eq!(candidates[1].arguments(), "--kernel a");
         assert_eq!(
-            (offers[0].language(), offers[1].language()),
+            (candidates[0].language(), candidates[1].language()),
             ("python", "shell")
         );
     }

@@ -93,7 +93,7 @@ pub enum SpecError {
 
 /// A kernelspec as Jupyter would list it.
 #[derive(Debug)]
-pub struct Installed {
+pub struct InstalledSpec {
     /// Its name, in lower case as Jupyter tells it.
     pub name: String,
     /// Its folder.
@@ -176,12 +176,12 @@ pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecErro
 }
 
 /// Returns every spec as Jupyter lists them; of equal names the first folder's, damaged or not.
-pub fn installed(folders: &[PathBuf]) -> Vec<Installed> {
+pub fn installed(folders: &[PathBuf]) -> Vec<InstalledSpec> {
     first_of_each_name(folders, |_| true)
 }
 
 /// Returns every spec of a real kernel, usable or not; of equal names the first folder's.
-pub fn kernels(folders: &[PathBuf]) -> Vec<Installed> {
+pub fn kernels(folders: &[PathBuf]) -> Vec<InstalledSpec> {
     first_of_each_name(folders, |found| match &found.spec {
         Ok(spec) => !is_proxy(spec),
         Err(_) => !is_shared_name(&found.name),
@@ -197,11 +197,14 @@ pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
         .collect()
 }
 
-fn first_of_each_name(folders: &[PathBuf], counts: impl Fn(&Installed) -> bool) -> Vec<Installed> {
-    let mut all: Vec<Installed> = Vec::new();
+fn first_of_each_name(
+    folders: &[PathBuf],
+    counts: impl Fn(&InstalledSpec) -> bool,
+) -> Vec<InstalledSpec> {
+    let mut all: Vec<InstalledSpec> = Vec::new();
     for (name, folder) in folders.iter().flat_map(|folder| entries(folder)) {
         let spec = read(&folder);
-        let found = Installed { name, folder, spec };
+        let found = InstalledSpec { name, folder, spec };
         if counts(&found) && !all.iter().any(|known| known.name == found.name) {
             all.push(found);
         }

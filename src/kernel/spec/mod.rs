@@ -10,7 +10,7 @@ pub mod quirks;
 pub mod selection;
 
 pub use kernelspec::{
-    Installed, PROXY, SHARED, SpecError, check, chooses_ports, command, environment, find,
+    InstalledSpec, PROXY, SHARED, SpecError, check, chooses_ports, command, environment, find,
     installed, is_proxy, is_python, is_shared_name, kernels, list, read, shared_display_name,
     shared_name, starts_proxy,
 };

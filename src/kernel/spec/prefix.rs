@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::environment::folder::is_base;
-use crate::kernel::environment::probe::{self, Asking};
+use crate::kernel::environment::probe::{self, ProbePolicy};
 use crate::kernel::environment::search;
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
@@ -58,6 +58,6 @@ pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix>
 
 pub(super) fn prefix_on_path(variables: &dyn Variables) -> Option<PathBuf> {
     let python = probe::on_path(variables)?;
-    let python = probe::probe(&python, Asking::Own, variables).ok()?;
+    let python = probe::probe(&python, ProbePolicy::ToolsOnly, variables).ok()?;
     Some(python.prefix)
 }

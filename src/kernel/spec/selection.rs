@@ -11,15 +11,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::allow_list::Allowed;
-use super::candidates::{self, Offer};
+use super::allow_list::SpecAllowList;
+use super::candidates::{self, KernelCandidate};
 use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
 use super::kernelspec::{self as spec, SpecError, is_there};
 use super::prefix::{Prefix, nearest_prefix, prefix_in_use, prefix_on_path};
 use crate::kernel::environment::folder::Environment;
-use crate::kernel::environment::install::Install;
-use crate::kernel::environment::probe::{self, Asking, NotPython};
+use crate::kernel::environment::install::InstallCommands;
+use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python::Python;
 use crate::kernel::environment::{conda, install, search};
 use crate::kernel::shell::quote;
@@ -28,7 +28,7 @@ use crate::project::RealSpec;
 
 /// What is known about the wanted kernel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish<'a> {
+pub struct KernelRequest<'a> {
     /// The spec that was asked for by name.
     pub kernel: Option<&'a str>,
     /// The Python that was asked for.
@@ -44,12 +44,12 @@ pub struct Wish<'a> {
     /// The Python that the front end itself runs on, as a Jupyter server does.
     pub front_end: Option<&'a Path>,
     /// Which interpreters may be run to learn what they have.
-    pub asking: Asking,
+    pub policy: ProbePolicy,
 }
 
 /// The chosen kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct ChosenKernel {
     /// Its spec.
     pub spec: RealSpec,
     /// Why this one.
@@ -60,7 +60,7 @@ pub struct Choice {
 
 /// Why no kernel can be started.
 #[derive(Debug, thiserror::Error)]
-pub enum ChooseError {
+pub enum SelectionError {
     /// No home folder.
     #[error(transparent)]
     NoHome(#[from] NoHome),
@@ -78,7 +78,7 @@ pub enum ChooseError {
         /// How it was found.
         source_of: String,
         /// The command that installs it.
-        install: Box<Install>,
+        install: Box<InstallCommands>,
     },
     /// The Python of the project's environment is not there any more.
     #[error(
@@ -103,11 +103,11 @@ pub enum ChooseError {
         /// The notebook's folder.
         folder: PathBuf,
     },
-    /// Several may be meant.
-    #[error("{}", which(offers))]
-    Several {
+    /// Ambiguous may be meant.
+    #[error("{}", which(candidates))]
+    Ambiguous {
         /// All that can be started.
-        offers: Vec<Offer>,
+        candidates: Vec<KernelCandidate>,
     },
     /// No spec of that name or language.
     #[error("no kernelspec {wanted} was found")]
@@ -129,9 +129,9 @@ fn said_of(source: &str) -> String {
     }
 }
 
-fn which(offers: &[Offer]) -> String {
+fn which(candidates: &[KernelCandidate]) -> String {
     let none = "no environment belongs to the notebook's folder, and ";
-    match offers {
+    match candidates {
         [only] if only.is_base => format!(
             "{none}conda's base, which is active in this shell, is taken for nobody's choice"
         ),
@@ -140,7 +140,7 @@ fn which(offers: &[Offer]) -> String {
     }
 }
 
-impl ChooseError {
+impl SelectionError {
     /// Returns what mends it.
     pub fn hints(&self) -> Vec<String> {
         let one = |hint: String| vec![hint];
@@ -163,9 +163,9 @@ impl ChooseError {
                 "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
             ],
             Self::NotPython(_) => one("name another with --python PATH".to_owned()),
-            Self::Several { offers } => offers
+            Self::Ambiguous { candidates } => candidates
                 .iter()
-                .map(|offer| format!("nb open NOTEBOOK {}", offer.arguments()))
+                .map(|candidate| format!("nb open NOTEBOOK {}", candidate.arguments()))
                 .collect(),
             Self::NoSpec { available, .. } if available.is_empty() => {
                 one("no kernelspec is installed; name a Python with --python PATH".to_owned())
@@ -183,64 +183,66 @@ impl ChooseError {
     }
 }
 
-/// Chooses the kernel for a notebook in `folder`. Runs interpreters, those that `wish.asking` allows,
+/// Chooses the kernel for a notebook in `folder`. Runs interpreters, those that `request.policy` allows,
 /// so it takes some time.
-pub fn choose(
-    wish: Wish<'_>,
+pub fn select(
+    request: KernelRequest<'_>,
     folder: &Path,
     variables: &dyn Variables,
-) -> Result<Choice, ChooseError> {
+) -> Result<ChosenKernel, SelectionError> {
     let paths = JupyterPaths::new(variables)?;
-    if let Some(name) = wish.kernel {
-        let spec = by_name(name, wish, folder, &paths, variables)?;
+    if let Some(name) = request.kernel {
+        let spec = by_name(name, request, folder, &paths, variables)?;
         return Ok(plain(spec, "it was asked for with --kernel"));
     }
-    if let Some(path) = wish.python {
-        let python = named_python(path, wish.asking, variables)?;
+    if let Some(path) = request.python {
+        let python = named_python(path, request.policy, variables)?;
         let environment = Environment::of(&python.prefix, "");
         let spec = with_kernel(&python, &environment, folder, variables)?;
         return Ok(plain(spec, "it was asked for with --python"));
     }
-    if let Some(spec) = wish
+    if let Some(spec) = request
         .recorded
         .filter(|spec| !spec::is_proxy(spec) && is_there(spec))
     {
         return Ok(plain(spec.clone(), "the notebook ran it before"));
     }
     let mut notes = Vec::new();
-    let shared = wish.named.filter(|name| spec::is_shared_name(name));
+    let shared = request.named.filter(|name| spec::is_shared_name(name));
     // Of a notebook that names the spec of ours for a language, that says the language.
-    let shared_language = shared.filter(|_| wish.language.is_none()).and_then(|name| {
-        let installed = spec::list(&paths.spec_folders(None)).into_iter();
-        let mut languages = installed.map(|spec| spec.language);
-        languages.find(|language| spec::shared_name(language).eq_ignore_ascii_case(name))
-    });
-    let language = wish.language.or(shared_language.as_deref());
+    let shared_language = shared
+        .filter(|_| request.language.is_none())
+        .and_then(|name| {
+            let installed = spec::list(&paths.spec_folders(None)).into_iter();
+            let mut languages = installed.map(|spec| spec.language);
+            languages.find(|language| spec::shared_name(language).eq_ignore_ascii_case(name))
+        });
+    let language = request.language.or(shared_language.as_deref());
     let python_wanted = language.is_none_or(spec::is_python);
     // `python3` names whatever Python is in use; any other name means one spec.
-    if let Some(name) = wish
+    if let Some(name) = request
         .named
         .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
     {
-        let without = Wish {
+        let without = KernelRequest {
             python: None,
-            ..wish
+            ..request
         };
         match by_name(name, without, folder, &paths, variables) {
             Ok(spec) => {
                 let why = format!("the notebook names the kernelspec {name}");
                 return Ok(plain(spec, &why));
             }
-            Err(ChooseError::Proxy(_)) => {}
-            Err(ChooseError::NoSpec { .. }) if python_wanted => {
-                if let Some(choice) = by_environments_name(name, wish.asking, variables) {
+            Err(SelectionError::Proxy(_)) => {}
+            Err(SelectionError::NoSpec { .. }) if python_wanted => {
+                if let Some(choice) = by_environments_name(name, request.policy, variables) {
                     return Ok(choice);
                 }
                 notes.push(format!(
                     "the notebook names the kernelspec {name}, which is not installed here"
                 ));
             }
-            Err(ChooseError::NoSpec { .. }) => {}
+            Err(SelectionError::NoSpec { .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -248,16 +250,16 @@ pub fn choose(
         let language = language.unwrap_or_default();
         return by_language(language, folder, &paths, variables, notes);
     }
-    any_python(wish, folder, &paths, variables, notes)
+    any_python(request, folder, &paths, variables, notes)
 }
 
 fn any_python(
-    wish: Wish<'_>,
+    request: KernelRequest<'_>,
     folder: &Path,
     paths: &JupyterPaths,
     variables: &dyn Variables,
     mut notes: Vec<String>,
-) -> Result<Choice, ChooseError> {
+) -> Result<ChosenKernel, SelectionError> {
     let mut without: Option<(Python, Environment)> = None;
     for environment in search::at_hand(folder, variables) {
         let Some(executable) = environment.executable() else {
@@ -267,9 +269,9 @@ fn any_python(
                 None => continue,
             }
         };
-        match probe::probe(&executable, wish.asking, variables) {
+        match probe::probe(&executable, request.policy, variables) {
             Ok(python) if python.ipykernel => {
-                return Ok(Choice {
+                return Ok(ChosenKernel {
                     spec: ipykernel::of_python(&python),
                     why: environment.source,
                     notes,
@@ -279,7 +281,7 @@ fn any_python(
                 notes.push(format!(
                     "{} has no ipykernel and was passed over; to use it: {}",
                     environment.prefix.display(),
-                    Install::of(&python, &environment, folder, variables)
+                    InstallCommands::of(&python, &environment, folder, variables)
                 ));
                 without.get_or_insert((python, environment));
             }
@@ -288,18 +290,18 @@ fn any_python(
     }
     let chosen = |spec: RealSpec, why: &str, notes: Vec<String>| {
         let why = why.to_owned();
-        Ok(Choice { spec, why, notes })
+        Ok(ChosenKernel { spec, why, notes })
     };
     let usable = |spec: &&RealSpec| {
         spec::is_python(&spec.language) && !spec::is_proxy(spec) && is_there(spec)
     };
-    if let Some(spec) = wish.neighbour.filter(usable) {
+    if let Some(spec) = request.neighbour.filter(usable) {
         let why = "another notebook of the project runs it";
         return chosen(spec.clone(), why, notes);
     }
-    if let Some(python) = wish
+    if let Some(python) = request
         .front_end
-        .and_then(|path| probe::probe(path, wish.asking, variables).ok())
+        .and_then(|path| probe::probe(path, request.policy, variables).ok())
         && python.ipykernel
     {
         return chosen(
@@ -311,41 +313,47 @@ fn any_python(
     if let Some((python, environment)) = without {
         return Err(no_ipykernel(&python, &environment, folder, variables));
     }
-    let mut offers = candidates::elsewhere(paths, wish.asking, variables);
-    offers.retain(|offer| {
-        let spec = offer.spec.as_ref();
+    let mut candidates = candidates::elsewhere(paths, request.policy, variables);
+    candidates.retain(|candidate| {
+        let spec = candidate.spec.as_ref();
         spec.is_ok_and(|spec| spec::is_python(&spec.language) && is_there(spec))
     });
-    let own = |offer: &&Offer| offer.from == candidates::From::Spec && is_generic(&offer.name);
-    let on_path = |offer: &&Offer| offer.from == candidates::From::Path && !offer.is_base;
-    let only_spec = || match &*offers {
-        [only] if only.from == candidates::From::Spec => Some(only),
+    let own = |candidate: &&KernelCandidate| {
+        candidate.from == candidates::CandidateSource::Spec && is_generic(&candidate.name)
+    };
+    let on_path = |candidate: &&KernelCandidate| {
+        candidate.from == candidates::CandidateSource::Path && !candidate.is_base
+    };
+    let only_spec = || match &*candidates {
+        [only] if only.from == candidates::CandidateSource::Spec => Some(only),
         _ => None,
     };
-    let found = offers
+    let found = candidates
         .iter()
         .find(own)
-        .or_else(|| offers.iter().find(on_path));
-    if let Some(offer) = found.or_else(only_spec)
-        && let Ok(spec) = &offer.spec
+        .or_else(|| candidates.iter().find(on_path));
+    if let Some(candidate) = found.or_else(only_spec)
+        && let Ok(spec) = &candidate.spec
     {
-        let why = match offer.from {
-            candidates::From::Path => "it is the python3 on PATH, and nothing nearer was found",
-            _ if is_generic(&offer.name) => "it is what Jupyter starts where nothing is named",
+        let why = match candidate.from {
+            candidates::CandidateSource::Path => {
+                "it is the python3 on PATH, and nothing nearer was found"
+            }
+            _ if is_generic(&candidate.name) => "it is what Jupyter starts where nothing is named",
             _ => "it is the only kernel for Python here",
         };
         return chosen(spec.clone(), why, notes);
     }
-    if !offers.is_empty() {
-        return Err(ChooseError::Several { offers });
+    if !candidates.is_empty() {
+        return Err(SelectionError::Ambiguous { candidates });
     }
-    let probe = |path: PathBuf| probe::probe(&path, wish.asking, variables).ok();
+    let probe = |path: PathBuf| probe::probe(&path, request.policy, variables).ok();
     match probe::on_path(variables).and_then(probe) {
         Some(python) if conda::active_base(variables) != Some(python.prefix.clone()) => {
             let environment = Environment::of(&python.prefix, "");
             Err(no_ipykernel(&python, &environment, folder, variables))
         }
-        _ => Err(ChooseError::NoPython {
+        _ => Err(SelectionError::NoPython {
             folder: folder.to_owned(),
         }),
     }
@@ -355,7 +363,7 @@ fn any_python(
 /// as one with ipykernel: its start there shows whether it has it.
 fn named_python(
     path: &Path,
-    asking: Asking,
+    policy: ProbePolicy,
     variables: &dyn Variables,
 ) -> Result<Python, NotPython> {
     let is_bare = path.components().count() == 1 && !path.exists();
@@ -366,7 +374,7 @@ fn named_python(
         false => None,
     };
     let path = found.as_deref().unwrap_or(path);
-    match probe::probe(path, asking, variables) {
+    match probe::probe(path, policy, variables) {
         Err(error) if !error.asked && path.is_file() => {
             let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             Ok(Python::unasked(&whole))
@@ -381,9 +389,9 @@ fn dangling(
     link: PathBuf,
     target: PathBuf,
     variables: &dyn Variables,
-) -> ChooseError {
+) -> SelectionError {
     let mend = install::anew(&environment, variables);
-    ChooseError::Dangling {
+    SelectionError::Dangling {
         environment: Box::new(environment),
         link,
         target,
@@ -396,7 +404,7 @@ fn with_kernel(
     environment: &Environment,
     folder: &Path,
     variables: &dyn Variables,
-) -> Result<RealSpec, ChooseError> {
+) -> Result<RealSpec, SelectionError> {
     if python.ipykernel {
         return Ok(ipykernel::of_python(&python));
     }
@@ -408,35 +416,35 @@ fn no_ipykernel(
     environment: &Environment,
     folder: &Path,
     variables: &dyn Variables,
-) -> ChooseError {
-    ChooseError::NoIpykernel {
+) -> SelectionError {
+    SelectionError::NoIpykernel {
         python: python.executable.clone(),
         source_of: environment.source.clone(),
-        install: Box::new(Install::of(python, environment, folder, variables)),
+        install: Box::new(InstallCommands::of(python, environment, folder, variables)),
     }
 }
 
 fn by_name(
     name: &str,
-    wish: Wish<'_>,
+    request: KernelRequest<'_>,
     folder: &Path,
     paths: &JupyterPaths,
     variables: &dyn Variables,
-) -> Result<RealSpec, ChooseError> {
+) -> Result<RealSpec, SelectionError> {
     let search = |prefix: Option<PathBuf>| {
         let prefix = prefix.map(|path| Prefix::of(&path));
         let folders = paths.spec_folders(prefix.as_ref());
         (spec::find(name, &folders), folders)
     };
     // Without a Python that was asked for, the specs of the environment at hand count too.
-    let prefix = match wish.python {
-        Some(path) => Some(named_python(path, wish.asking, variables)?.prefix),
+    let prefix = match request.python {
+        Some(path) => Some(named_python(path, request.policy, variables)?.prefix),
         None => nearest_prefix(folder, variables),
     };
     let is_known = prefix.is_some();
     let (mut found, mut folders) = search(prefix);
     if found.is_none() && !is_known {
-        // Asking the Python on PATH takes its time.
+        // ProbePolicy the Python on PATH takes its time.
         (found, folders) = search(prefix_on_path(variables));
     }
     let all = || spec::list(&folders).into_iter();
@@ -446,9 +454,9 @@ fn by_name(
             .iter()
             .any(|found| found.name == name.to_lowercase()) =>
         {
-            Err(ChooseError::Proxy(name.to_owned()))
+            Err(SelectionError::Proxy(name.to_owned()))
         }
-        None => Err(ChooseError::NoSpec {
+        None => Err(SelectionError::NoSpec {
             wanted: name.to_owned(),
             available: all().map(|spec| spec.name).collect(),
         }),
@@ -457,16 +465,20 @@ fn by_name(
 
 /// Returns the environment of conda that a notebook names by the spec it had elsewhere: as
 /// nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
-fn by_environments_name(name: &str, asking: Asking, variables: &dyn Variables) -> Option<Choice> {
+fn by_environments_name(
+    name: &str,
+    policy: ProbePolicy,
+    variables: &dyn Variables,
+) -> Option<ChosenKernel> {
     let plain = name.strip_prefix("conda-env-").unwrap_or(name);
     let plain = plain.strip_suffix("-py").unwrap_or(plain);
     let mut known = conda::known(variables).into_iter();
     let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
-    let python = probe::probe(&environment.executable()?, asking, variables).ok()?;
+    let python = probe::probe(&environment.executable()?, policy, variables).ok()?;
     let spec = python.ipykernel.then(|| ipykernel::of_python(&python))?;
     let prefix = environment.prefix.display();
     let why = format!("the notebook names the kernelspec {name}, which {prefix} is called after");
-    Some(Choice {
+    Some(ChosenKernel {
         spec,
         why,
         notes: Vec::new(),
@@ -479,29 +491,29 @@ fn by_language(
     paths: &JupyterPaths,
     variables: &dyn Variables,
     notes: Vec<String>,
-) -> Result<Choice, ChooseError> {
+) -> Result<ChosenKernel, SelectionError> {
     let prefix = prefix_in_use(folder, variables);
-    let allowed = Allowed::read(paths, prefix.as_ref());
+    let allowed = SpecAllowList::read(paths, prefix.as_ref());
     let mut installed = spec::list(&paths.spec_folders(prefix.as_ref()));
     installed.retain(|spec| allowed.permits(&spec.name));
     let found = installed
         .iter()
         .find(|spec| spec.language.eq_ignore_ascii_case(language));
     match found {
-        Some(spec) => Ok(Choice {
+        Some(spec) => Ok(ChosenKernel {
             spec: spec.clone(),
             why: format!("it is the first kernelspec for {language}"),
             notes,
         }),
-        None => Err(ChooseError::NoSpec {
+        None => Err(SelectionError::NoSpec {
             wanted: format!("for {language}"),
             available: installed.into_iter().map(|spec| spec.name).collect(),
         }),
     }
 }
 
-fn plain(spec: RealSpec, why: &str) -> Choice {
-    Choice {
+fn plain(spec: RealSpec, why: &str) -> ChosenKernel {
+    ChosenKernel {
         spec,
         why: why.to_owned(),
         notes: Vec::new(),
@@ -537,10 +549,10 @@ mod tests {
     }
 
     fn asked(executable: &Path) -> Python {
-        probe::probe(executable, Asking::Any, &HashMap::new()).unwrap()
+        probe::probe(executable, ProbePolicy::Any, &HashMap::new()).unwrap()
     }
 
-    fn program(choice: &Choice) -> &Path {
+    fn program(choice: &ChosenKernel) -> &Path {
         Path::new(&choice.spec.argv[0])
     }
 
@@ -561,10 +573,14 @@ mod tests {
             self.temp.path().join("work")
         }
 
-        fn choose(&self, wish: Wish<'_>, more: &[(&str, &str)]) -> Result<Choice, ChooseError> {
+        fn choose(
+            &self,
+            request: KernelRequest<'_>,
+            more: &[(&str, &str)],
+        ) -> Result<ChosenKernel, SelectionError> {
             let mut variables = HashMap::from([("HOME", self.home.as_str())]);
             variables.extend(more.iter().copied());
-            choose(wish, &self.work(), &variables)
+            select(request, &self.work(), &variables)
         }
 
         fn spec(&self, name: &str, text: &str) {
@@ -580,16 +596,19 @@ mod tests {
     fn the_active_environment_comes_before_the_one_above_the_notebook() {
         let world = World::new();
         let near = environment(&world.work().join(".venv"), true);
-        assert_eq!(program(&world.choose(Wish::default(), &[]).unwrap()), near);
+        assert_eq!(
+            program(&world.choose(KernelRequest::default(), &[]).unwrap()),
+            near
+        );
         let active = world.temp.path().join("active");
         let executable = environment(&active, true);
         let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
         assert_eq!(
-            program(&world.choose(Wish::default(), &set).unwrap()),
+            program(&world.choose(KernelRequest::default(), &set).unwrap()),
             executable
         );
         environment(&active, false);
-        let choice = world.choose(Wish::default(), &set).unwrap();
+        let choice = world.choose(KernelRequest::default(), &set).unwrap();
         assert_eq!(program(&choice), near);
         assert!(
             choice.notes[0].contains("passed over"),
@@ -609,7 +628,7 @@ mod tests {
         let path = environment(&world.temp.path().join("other"), true);
         let path = path.parent().unwrap().to_str().unwrap();
         let error = world
-            .choose(Wish::default(), &[("PATH", path)])
+            .choose(KernelRequest::default(), &[("PATH", path)])
             .unwrap_err();
         let told = error.to_string();
         for part in [
@@ -628,7 +647,7 @@ mod tests {
         let executable = environment(&active, true);
         let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
         assert_eq!(
-            program(&world.choose(Wish::default(), &set).unwrap()),
+            program(&world.choose(KernelRequest::default(), &set).unwrap()),
             executable
         );
     }
@@ -637,23 +656,23 @@ mod tests {
     fn a_python_that_may_not_be_run_yet_is_started_as_it_was_named() {
         let world = World::new();
         let executable = environment(&world.work().join("odd"), false);
-        let wish = Wish {
+        let request = KernelRequest {
             python: Some(&executable),
-            asking: Asking::Own,
-            ..Wish::default()
+            policy: ProbePolicy::ToolsOnly,
+            ..KernelRequest::default()
         };
-        assert_eq!(program(&world.choose(wish, &[]).unwrap()), executable);
+        assert_eq!(program(&world.choose(request, &[]).unwrap()), executable);
     }
 
     #[test]
     fn an_environment_without_a_kernel_names_the_command() {
         let world = World::new();
         let executable = environment(&world.work().join(".venv"), false);
-        let wish = Wish {
+        let request = KernelRequest {
             python: Some(&executable),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
-        let error = world.choose(wish, &[]).unwrap_err();
+        let error = world.choose(request, &[]).unwrap_err();
         let command = format!("{} -m pip install ipykernel", executable.display());
         assert_eq!(error.hints()[0], command);
     }
@@ -666,25 +685,25 @@ mod tests {
             r#"{"argv":["/d/nb-proxy","-f","{connection_file}"],"language":"python"}"#,
         );
         let near = environment(&world.work().join(".venv"), true);
-        let wish = Wish {
+        let request = KernelRequest {
             named: Some("nb-shared"),
             language: Some("python"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
-        assert_eq!(program(&world.choose(wish, &[]).unwrap()), near);
+        assert_eq!(program(&world.choose(request, &[]).unwrap()), near);
         // Also where it is not installed: nothing is missing then.
-        let wish = Wish {
+        let request = KernelRequest {
             named: Some("nb-shared-julia"),
-            ..wish
+            ..request
         };
-        assert!(world.choose(wish, &[]).unwrap().notes.is_empty());
-        let wish = Wish {
+        assert!(world.choose(request, &[]).unwrap().notes.is_empty());
+        let request = KernelRequest {
             kernel: Some("nb-shared"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
         assert!(matches!(
-            world.choose(wish, &[]),
-            Err(ChooseError::Proxy(_))
+            world.choose(request, &[]),
+            Err(SelectionError::Proxy(_))
         ));
     }
 
@@ -692,26 +711,26 @@ mod tests {
     fn another_language_gets_its_own_kernel() {
         let world = World::new();
         world.spec("ir", r#"{"argv":["R","{connection_file}"],"language":"R"}"#);
-        let named = Wish {
+        let named = KernelRequest {
             named: Some("ir"),
             language: Some("R"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
         assert_eq!(world.choose(named, &[]).unwrap().spec.name, "ir");
-        let renamed = Wish {
+        let renamed = KernelRequest {
             named: Some("ir-4.5"),
             ..named
         };
         assert_eq!(world.choose(renamed, &[]).unwrap().spec.name, "ir");
-        let shared = Wish {
+        let shared = KernelRequest {
             named: Some("nb-shared-r"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
         assert_eq!(world.choose(shared, &[]).unwrap().spec.name, "ir");
-        let julia = Wish {
+        let julia = KernelRequest {
             named: Some("j"),
             language: Some("julia"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
         let error = world.choose(julia, &[]).unwrap_err();
         assert!(error.to_string().contains("for julia"), "{error}");
@@ -724,13 +743,13 @@ mod tests {
         environment(&world.work().join(".venv"), true);
         let before = environment(&world.temp.path().join("before"), true);
         let recorded = ipykernel::of_python(&asked(&before));
-        let wish = Wish {
+        let request = KernelRequest {
             recorded: Some(&recorded),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
-        assert_eq!(program(&world.choose(wish, &[]).unwrap()), before);
+        assert_eq!(program(&world.choose(request, &[]).unwrap()), before);
         std::fs::remove_file(&before).unwrap();
-        assert_ne!(program(&world.choose(wish, &[]).unwrap()), before);
+        assert_ne!(program(&world.choose(request, &[]).unwrap()), before);
     }
 
     #[test]
@@ -745,19 +764,19 @@ mod tests {
         let path = none.parent().unwrap().to_string_lossy().into_owned();
         let variables = HashMap::from([("HOME", home.as_str()), ("PATH", path.as_str())]);
         let spec = ipykernel::of_python(&asked(&neighbour));
-        let mut wish = Wish {
+        let mut request = KernelRequest {
             neighbour: Some(&spec),
             front_end: Some(&server),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
-        let program = |wish| choose(wish, &folder, &variables).unwrap().spec.argv[0].clone();
-        assert_eq!(Path::new(&program(wish)), neighbour);
-        wish.neighbour = None;
-        assert_eq!(Path::new(&program(wish)), server);
+        let program = |request| select(request, &folder, &variables).unwrap().spec.argv[0].clone();
+        assert_eq!(Path::new(&program(request)), neighbour);
+        request.neighbour = None;
+        assert_eq!(Path::new(&program(request)), server);
         let own = environment(&folder.join(".venv"), true);
-        wish.neighbour = Some(&spec);
+        request.neighbour = Some(&spec);
         assert_eq!(
-            Path::new(&program(wish)),
+            Path::new(&program(request)),
             own,
             "its own environment goes before all"
         );
@@ -770,9 +789,9 @@ mod tests {
         let other = environment(&world.temp.path().join("usr"), true);
         let path = other.parent().unwrap().to_str().unwrap().to_owned();
         let error = world
-            .choose(Wish::default(), &[("PATH", &path)])
+            .choose(KernelRequest::default(), &[("PATH", &path)])
             .unwrap_err();
-        let ChooseError::NoIpykernel { python, .. } = &error else {
+        let SelectionError::NoIpykernel { python, .. } = &error else {
             panic!("{error}");
         };
         assert_eq!(python, &venv);
@@ -782,14 +801,16 @@ mod tests {
         );
         assert!(error.hints()[0].contains("pip install ipykernel"));
         // A front end's own Python is at hand for whoever chose the kernel in it.
-        let wish = Wish {
+        let request = KernelRequest {
             front_end: Some(&other),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
-        let choice = world.choose(wish, &[("PATH", &path)]).unwrap();
+        let choice = world.choose(request, &[("PATH", &path)]).unwrap();
         assert!(choice.notes[0].contains("passed over"), "{choice:?}");
         std::fs::remove_dir_all(world.work().join(".venv")).unwrap();
-        let choice = world.choose(Wish::default(), &[("PATH", &path)]).unwrap();
+        let choice = world
+            .choose(KernelRequest::default(), &[("PATH", &path)])
+            .unwrap();
         assert_eq!(
             (program(&choice), &*choice.why),
             (
@@ -818,34 +839,37 @@ mod tests {
             ("CONDA_PREFIX", prefix),
             ("CONDA_DEFAULT_ENV", "base"),
         ];
-        let asked = || match world.choose(Wish::default(), &shell).unwrap_err() {
-            ChooseError::Several { offers } => offers,
+        let asked = || match world.choose(KernelRequest::default(), &shell).unwrap_err() {
+            SelectionError::Ambiguous { candidates } => candidates,
             other => panic!("{other}"),
         };
-        let offers = asked();
-        assert_eq!(offers.len(), 1);
+        let candidates = asked();
+        assert_eq!(candidates.len(), 1);
         assert_eq!(
-            offers[0].arguments(),
+            candidates[0].arguments(),
             format!("--python {}", base.display())
         );
-        let said = ChooseError::Several { offers }.to_string();
+        let said = SelectionError::Ambiguous { candidates }.to_string();
         assert!(said.contains("base, which is active"), "{said}");
         let ml = conda(&root.join("envs/ml"));
-        let offers = asked();
-        let names: Vec<_> = offers.iter().map(|it| &*it.name).collect();
+        let candidates = asked();
+        let names: Vec<_> = candidates.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["ml", "base"]);
-        let said = ChooseError::Several { offers }.to_string();
+        let said = SelectionError::Ambiguous { candidates }.to_string();
         assert!(said.contains("2 Pythons could run it"), "{said}");
         // What the notebook or the project says is a choice.
-        let named = Wish {
+        let named = KernelRequest {
             named: Some("conda-env-ml-py"),
-            ..Wish::default()
+            ..KernelRequest::default()
         };
         let choice = world.choose(named, &shell).unwrap();
         assert_eq!(program(&choice), ml);
         assert!(choice.why.contains("called after"), "{}", choice.why);
         std::fs::write(world.work().join("environment.yml"), "name: ml\n").unwrap();
-        assert_eq!(program(&world.choose(Wish::default(), &shell).unwrap()), ml);
+        assert_eq!(
+            program(&world.choose(KernelRequest::default(), &shell).unwrap()),
+            ml
+        );
         std::fs::remove_file(world.work().join("environment.yml")).unwrap();
         // So is Jupyter's own spec, and an environment that is active by name.
         let active = root.join("envs/ml");
@@ -853,7 +877,7 @@ mod tests {
             ("CONDA_PREFIX", active.to_str().unwrap()),
             ("CONDA_DEFAULT_ENV", "ml"),
         ];
-        let choice = world.choose(Wish::default(), &shell).unwrap();
+        let choice = world.choose(KernelRequest::default(), &shell).unwrap();
         assert_eq!(
             (program(&choice), &*choice.why),
             (&*ml, "active in this shell (CONDA_PREFIX)")
@@ -867,7 +891,7 @@ mod tests {
         let bin = path.parent().unwrap().to_str().unwrap().to_owned();
         let text = r#"{"argv":["sh","{connection_file}"],"language":"python"}"#;
         world.spec("python3", text);
-        let choose = |more: &[(&str, &str)]| world.choose(Wish::default(), more);
+        let choose = |more: &[(&str, &str)]| world.choose(KernelRequest::default(), more);
         assert_eq!(choose(&[("PATH", &bin)]).unwrap().spec.name, "python3");
         std::fs::remove_dir_all(Path::new(&world.home).join(".local")).unwrap();
         assert_eq!(program(&choose(&[("PATH", &bin)]).unwrap()), path);

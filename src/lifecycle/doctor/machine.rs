@@ -142,7 +142,7 @@ fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
 /// Tells by what a kernel would be confined that is opened with `--sandbox`.
 pub(super) fn sandbox() -> Check {
     const ABOUT: &str = "sandbox";
-    match sandbox::choose(&Sandbox::default()) {
+    match sandbox::choose_mechanism(&Sandbox::default()) {
         Ok(chosen) => {
             let by = format!("nb open --sandbox would use {}", chosen.mechanism.as_str());
             match chosen.instead {

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use super::Check;
 use crate::kernel::environment::python;
-use crate::kernel::environment::tools::Tools;
+use crate::kernel::environment::tools::ToolFolders;
 use crate::kernel::environment::trust;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
-use crate::kernel::spec::candidates::From;
-use crate::kernel::spec::selection::ChooseError;
+use crate::kernel::spec::candidates::CandidateSource;
+use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::available::available;
 use crate::notebook::Named;
@@ -80,7 +80,7 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
         Err(error) => {
             let hints: Vec<_> = error.hints();
             let hints = match error {
-                ChooseError::Several { .. } => hints.join(" | "),
+                SelectionError::Ambiguous { .. } => hints.join(" | "),
                 _ => hints.first().cloned().unwrap_or_default(),
             };
             checks.push(Check::bad(ABOUT, with_causes(error), hints));
@@ -97,11 +97,14 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
             format!("as its owner: chmod a+rx {}", quote(folder)),
         ));
     }
-    let damaged = found.offers.iter().filter(|offer| offer.from == From::Spec);
-    for offer in damaged {
-        if let Err(unready) = &offer.spec {
-            let text = format!("the kernelspec {}: {}", offer.name, unready.why);
-            let mend = format!("mend or remove {}", offer.path.display());
+    let damaged = found
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.from == CandidateSource::Spec);
+    for candidate in damaged {
+        if let Err(unready) = &candidate.spec {
+            let text = format!("the kernelspec {}: {}", candidate.name, unready.why);
+            let mend = format!("mend or remove {}", candidate.path.display());
             checks.push(Check::note(ABOUT, text, mend));
         }
     }
@@ -120,7 +123,7 @@ fn ipykernel_version(spec: &RealSpec, variables: &dyn Variables) -> Option<Strin
     if let Some(version) = python::package_version(program, "ipykernel") {
         return Some(version);
     }
-    let is_own = Tools::known(variables).hold_program(program);
+    let is_own = ToolFolders::known(variables).hold_program(program);
     if !is_own || trust::check_program(program).is_err() {
         return None;
     }

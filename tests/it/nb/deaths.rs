@@ -5,7 +5,7 @@ use super::{Said, kill, nb, open, pid, until};
 use crate::world::World;
 
 fn noticed(world: &World) -> serde_json::Value {
-    // Nobody asks the kernel: its keeper has told.
+    // Nobody asks the kernel: its supervisor has told.
     let state = world.project().join(".nb/state.json");
     until("its end is written down", || {
         let text = std::fs::read(&state).ok()?;
@@ -134,12 +134,12 @@ fn crashes_and_exits_are_told_apart() {
 }
 
 #[test]
-fn without_its_keeper_a_kernel_lives_on_and_its_end_is_found_later() {
+fn without_its_supervisor_a_kernel_lives_on_and_its_end_is_found_later() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
-    let mut keepers = world.processes().into_iter();
-    let keeper = keepers.find(|(_, words)| words.contains("nb:keep"));
-    kill(keeper.expect("it has one").0.unsigned_abs());
+    let mut supervisors = world.processes().into_iter();
+    let supervisor = supervisors.find(|(_, words)| words.contains("nb:supervise"));
+    kill(supervisor.expect("it has one").0.unsigned_abs());
     nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
     kill(pid(&opened));
     until("it is found", || {

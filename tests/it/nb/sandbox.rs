@@ -443,10 +443,13 @@ fn holds(person: &Person, mechanism: &str) {
     assert!(!scratch.exists(), "its scratch folder is gone");
     let (user, command) = (person.uid.to_string(), format!("sleep {seconds}"));
     let left = ["-U", &user, "-fx", &command];
-    until("it is gone with its namespace, or by its keeper", || {
-        let said = say(Command::new("pgrep").args(left));
-        said.out.is_empty().then_some(())
-    });
+    until(
+        "it is gone with its namespace, or by its supervisor",
+        || {
+            let said = say(Command::new("pgrep").args(left));
+            said.out.is_empty().then_some(())
+        },
+    );
     let connections = person.project().join(".nb/connections");
     assert_eq!(walkdir(&connections), Vec::<PathBuf>::new());
 }
@@ -582,7 +585,7 @@ fn a_kernel_whose_bubblewrap_was_killed_is_still_ended_for_good() {
     let outside = super::parent_of(wrap).expect("who waits for it");
     kill(outside);
     kill(wrap);
-    // Longer than its keeper waits for what ends together.
+    // Longer than its supervisor waits for what ends together.
     assert_eq!(
         person.run("import time; time.sleep(2.5); print('alive')"),
         "alive\n"

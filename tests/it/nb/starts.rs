@@ -186,7 +186,7 @@ fn a_kernel_that_nobody_uses_is_ended() {
     });
     assert!(began.elapsed() > Duration::from_secs(3), "it was busy");
     nb(&world, ["status"]).with("since nobody used it for 1 s");
-    until("its keeper is gone", || {
+    until("its supervisor is gone", || {
         world.processes().is_empty().then_some(())
     });
     nothing_is_left(&world);
@@ -247,16 +247,17 @@ fn what_is_left_of_a_killed_start_is_cleared_up() {
 }
 
 #[test]
-fn a_shell_that_ends_takes_no_keeper_with_it() {
+fn a_shell_that_ends_takes_no_supervisor_with_it() {
     let world = World::new();
     let script = "\"$NB_TEST_BINARY\" open t.ipynb --json --python \"$NB_TEST_PYTHON\"; kill -9 0";
     // A group of its own, or the tests would be killed with it.
     say(shell(&world, script).process_group(0));
-    let keeper = |world: &World| {
+    let supervisor = |world: &World| {
         let all = world.processes().into_iter();
-        all.filter(|(_, words)| words.contains("nb:keep")).count()
+        all.filter(|(_, words)| words.contains("nb:supervise"))
+            .count()
     };
-    assert_eq!(keeper(&world), 1);
+    assert_eq!(supervisor(&world), 1);
     nb(&world, ["run", "print(6 * 7)"]).ended(0).with("42");
     nb(&world, ["shutdown"]).ended(0);
     assert_eq!(world.processes(), []);
