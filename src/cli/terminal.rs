@@ -4,35 +4,35 @@ use std::cell::Cell;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::mpsc as blocking;
 
-use super::harmless::{Kind, harmless};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, mpsc};
 
-use super::Context;
+use crate::cli::Context;
+use crate::cli::render::harmless::{Kind, harmless};
 
 impl Context {
     /// Says whether somebody is there to answer.
-    pub(super) fn can_ask(&self) -> bool {
-        self.is_person && io::stdin().is_terminal() && io::stderr().is_terminal()
+    pub(crate) fn can_ask(&self) -> bool {
+        self.caller.actor.is_person && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 }
 
 /// Ctrl-C, as something to wait for. From its making on it no longer ends the program; where the
 /// runtime can wait for nothing it does.
-pub(super) struct CtrlC(Option<Mutex<Signal>>);
+pub(crate) struct CtrlC(Option<Mutex<Signal>>);
 
 impl CtrlC {
     /// Must be called inside a runtime.
-    pub(super) fn listen() -> io::Result<Self> {
-        if !super::can_wait() {
+    pub(crate) fn listen() -> io::Result<Self> {
+        if !crate::cli::can_wait() {
             return Ok(Self(None));
         }
         Ok(Self(Some(Mutex::new(signal(SignalKind::interrupt())?))))
     }
 
     /// Waits for the next one; one that came meanwhile counts.
-    pub(super) async fn pressed(&self) {
+    pub(crate) async fn pressed(&self) {
         let came = match &self.0 {
             Some(signal) => signal.lock().await.recv().await,
             None => None,
@@ -47,7 +47,7 @@ impl CtrlC {
 ///
 /// Reading cannot be cancelled, so it is done on a thread; a line whose question is no longer
 /// open answers the next one. Nothing is read ahead: what is typed later is the shell's.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     wanted: blocking::Sender<()>,
     typed: Mutex<mpsc::UnboundedReceiver<Option<String>>>,
     /// The thread is reading for a question that is no longer open.
@@ -55,7 +55,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (wanted, is_wanted) = blocking::channel();
         let (typing, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
@@ -73,7 +73,7 @@ impl Lines {
     }
 
     /// Asks, and waits for the answer; none is the end of the input. May be dropped halfway.
-    pub(super) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
+    pub(crate) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
         let mut stderr = io::stderr();
         let _ = write!(stderr, "{}", harmless(prompt, Kind::Live));
         let _ = stderr.flush();

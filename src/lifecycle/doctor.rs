@@ -7,10 +7,13 @@ mod notebooks;
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::kernel::variables::Variables;
 
 /// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It is as it should be.
     Good,
@@ -20,19 +23,8 @@ pub enum Verdict {
     Bad,
 }
 
-impl Verdict {
-    /// Returns its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Note => "note",
-            Self::Bad => "bad",
-        }
-    }
-}
-
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// What it is about, in a word or two; the same whatever comes out.
     pub about: &'static str,

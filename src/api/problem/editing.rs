@@ -1,0 +1,163 @@
+//! What went wrong with notebooks: with reading them, selecting cells, and edits.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::{Problem, ProblemKind, causes};
+use crate::editing::edit::EditError;
+use crate::editing::page::PageError;
+use crate::editing::transaction::WriteError;
+use crate::kernel::shell::quote;
+use crate::notebook::{EditError as CellError, Near, OperationError, SelectError};
+
+/// What helps to name a cell.
+pub(crate) const LIST: &str = "nb cells lists the cells";
+
+impl From<EditError> for Problem {
+    fn from(error: EditError) -> Self {
+        match error {
+            EditError::Page(error) => error.into(),
+            // Which of the operations it was tells only somebody who gave a list of them.
+            EditError::Operation(error) => of_operation(&error.source, &error.source.to_string()),
+            EditError::Unseen { ref conflicts } => {
+                Self::new(ProblemKind::Conflict, error.to_string()).with_conflicts(conflicts, false)
+            }
+            EditError::Unsaved { ref conflicts, .. } => {
+                Self::new(ProblemKind::Conflict, error.to_string()).with_conflicts(conflicts, true)
+            }
+            EditError::Other(error) => Self::new(ProblemKind::Failed, error.to_string()),
+            EditError::Write(ref error) => of_write(error),
+        }
+    }
+}
+
+/// Makes a problem of an operation that cannot be done.
+pub(crate) fn of_operation(error: &OperationError, message: &str) -> Problem {
+    let problem = |kind| Problem::new(kind, message);
+    match error {
+        OperationError::Select(error) => of_selection(error, message),
+        OperationError::Stale { conflict, .. } => {
+            problem(ProblemKind::Conflict).with_conflicts(std::slice::from_ref(conflict), false)
+        }
+        OperationError::Edit(CellError::ReadOnly(_)) => problem(ProblemKind::Refused),
+        OperationError::Edit(CellError::NotFound(cell)) => {
+            problem(ProblemKind::Failed).hint(format!(
+                "nb cell -c {} --source-only shows its text",
+                quote(Path::new(cell))
+            ))
+        }
+        OperationError::Edit(CellError::Several { .. }) => {
+            problem(ProblemKind::Failed).hint("--all replaces it wherever it is")
+        }
+        OperationError::Edit(_)
+        | OperationError::Place
+        | OperationError::Apart
+        | OperationError::OneRevision => problem(ProblemKind::Failed),
+    }
+}
+
+/// Makes a problem of a notebook that was not written.
+pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) -> Problem {
+    let problem = Problem::new(ProblemKind::Failed, causes(error));
+    match error {
+        WriteError::Full { .. } => problem.hint("the notebook is as it was; make room and repeat"),
+        WriteError::ReadOnly { page } => problem.hint(format!(
+            "if it may be changed: chmod u+w {}",
+            quote(&page.path)
+        )),
+        WriteError::Immutable { what, .. } => problem.hint(format!(
+            "if it may be changed: sudo chattr -i {}",
+            quote(what)
+        )),
+        WriteError::Sticky { page } => {
+            let name = page.real.file_name().unwrap_or_default();
+            problem.hint(format!(
+                "work on a copy in a folder of yours: cp {} ~/{}",
+                quote(&page.path),
+                quote(Path::new(name))
+            ))
+        }
+        WriteError::Folder { page, source } | WriteError::Write { page, source } => {
+            match source.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    let folder = page.real.parent().unwrap_or(&page.real);
+                    problem.hint(format!(
+                    "the notebook is as it was; its folder {} must be writable too, as a notebook is replaced as a whole",
+                    quote(folder)
+                ))
+                }
+                ErrorKind::ResourceBusy => problem.hint(
+                "is it mounted on its own, as into a container? Mount its folder instead: a notebook is replaced as a whole",
+            ),
+                ErrorKind::FileTooLarge => problem.hint(
+                    "the notebook is as it was; files may not become that large here: ulimit -f shows the shell's limit",
+                ),
+                _ => problem.hint("the notebook is as it was"),
+            }
+        }
+        WriteError::Locked { .. } | WriteError::Contended { .. } => {
+            problem.hint("the notebook is without this edit; repeat it in a moment")
+        }
+        WriteError::Page(_) | WriteError::Change(_) => problem,
+    }
+}
+
+impl From<SelectError> for Problem {
+    fn from(error: SelectError) -> Self {
+        of_selection(&error, &error.to_string())
+    }
+}
+
+/// Makes a problem of cells that were not found; the message may say more than the error itself.
+pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
+    let kind = match error {
+        SelectError::Malformed(_) | SelectError::Many(_) | SelectError::TooShort { .. } => {
+            ProblemKind::Usage
+        }
+        _ => ProblemKind::Failed,
+    };
+    let near: &[Near] = match error {
+        SelectError::NoSuchId { near, .. }
+        | SelectError::TooShort { near, .. }
+        | SelectError::NoSuchCount { near, .. } => near,
+        SelectError::Ambiguous { candidates, .. } => candidates,
+        _ => &[],
+    };
+    // In lines of their own they are easier to read than after each other.
+    let message = message.split("; there is ").next().unwrap_or(message);
+    let near: Vec<_> = near.iter().map(Near::to_string).collect();
+    let problem = Problem::new(kind, message).lines(&near);
+    match error {
+        SelectError::Malformed(_) | SelectError::Many(_) => problem,
+        SelectError::Ambiguous { .. } | SelectError::TooShort { .. } => {
+            problem.hint("give more of the id, or its index")
+        }
+        // Ids of digits alone are rare, and look like this.
+        SelectError::OutOfRange { index, .. } if *index >= 100 => problem.hint(format!(
+            "if {index} is an id: -c {index}; in a list of operations {{\"id\": \"{index}\"}}"
+        )),
+        _ => problem.hint(LIST),
+    }
+}
+
+impl From<PageError> for Problem {
+    fn from(error: PageError) -> Self {
+        let problem = Self::new(ProblemKind::Failed, causes(&error));
+        hint(&error).into_iter().fold(problem, Self::hint)
+    }
+}
+
+/// Returns what may be done about a notebook that cannot be read.
+pub(crate) fn hint(error: &PageError) -> Option<String> {
+    match error {
+        PageError::Missing { path } => Some(format!(
+            "nb open {} makes it, and starts a kernel",
+            quote(path)
+        )),
+        PageError::Empty { path } => Some(format!(
+            "if there is nothing to get back: rm {0} && nb open {0}",
+            quote(path)
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! What went wrong with jobs, and with looks at a kernel.
+
+use jiff::Timestamp;
+
+use super::{Problem, ProblemKind, causes};
+use crate::activity::company::whose;
+use crate::execution::exec::ExecError;
+use crate::execution::follow::FollowError;
+use crate::execution::look::LookError;
+use crate::execution::peek::PeekError;
+use crate::execution::salvage::SalvageError;
+use crate::execution::vars::VarsError;
+use crate::project::jobs::NoJob;
+
+impl From<ExecError> for Problem {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::Open(open) => open.into(),
+            ExecError::Kernel(error) => error.into(),
+            ExecError::NoKernel { .. } => Self::new(ProblemKind::NoKernel, error.to_string())
+                .hint("nb open NOTEBOOK starts one"),
+            ExecError::Job { .. } => Self::new(ProblemKind::Failed, causes(&error)),
+        }
+    }
+}
+
+impl From<NoJob> for Problem {
+    fn from(error: NoJob) -> Self {
+        Self::new(ProblemKind::Usage, causes(&error)).hint("nb jobs lists them")
+    }
+}
+
+impl From<FollowError> for Problem {
+    fn from(error: FollowError) -> Self {
+        Self::new(ProblemKind::Failed, causes(&error))
+    }
+}
+
+impl From<SalvageError> for Problem {
+    fn from(error: SalvageError) -> Self {
+        match &error {
+            SalvageError::Job(_) => {
+                Self::new(ProblemKind::Usage, causes(&error)).hint("nb jobs lists them")
+            }
+            SalvageError::Kept { .. } => Self::new(ProblemKind::Failed, causes(&error)),
+            SalvageError::NoCells(id) | SalvageError::Nothing(id) | SalvageError::NoCode(id) => {
+                let hint = format!("nb wait {id} shows what it keeps");
+                Self::new(ProblemKind::Refused, error.to_string()).hint(hint)
+            }
+            SalvageError::Unwritable { id, .. } => {
+                let hint = format!(
+                    "nb jobs {id} --write again once that is mended; nb jobs {id} --write OTHER.ipynb writes into another file"
+                );
+                Self::new(ProblemKind::Failed, error.to_string()).hint(hint)
+            }
+        }
+    }
+}
+
+impl From<PeekError> for Problem {
+    fn from(error: PeekError) -> Self {
+        match error {
+            PeekError::Look(error) => error.into(),
+            PeekError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error))
+                .hint("nb run runs it once the kernel is idle"),
+        }
+    }
+}
+
+impl From<LookError> for Problem {
+    fn from(error: LookError) -> Self {
+        let text = match &error {
+            LookError::Run(_) => String::new(),
+            LookError::Busy { behind: Some(cell) } => {
+                format!("busy: {} for {}", whose(cell), clock(cell.since))
+            }
+            LookError::Busy { behind: None } => {
+                "busy: the kernel does not answer, whatever it runs".to_owned()
+            }
+            LookError::Late { .. } | LookError::Stopped { .. } => causes(&error),
+        };
+        let problem = Self::new(ProblemKind::StillRunning, text);
+        match error {
+            LookError::Run(error) => error.into(),
+            LookError::Busy { .. } => {
+                problem.hint("it answers once that is over; with ipykernel 7 also meanwhile")
+            }
+            LookError::Late { beside: true, .. } => problem.hint(
+                "the code goes on beside the cell, where nothing interrupts it; nb restart ends it",
+            ),
+            LookError::Late { beside: false, .. } => {
+                problem.hint("the code goes on; nb interrupt ends it")
+            }
+            LookError::Stopped { .. } => problem,
+        }
+    }
+}
+
+impl From<VarsError> for Problem {
+    fn from(error: VarsError) -> Self {
+        match error {
+            VarsError::Look(error) => error.into(),
+            VarsError::Language { ref language } => {
+                let words = match language.to_ascii_lowercase().as_str() {
+                    "r" => "'ls.str()'",
+                    "julia" => "'varinfo()'",
+                    _ => "CODE",
+                };
+                Self::new(ProblemKind::Failed, causes(&error)).hint(format!(
+                    "names, types and sizes as it tells them: nb run {words}"
+                ))
+            }
+            VarsError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error)),
+            VarsError::Unknown { ref near, .. } => {
+                let problem = Self::new(ProblemKind::Failed, causes(&error));
+                let hints = near.iter().map(|name| format!("nb vars {name}"));
+                hints
+                    .fold(problem, Self::hint)
+                    .hint("nb vars --all lists the names")
+            }
+        }
+    }
+}
+
+/// Shows how long a cell has run: `3:12`, `1:03:12`.
+fn clock(since: Timestamp) -> String {
+    let seconds = (Timestamp::now().as_second() - since.as_second()).max(0);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_shows_minutes_and_seconds() {
+        let ago = |seconds| clock(Timestamp::now() - std::time::Duration::from_secs(seconds));
+        assert_eq!(ago(192), "3:12");
+        assert_eq!(ago(3792), "1:03:12");
+    }
+}

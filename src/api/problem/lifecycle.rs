@@ -1,0 +1,196 @@
+//! What went wrong with kernels: with opening, interrupting, serving and naming them.
+
+use super::{Problem, ProblemKind, causes};
+use crate::execution::run::RunError;
+use crate::kernel::confine::sandbox::SandboxError;
+use crate::kernel::process::connection::ConnectionError;
+use crate::kernel::shell::quote;
+use crate::kernel::spec::selection::SelectionError;
+use crate::lifecycle::attach::AttachError;
+use crate::lifecycle::interrupt::InterruptError;
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::serve::ServeError;
+use crate::lifecycle::share::ShareError;
+use crate::lifecycle::target::TargetError;
+use crate::notebook::size;
+use crate::project::StateError;
+
+impl Problem {
+    /// Makes a problem of a command that means no notebook; `command` is what was typed.
+    pub(crate) fn of_target(error: &TargetError, command: &str) -> Self {
+        let kind = match error {
+            TargetError::NotOpen { .. } | TargetError::NoneOpen { .. } => ProblemKind::NoKernel,
+            TargetError::Several { .. } => ProblemKind::Usage,
+            TargetError::State(_) | TargetError::Project(_) => ProblemKind::Failed,
+        };
+        let mut problem = Self::new(kind, causes(error));
+        problem.hints = error.hints(command);
+        problem
+    }
+}
+
+/// What mends a connection file that cannot be used.
+const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
+
+impl From<OpenError> for Problem {
+    fn from(error: OpenError) -> Self {
+        let problem = |kind| Self::new(kind, causes(&error));
+        match &error {
+            OpenError::Choose(choose) => {
+                let kind = match choose {
+                    SelectionError::Ambiguous { .. } => ProblemKind::Usage,
+                    _ => ProblemKind::Failed,
+                };
+                choose.hints().into_iter().fold(problem(kind), Self::hint)
+            }
+            OpenError::Untrusted(untrusted) => {
+                let hints = untrusted.hints().into_iter();
+                hints.fold(problem(ProblemKind::Refused), Self::hint)
+            }
+            OpenError::SandboxedStart { reason, lines } => {
+                let kind = match reason {
+                    SandboxError::Folders(_) => ProblemKind::Failed,
+                    SandboxError::Tcp => ProblemKind::Usage,
+                    _ => ProblemKind::Refused,
+                };
+                let hints = reason.hints().into_iter();
+                hints.fold(problem(kind).lines(lines), Self::hint)
+            }
+            OpenError::Died {
+                log, lines, limit, ..
+            } => {
+                let died = problem(ProblemKind::NoKernel)
+                    .lines(lines)
+                    .hint(format!("its whole log is {}", log.display()))
+                    .hint("another kernel can be named with --kernel NAME or --python PATH");
+                match limit {
+                    Some(bytes) => died.hint(format!(
+                        "it was allowed {} of memory: --memory SIZE allows more, --memory none all",
+                        size(*bytes)
+                    )),
+                    None => died,
+                }
+            }
+            OpenError::Slow { .. } => problem(ProblemKind::StillRunning).hint(
+                "it goes on starting; nb open waits again, nb log --kernel shows what it says, nb shutdown ends it",
+            ),
+            OpenError::Unreachable { .. } => problem(ProblemKind::NoKernel)
+                .hint("if this shell is sandboxed, allow nb outside the sandbox"),
+            OpenError::Unchecked { .. } => problem(ProblemKind::Refused),
+            OpenError::Sandboxed { .. } => {
+                problem(ProblemKind::Refused).hint("allow nb outside the sandbox")
+            }
+            OpenError::Elsewhere {
+                notebook, outside, ..
+            } => {
+                let there = if *outside {
+                    "allow nb outside the sandbox, or in a container"
+                } else {
+                    "use it there, or"
+                };
+                problem(ProblemKind::Refused).hint(format!(
+                    "{there} start one here in its place: nb open --force {}",
+                    quote(notebook)
+                ))
+            }
+            OpenError::NotOwned { .. } => {
+                problem(ProblemKind::Refused).hint("end or restart it in the program that started it")
+            }
+            OpenError::Attach(attach) => {
+                let kind = match attach {
+                    AttachError::NoFile { .. }
+                    | AttachError::Nobody { .. }
+                    | AttachError::Gone { .. } => ProblemKind::NoKernel,
+                    AttachError::Mute { .. } => ProblemKind::StillRunning,
+                    AttachError::Sandboxed { .. }
+                    | AttachError::Proxy { .. }
+                    | AttachError::OfNotebook { .. } => ProblemKind::Refused,
+                    AttachError::File(_) | AttachError::NoHome(_) => ProblemKind::Failed,
+                };
+                attach.hints().into_iter().fold(problem(kind), Self::hint)
+            }
+            OpenError::Share(share) => {
+                let kind = match share {
+                    ShareError::Unknown { .. } => ProblemKind::NoKernel,
+                    _ => ProblemKind::Refused,
+                };
+                problem(kind).hint(share.hint())
+            }
+            OpenError::NoKernel { notebook } => {
+                problem(ProblemKind::NoKernel).hint(format!("nb open {}", quote(notebook)))
+            }
+            OpenError::Connection(
+                ConnectionError::Read { .. } | ConnectionError::Content { .. },
+            ) => problem(ProblemKind::Failed).hint(NEW_FILE),
+            OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
+            OpenError::Page(page) => super::editing::hint(page)
+                .into_iter()
+                .fold(problem(ProblemKind::Failed), Self::hint),
+            OpenError::Notebook { .. }
+            | OpenError::NotANotebook { .. }
+            | OpenError::Lock { .. }
+            | OpenError::Project(_)
+            | OpenError::State(_)
+            | OpenError::Config(_)
+            | OpenError::Connection(_)
+            | OpenError::Detach(_)
+            | OpenError::Internal(_) => problem(ProblemKind::Failed),
+        }
+    }
+}
+
+impl From<InterruptError> for Problem {
+    fn from(error: InterruptError) -> Self {
+        match error {
+            InterruptError::Open(open) => open.into(),
+            InterruptError::Signal(_) | InterruptError::Client(_) => {
+                Self::new(ProblemKind::NoKernel, causes(&error))
+                    .hint("nb status tells whether it lives; nb restart replaces it")
+            }
+        }
+    }
+}
+
+impl From<StateError> for Problem {
+    fn from(error: StateError) -> Self {
+        Self::new(ProblemKind::Failed, causes(&error))
+    }
+}
+
+impl From<ServeError> for Problem {
+    fn from(error: ServeError) -> Self {
+        let kind = if matches!(error, ServeError::NotOurs { .. }) {
+            ProblemKind::Refused
+        } else {
+            ProblemKind::Failed
+        };
+        let problem = Self::new(kind, causes(&error));
+        match &error {
+            ServeError::NotOurs { folder } => {
+                problem.hint(format!("move it away: mv {0} {0}.other", quote(folder)))
+            }
+            ServeError::Install { .. } => problem.hint("nb doctor tells what mends it"),
+            _ => problem,
+        }
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        if let RunError::Unseen(error) = error {
+            return (*error).into();
+        }
+        let problem = |kind| Self::new(kind, causes(&error));
+        match &error {
+            RunError::State(_) => problem(ProblemKind::Failed),
+            RunError::ConnectionFile(_) => problem(ProblemKind::NoKernel).hint(NEW_FILE),
+            RunError::NotReady(_) => {
+                problem(ProblemKind::StillRunning).hint("nb status tells when it is ready")
+            }
+            RunError::Ended { mend, .. } => problem(ProblemKind::NoKernel).hint(mend.clone()),
+            RunError::Client(_) | RunError::Unseen(_) => {
+                problem(ProblemKind::NoKernel).hint("nb status tells its state; nb open starts it")
+            }
+        }
+    }
+}

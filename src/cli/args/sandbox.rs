@@ -1,0 +1,111 @@
+//! The sandbox on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::api::problem::Problem;
+use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::sandbox::{Confinement, checked};
+use crate::project::{Demand, Mechanism, Sandbox};
+
+/// How a sandbox is made.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum How {
+    /// Every promise is kept, or the kernel is not started
+    Strict,
+    /// What cannot be promised here is told, and the kernel starts all the same
+    BestEffort,
+    /// As strict, by bubblewrap's namespaces only
+    Bubblewrap,
+    /// As strict, by Landlock's rules only
+    Landlock,
+}
+
+/// The options of `nb open` that make a sandbox.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct Sandboxing {
+    /// Start the kernel in a sandbox: no network, the workspace read-only
+    ///
+    /// The kernel sees the project's folder and its own programs, and nothing else of your files;
+    /// it writes only its scratch folder, which is its HOME and TMPDIR; it reaches no network, no
+    /// other program's sockets and no other process. People and agents use it like any other, and
+    /// it stays in the sandbox over restarts. Bubblewrap makes it where it works, Landlock
+    /// elsewhere. Every promise is tried from inside before the kernel begins, and it is not
+    /// started where one does not hold. Not promised: that it uses no processor time, disk space
+    /// or, without --memory, memory; that it learns nothing from how long things take; what it
+    /// prints is shown to you as any kernel's output.
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+          default_missing_value = "strict", conflicts_with_all = ["install", "attach", "kernel_of", "no_kernel"])]
+    sandbox: Option<How>,
+    /// Start a kernel that was in a sandbox before in none
+    #[arg(long, conflicts_with_all = ["sandbox", "attach", "kernel_of", "no_kernel"])]
+    no_sandbox: bool,
+    /// Let the sandboxed kernel write this folder too
+    #[arg(long, value_name = "DIR", requires = "sandbox")]
+    allow_write: Vec<PathBuf>,
+    /// Let the sandboxed kernel read this folder too
+    #[arg(long, value_name = "DIR", requires = "sandbox")]
+    allow_read: Vec<PathBuf>,
+    /// Let the sandboxed kernel use the network
+    #[arg(long, requires = "sandbox")]
+    allow_net: bool,
+    /// Give the sandboxed kernel this many processors
+    #[arg(long, value_name = "N", requires = "sandbox", value_parser = cpus)]
+    cpus: Option<usize>,
+    /// Interrupt each cell of the sandboxed kernel that nb runs after this long
+    ///
+    /// One that runs on is ended 5 s later, with the kernel and its variables.
+    #[arg(long, value_name = "SECONDS", requires = "sandbox", value_parser = seconds)]
+    max_time: Option<f64>,
+    /// Keep the scratch folder when the kernel is shut down
+    #[arg(long, requires = "sandbox")]
+    keep_scratch: bool,
+}
+
+fn cpus(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("give a whole number, at least 1".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
+        _ => Err("give seconds, more than 0".to_owned()),
+    }
+}
+
+impl Sandboxing {
+    /// Returns what is meant, with real paths.
+    pub(crate) fn meant(&self) -> Result<Confinement, Problem> {
+        let Some(how) = self.sandbox else {
+            return Ok(match self.no_sandbox {
+                true => Confinement::Free,
+                false => Confinement::AsBefore,
+            });
+        };
+        let sandbox = Sandbox {
+            demand: match how {
+                How::BestEffort => Demand::BestEffort,
+                _ => Demand::Strict,
+            },
+            only: match how {
+                How::Bubblewrap => Some(Mechanism::Bubblewrap),
+                How::Landlock => Some(Mechanism::Landlock),
+                How::Strict | How::BestEffort => None,
+            },
+            allow_read: self.allow_read.clone(),
+            allow_write: self.allow_write.clone(),
+            allow_net: self.allow_net,
+            cpus: self.cpus,
+            max_time_s: self.max_time,
+            keep_scratch: self.keep_scratch,
+            ..Sandbox::default()
+        };
+        let sandbox = checked(sandbox).map_err(OpenError::from)?;
+        Ok(Confinement::In(Box::new(sandbox)))
+    }
+}

@@ -1,0 +1,104 @@
+//! `nb apply`: several edits, all or none.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::render::conflict::with_repeat;
+
+use crate::cli::args::{first_notebook, source};
+use crate::cli::commands::change::Manner;
+use crate::cli::commands::{Command, Group, diff};
+use crate::editing::edit::{self, EditError};
+use crate::notebook::Operation;
+
+/// Do several edits at once, all or none: a list of operations as JSON
+///
+/// Each operation sees what the one before left, so that indexes count anew. Cells are named as on
+/// the command line: by index, id or the beginning of one, "In[12]", and where several may be meant
+/// by ranges and lists; {"id": "1234"} is an id that looks like an index. The notebook is written
+/// once, or, if one operation cannot be done, not at all.
+#[derive(Args, Debug)]
+#[command(override_usage = "nb apply [OPTIONS] [NOTEBOOK] FILE|-", after_help = EXAMPLES)]
+pub(crate) struct Apply {
+    /// The notebook, and a file with the list, or `-` for stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) words: Vec<String>,
+    /// Show what would differ, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+}
+
+const EXAMPLES: &str = r##"Example:
+  nb apply analysis.ipynb - <<'EOF'
+  [
+    {"op": "insert", "source": "# Title", "type": "markdown", "at": 0},
+    {"op": "edit", "cell": "3f2c", "source": "x = 2", "if_rev": "9f8e7d6c5b"},
+    {"op": "remove", "cell": [4, "7..=9"]}
+  ]
+  EOF
+
+Operations, and what each may have (* must):
+  insert   source, type (code, markdown, raw), id, metadata {…}; one of after, before, at
+  edit     cell*, source, type, metadata {"key": value, or null to remove it}, if_rev
+  replace  cell*, old*, new*, all (true: wherever it is), if_rev
+  remove   cell* (one, a range, or a list of them), if_rev
+  move     cell*; one of after, before, to (its index in the end, -1 is the last)
+  clear    cell (one, a range, or a list of them; without it all): outputs and counts go
+  split    cell*, line* (from 0, the second cell begins with it), id (the second cell's), if_rev
+  join     cells* (a range, or a list of neighbours): their texts, a newline between, in the first"##;
+
+impl Command for Apply {
+    const NAME: &'static str = "apply";
+    const GROUP: Group = Group::Notebook;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        first_notebook(&self.words)
+    }
+
+    fn json(&self) -> bool {
+        self.manner.json
+    }
+
+    fn in_short() -> String {
+        "nb apply -".to_owned()
+    }
+
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let page = context.page(&mut self.words).await?;
+        let text = match self.words.as_slice() {
+            [word] if word == "-" => source::stdin()?,
+            [path] => source::file(Path::new(path))?,
+            _ => {
+                return Err(
+                    Problem::new(ProblemKind::Usage, "one list of operations is wanted")
+                        .hint("nb apply - reads it from stdin, nb apply FILE from a file")
+                        .hint("nb apply --help tells what may be in it"),
+                );
+            }
+        };
+        let operations = Operation::read_list(&text).map_err(|error| {
+            Problem::new(ProblemKind::Usage, error.to_string())
+                .hint("nb apply --help tells what may be in the list")
+        })?;
+        let listed = |error| match error {
+            EditError::Operation(error) => problem::of_operation(&error.source, &error.to_string())
+                .hint("nothing was done: all or none"),
+            error => Problem::from(error),
+        };
+        if self.dry_run {
+            let (before, after) = edit::would(&page, &operations).map_err(listed)?;
+            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let done = edit::apply(&page, &operations, &context.editor(&self.manner));
+        let done = done.map_err(|error| with_repeat(listed(error), "apply"))?;
+        Ok(context.tell(&page, &done, self.manner.json, "apply"))
+    }
+}

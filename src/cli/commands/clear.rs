@@ -1,0 +1,66 @@
+//! `nb clear`: outputs removed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args::cells::Which;
+use crate::cli::args::first_notebook;
+use crate::cli::commands::change::Manner;
+use crate::cli::commands::{Command, Group};
+use crate::notebook::Operation;
+
+/// Remove the outputs and counts of cells, or of all cells
+///
+/// Sources stay as they are, and with them the revisions. `nb undo` brings the outputs back.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "nb clear [OPTIONS] [NOTEBOOK] [CELL]...",
+    after_help = EXAMPLES
+)]
+pub(crate) struct Clear {
+    /// The notebook, and the cells if not all: an index (3, -1), an id, In[12], a range (2..5, 2..=5)
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// Clear all cells, as without any
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb clear analysis.ipynb                        all cells
+  nb clear 3f2c 5..=7";
+
+impl Command for Clear {
+    const NAME: &'static str = "clear";
+    const GROUP: Group = Group::Notebook;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        first_notebook(&self.words)
+    }
+
+    fn json(&self) -> bool {
+        self.manner.json
+    }
+
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let page = context.page(&mut self.words).await?;
+        let cells = self.which.selectors(&self.words)?;
+        if self.all && !cells.is_empty() {
+            return Err(Problem::new(
+                ProblemKind::Usage,
+                "name cells or say --all, not both",
+            ));
+        }
+        let operation = Operation::Clear { cells };
+        context.edit(&page, &[operation], &self.manner, "clear")
+    }
+}

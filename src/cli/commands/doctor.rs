@@ -1,0 +1,78 @@
+//! `nb doctor`: what stands in the way, and what mends it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::Problem;
+use crate::api::{self, DoctorRequest};
+use crate::cli::Context;
+use crate::cli::commands::{Command, Group};
+use crate::cli::render::{columns, print};
+use crate::lifecycle::doctor::{Check, Verdict};
+
+/// Check everything between nb open and a cell that runs in VS Code, and say what mends it
+///
+/// Nothing is started or changed. It ends with 0 where all is well and with 1 where something
+/// would not work. A line with "!" is such a thing, one with "-" is only to be known.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// The notebook; without it, a new one in the working directory
+    pub(crate) notebook: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Command for Doctor {
+    const NAME: &'static str = "doctor";
+    const GROUP: Group = Group::Kernel;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        self.notebook.clone()
+    }
+
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let notebook = self.notebook;
+        let answer = api::doctor(&context.caller, DoctorRequest { notebook }).await?;
+        let _ = match self.json {
+            true => context.answer(&answer),
+            false => print::line(&lines(&answer.checks).join("\n")),
+        };
+        Ok(ExitCode::from(u8::from(!answer.well)))
+    }
+}
+
+fn lines(checks: &[Check]) -> Vec<String> {
+    let rows = checks.iter().map(|check| {
+        let mark = match check.verdict {
+            Verdict::Good => " ",
+            Verdict::Note => "-",
+            Verdict::Bad => "!",
+        };
+        [format!("{mark} {}", check.about), check.text.clone()]
+    });
+    let rows = columns::lines(&rows.collect::<Vec<_>>());
+    let mut lines = Vec::new();
+    for (row, check) in rows.iter().zip(checks) {
+        lines.push(row.trim_end().to_owned());
+        lines.extend(
+            check
+                .mend
+                .as_ref()
+                .map(|mend| format!("      next: {mend}")),
+        );
+    }
+    let bad = checks.iter().filter(|it| it.verdict == Verdict::Bad);
+    lines.push(match bad.count() {
+        0 => "all is well".to_owned(),
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
+    });
+    lines
+}

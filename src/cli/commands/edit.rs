@@ -1,0 +1,156 @@
+//! `nb edit`: another text for a cell.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args::cells::Which;
+use crate::cli::args::first_notebook;
+use crate::cli::args::metadata::Metadata;
+use crate::cli::args::source::Source;
+use crate::cli::commands::change::Manner;
+use crate::cli::commands::exec::Then;
+use crate::cli::commands::insert::cell_type;
+use crate::cli::commands::{Command, Group, diff};
+use crate::editing::edit::would;
+use crate::notebook::{CellType, Operation, Revision, Selector};
+
+/// Edit a cell: the whole text, a part of it, its type or its metadata
+///
+/// The first word is the notebook if it ends in .ipynb, the next one the cell (its index from 0, its
+/// id or the beginning of it, In[12]), the last one the new text. The text is taken as it is; `-`
+/// reads it from stdin. A cell that is not what you saw last is shown and stays (exit code 5): the
+/// next try works.
+#[derive(Args, Debug)]
+#[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
+pub(crate) struct Edit {
+    /// The notebook, the cell, and its new text
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    source: Source,
+    /// Replace a part of the text, which must be there exactly once
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["OLD", "NEW"],
+        allow_hyphen_values = true,
+        conflicts_with_all = ["source", "file"]
+    )]
+    replace: Vec<String>,
+    /// With --replace: wherever it is
+    #[arg(long, requires = "replace")]
+    all: bool,
+    /// Make it a cell of this type
+    #[arg(short = 't', long = "type", value_name = "TYPE", value_parser = cell_type)]
+    cell_type: Option<CellType>,
+    #[command(flatten)]
+    metadata: Metadata,
+    /// Only if the cell still has this revision
+    #[arg(long, value_name = "REVISION")]
+    if_rev: Option<Revision>,
+    /// Show what would differ, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    then: Then,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb edit analysis.ipynb 3f2c 'x = 2'
+  nb edit 3f2c - <<'EOF'                         the text from stdin
+  for x in data:
+      print(x)
+  EOF
+  nb edit 4 --replace 'lr = 0.1' 'lr = 0.01'     a part that is there exactly once
+  nb edit -1 --type markdown
+  nb edit 3f2c --meta tags='[\"draft\"]' --meta jupyter.source_hidden=true
+  nb edit 3f2c --if-rev 9f8e7d6c5b --file cell.py";
+
+impl Command for Edit {
+    const NAME: &'static str = "edit";
+    const ALIASES: &'static [&'static str] = &["update"];
+    const GROUP: Group = Group::Notebook;
+    const IS_FIRST: bool = true;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        first_notebook(&self.words)
+    }
+
+    fn json(&self) -> bool {
+        self.manner.json
+    }
+
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let page = context.page(&mut self.words).await?;
+        let cell = self.which.one(&mut self.words)?;
+        let operations = self.meant(&cell)?;
+        if self.dry_run {
+            let (before, after) = would(&page, &operations)?;
+            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.then
+            .edit(context, &page, &operations, &self.manner, "edit")
+            .await
+    }
+}
+
+impl Edit {
+    /// Reads what the words mean, without the notebook and the cell.
+    fn meant(&self, cell: &Selector) -> Result<Vec<Operation>, Problem> {
+        let replaces = !self.replace.is_empty();
+        let word = match self.words.as_slice() {
+            [] => None,
+            [source] if !self.source.is_given() && !replaces => Some(source.as_str()),
+            _ => {
+                return Err(Problem::new(
+                    ProblemKind::Usage,
+                    "one text is wanted; put it in quotes",
+                ));
+            }
+        };
+        let source = self.source.read(word)?;
+        let metadata = self.metadata.values()?;
+        let mut operations = Vec::new();
+        // The revision is that of before all of them.
+        let mut if_rev = self.if_rev;
+        if source.is_some() || self.cell_type.is_some() || !metadata.is_empty() {
+            operations.push(Operation::Edit {
+                cell: cell.clone(),
+                if_rev: if_rev.take(),
+                source,
+                cell_type: self.cell_type,
+                metadata,
+            });
+        }
+        for pair in self.replace.chunks_exact(2) {
+            let [old, new] = pair else { continue };
+            operations.push(Operation::Replace {
+                cell: cell.clone(),
+                if_rev: if_rev.take(),
+                old: old.clone(),
+                new: new.clone(),
+                all: self.all,
+            });
+        }
+        if operations.is_empty() {
+            return Err(
+                Problem::new(ProblemKind::Usage, "there is nothing to change")
+                    .hint(
+                        "nb edit CELL SOURCE, nb edit CELL - reads stdin, nb edit CELL --file PATH",
+                    )
+                    .hint("nb edit CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE"),
+            );
+        }
+        Ok(operations)
+    }
+}

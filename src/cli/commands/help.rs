@@ -1,0 +1,94 @@
+//! `nb help`: the commands, all of them, or one.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args;
+use crate::cli::commands::{COMMANDS, Command, Group};
+use crate::cli::render::{print, problem};
+
+/// Show the help of a command; `nb help all` lists all of them
+#[derive(Args, Debug)]
+#[command(override_usage = "nb help [all | COMMAND]")]
+pub(crate) struct Help {
+    /// A command, or `all`
+    word: Option<String>,
+}
+
+impl Command for Help {
+    const NAME: &'static str = "help";
+    const GROUP: Group = Group::Rest;
+    const IS_FIRST: bool = true;
+
+    fn alone(&self) -> Option<ExitCode> {
+        let mut parser = args::parser();
+        let text = match self.word.as_deref() {
+            None => parser.render_long_help().ansi().to_string(),
+            Some("all") => all(&parser),
+            Some(word) => {
+                parser.build();
+                let Some(command) = parser.find_subcommand_mut(word) else {
+                    let message = format!("there is no command {word:?}");
+                    let problem = Problem::new(ProblemKind::Usage, message)
+                        .hint("nb help all lists the commands");
+                    return Some(problem::report(&problem, false));
+                };
+                command.render_long_help().ansi().to_string()
+            }
+        };
+        let _ = print::raw(text.as_bytes());
+        Some(ExitCode::SUCCESS)
+    }
+
+    async fn run(self, _: &Context) -> Result<ExitCode, Problem> {
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns all commands, by what they are about.
+fn all(parser: &clap::Command) -> String {
+    let mut text = String::new();
+    for (title, group) in [
+        ("The kernel", Group::Kernel),
+        ("The notebook", Group::Notebook),
+        ("Running", Group::Running),
+        ("The rest", Group::Rest),
+    ] {
+        text.push_str(&format!("{title}:\n"));
+        for entry in COMMANDS.iter().filter(|entry| entry.group == group) {
+            let name = entry.name;
+            let about = parser.find_subcommand(name);
+            let about = about.and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            text.push_str(&format!("  {name:<11}  {about}\n"));
+        }
+        text.push('\n');
+    }
+    text.push_str("nb help COMMAND tells more, with examples; so does nb COMMAND --help.\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_stands_in_the_list_once() {
+        let text = all(&args::parser());
+        for entry in &COMMANDS {
+            let line = format!("  {:<11}  ", entry.name);
+            assert_eq!(text.matches(&line).count(), 1, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn the_first_screen_shows_about_a_dozen() {
+        let parser = args::parser();
+        let shown = parser.get_subcommands();
+        let shown = shown.filter(|it| !it.is_hide_set()).count();
+        assert!((10..=14).contains(&shown), "{shown}");
+    }
+}

@@ -1,0 +1,142 @@
+//! `nb insert`: a new cell.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args::cells::Beside;
+use crate::cli::args::first_notebook;
+use crate::cli::args::metadata::Metadata;
+use crate::cli::args::source::Source;
+use crate::cli::commands::change::Manner;
+use crate::cli::commands::exec::Then;
+use crate::cli::commands::{Command, Group};
+use crate::notebook::{CellType, Operation};
+
+/// Insert a cell: at the end, or where you say
+///
+/// The first word is the notebook if it ends in .ipynb, the last one the text, and one before it
+/// the index that the cell takes. The text is taken as it is; `-` reads it from stdin.
+#[derive(Args, Debug)]
+#[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
+pub(crate) struct Insert {
+    /// The notebook, the index that the cell takes, and its text
+    #[arg(value_name = "SOURCE", allow_negative_numbers = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    beside: Beside,
+    /// Put it at this index, from 0; -1 is before the last cell
+    #[arg(
+        short = 'i',
+        long = "at",
+        aliases = ["index", "insert-at"],
+        value_name = "INDEX",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    at: Option<i64>,
+    /// What it is
+    #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "code", value_parser = cell_type)]
+    cell_type: CellType,
+    /// Its id; without it, eight random digits as Jupyter makes them
+    #[arg(long)]
+    id: Option<String>,
+    #[command(flatten)]
+    metadata: Metadata,
+    #[command(flatten)]
+    then: Then,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb insert analysis.ipynb 'x = 1'               at the end
+  nb insert analysis.ipynb 0 '# Title' -t markdown
+  nb insert -a 3f2c - <<'EOF'                    after cell 3f2c, the text from stdin
+  for x in data:
+      print(x)
+  EOF
+  nb insert --before 3f2c --file cell.py
+  nb insert -x 'df.head()'                       and run it
+  nb insert -s '-x'                              a text that begins with -";
+
+impl Command for Insert {
+    const NAME: &'static str = "insert";
+    const ALIASES: &'static [&'static str] = &["add"];
+    const GROUP: Group = Group::Notebook;
+    const IS_FIRST: bool = true;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        first_notebook(&self.words)
+    }
+
+    fn json(&self) -> bool {
+        self.manner.json
+    }
+
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let page = context.page(&mut self.words).await?;
+        let operation = self.meant()?;
+        self.then
+            .edit(context, &page, &[operation], &self.manner, "insert")
+            .await
+    }
+}
+
+impl Insert {
+    /// Reads what the words mean, without the notebook.
+    fn meant(&self) -> Result<Operation, Problem> {
+        let usage = |text: &str| Err(Problem::new(ProblemKind::Usage, text));
+        let (place, word) = match (self.words.as_slice(), self.source.is_given()) {
+            ([], _) => (None, None),
+            ([place], true) => (Some(place), None),
+            ([source], false) => (None, Some(source)),
+            ([place, source], false) => (Some(place), Some(source)),
+            _ => return usage("one text is wanted; put it in quotes"),
+        };
+        let placed = self.beside.is_given() || self.at.is_some();
+        let at = match place {
+            Some(_) if placed => return usage("one place is wanted"),
+            Some(place) => Some(place.parse().map_err(|_| {
+                let message = format!("{place:?} is no index: a number, or -1 from the end");
+                Problem::new(ProblemKind::Usage, message)
+                    .hint("after a cell: -a CELL; before it: -b CELL")
+            })?),
+            None => self.at,
+        };
+        let word = word.map(String::as_str);
+        let Some(source) = self.source.read(word)? else {
+            return Err(
+                Problem::new(ProblemKind::Usage, "there is no text for the cell")
+                    .hint("nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH")
+                    .hint("an empty cell: nb insert -s ''"),
+            );
+        };
+        let (after, before) = self.beside.selectors()?;
+        Ok(Operation::Insert {
+            after,
+            before,
+            at,
+            id: self.id.clone(),
+            cell_type: Some(self.cell_type),
+            source,
+            metadata: self.metadata.object()?,
+        })
+    }
+}
+
+/// Reads a type of cells.
+pub(crate) fn cell_type(word: &str) -> Result<CellType, String> {
+    match word {
+        "md" => Ok(CellType::Markdown),
+        word => word
+            .parse()
+            .map_err(|_| "a cell is code, markdown or raw".to_owned()),
+    }
+}

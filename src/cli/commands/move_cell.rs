@@ -1,0 +1,100 @@
+//! `nb move`: a cell moved.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args::cells::{Beside, Which};
+use crate::cli::args::first_notebook;
+use crate::cli::commands::change::Manner;
+use crate::cli::commands::{Command, Group};
+use crate::notebook::{Operation, Selector};
+
+/// Move a cell: after or before another one, or to an index
+///
+/// The first word is the notebook if it ends in .ipynb, the next one the cell, the last one its
+/// index in the end. The cell keeps its bytes, its outputs among them.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "nb move [OPTIONS] [NOTEBOOK] CELL [INDEX]",
+    after_help = EXAMPLES
+)]
+pub(crate) struct MoveCell {
+    /// The notebook, the cell, and its index in the end
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    beside: Beside,
+    /// Let it have this index in the end, from 0; -1 is the last
+    #[arg(
+        long,
+        value_name = "INDEX",
+        allow_negative_numbers = true,
+        group = "place"
+    )]
+    to: Option<i64>,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb move analysis.ipynb 3f2c --after 77de
+  nb move 5 0                                    to the beginning
+  nb move 3f2c --to -1                           to the end";
+
+impl Command for MoveCell {
+    const NAME: &'static str = "move";
+    const ALIASES: &'static [&'static str] = &["mv"];
+    const GROUP: Group = Group::Notebook;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        first_notebook(&self.words)
+    }
+
+    fn json(&self) -> bool {
+        self.manner.json
+    }
+
+    async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
+        let page = context.page(&mut self.words).await?;
+        let cell = self.which.one(&mut self.words)?;
+        let operation = self.meant(cell)?;
+        context.edit(&page, &[operation], &self.manner, "move")
+    }
+}
+
+impl MoveCell {
+    /// Reads what the words mean, without the notebook and the cell.
+    fn meant(&self, cell: Selector) -> Result<Operation, Problem> {
+        let usage = |message: String| {
+            Problem::new(ProblemKind::Usage, message)
+                .hint("nb move CELL --after CELL | --before CELL | --to INDEX")
+        };
+        let placed = self.beside.is_given() || self.to.is_some();
+        let to = match (self.words.as_slice(), placed) {
+            ([], true) => self.to,
+            ([place], false) => {
+                let index = place.parse().map_err(|_| {
+                    usage(format!(
+                        "{place:?} is no index: a number, or -1 from the end"
+                    ))
+                })?;
+                Some(index)
+            }
+            _ => return Err(usage("one place is wanted".to_owned())),
+        };
+        let (after, before) = self.beside.selectors()?;
+        Ok(Operation::Move {
+            cell,
+            after,
+            before,
+            to,
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! `nb run`: scratch code on the shared kernel.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::api::problem::{Problem, ProblemKind};
+use crate::cli::Context;
+use crate::cli::args::first_notebook;
+use crate::cli::commands::follow::{Following, Form, Patience};
+use crate::cli::commands::{Command, Group};
+use crate::cli::render::{outputs, print};
+use crate::cli::terminal::CtrlC;
+use crate::execution::exec::{self, MAX_OUTPUT, Wanted};
+use crate::execution::fold;
+use crate::execution::look::LookError;
+use crate::execution::peek::{PeekError, peek};
+use crate::project::jobs::JobCell;
+
+/// Run code on the notebook's kernel, outside the notebook
+///
+/// The variables stay in the kernel; the notebook is not changed. The code runs when others' cells are
+/// done, as a job like those of nb exec: ending this command, or being killed, loses nothing (nb wait
+/// goes on). Off a terminal it waits 45 s at most; exit code 4 then says that the job goes on.
+#[derive(Args, Debug)]
+#[command(override_usage = "nb run [OPTIONS] [NOTEBOOK] CODE", after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The code, or `-` to read it from stdin; a notebook may stand before it
+    #[arg(required = true, num_args = 1..=2, value_name = "CODE")]
+    pub(crate) words: Vec<String>,
+    /// Run it beside the cell that runs, without history: a look at once, or the word that it cannot be
+    ///
+    /// A kernel that runs a cell is asked on a subshell, which needs ipykernel 7; elsewhere this ends with
+    /// 4 and says whose cell runs. On an idle kernel the code just runs. It is no job.
+    #[arg(long, conflicts_with_all = ["detach", "max_time", "stream", "events"])]
+    peek: bool,
+    /// Interrupt the code when it runs longer than this, 0 is never
+    #[arg(long, value_name = "SECONDS")]
+    max_time: Option<f64>,
+    /// Begin and do not wait: nb wait follows it
+    #[arg(short, long)]
+    detach: bool,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nb run 'df.describe()'
+  nb run train.ipynb - < script.py
+  nb run --stream --timeout 0 'train()'
+  nb run --peek 'losses[-3:]'         while a cell runs
+  nb run -d 'train()'; nb wait --until 'epoch 10'";
+
+impl Command for Run {
+    const NAME: &'static str = "run";
+    const GROUP: Group = Group::Running;
+    const IS_FIRST: bool = true;
+
+    fn notebook(&self) -> Option<PathBuf> {
+        // One word alone is code.
+        (self.words.len() > 1).then(|| first_notebook(&self.words))?
+    }
+
+    fn json(&self) -> bool {
+        self.form.json
+    }
+
+    fn in_short() -> String {
+        "nb run CODE".to_owned()
+    }
+
+    async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
+        let (notebook, code) = self.meant()?;
+        if self.peek {
+            return self.peek(context, notebook, &code).await;
+        }
+        let wanted = Wanted {
+            cells: vec![JobCell::new(None, code)],
+            max_time: crate::cli::commands::exec::limit(self.max_time)?,
+            // The recorder's memory is bounded; all of it is in the job.
+            max_output: Some(MAX_OUTPUT),
+            ..Wanted::default()
+        };
+        let target = context.target(notebook).await?;
+        let (project, key) = (&target.project, &target.notebook_key);
+        let folder = exec::begin(project, key, context.by(), wanted).await?;
+        let following = Following::new(context, folder, &self.patience, self.form);
+        if self.detach {
+            return following.leave();
+        }
+        following.follow().await
+    }
+}
+
+impl Run {
+    async fn peek(
+        &self,
+        context: &Context,
+        notebook: Option<PathBuf>,
+        code: &str,
+    ) -> Result<ExitCode, Problem> {
+        let target = context.target(notebook).await?;
+        let (project, key, session) = (&target.project, &target.key, &target.session);
+        let wait = self.patience.wait(context)?;
+        let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("handle Ctrl-C", &error))?;
+        let stop = ctrl_c.pressed();
+        let peeked = match peek(project, key, session, context.by(), code, wait, stop).await {
+            Err(PeekError::Look(LookError::Stopped { over })) => {
+                return Ok(self.stopped(context, &target.notebook_key, over));
+            }
+            peeked => peeked?,
+        };
+        let code = if peeked.raised() { 3 } else { 0 };
+        let cut = self.patience.cut("--limit 0 shows all");
+        let _ = if self.form.json {
+            let mut outputs = peeked.outputs;
+            outputs::for_json(&mut outputs, cut.limit, &cut.more);
+            context.answer(&json!({
+                "notebook": target.notebook_key,
+                "status": if code == 0 { "ok" } else { "error" },
+                "outputs": fold::to_json(&outputs),
+                "beside": peeked.beside,
+            }))
+        } else {
+            print::both(&outputs::text(&peeked.outputs, &cut))
+        };
+        Ok(ExitCode::from(code))
+    }
+
+    fn stopped(&self, context: &Context, notebook: &str, over: bool) -> ExitCode {
+        let text = match over {
+            true => "interrupted",
+            false => "the code does not heed the interrupt, and goes on; nb restart ends it",
+        };
+        if self.form.json {
+            let _ = context.answer(&json!({
+                "notebook": notebook, "status": "interrupted", "over": over, "outputs": [],
+            }));
+        } else {
+            print::note(text);
+        }
+        ExitCode::from(130)
+    }
+
+    fn meant(&self) -> Result<(Option<PathBuf>, String), Problem> {
+        let (notebook, code) = match self.words.as_slice() {
+            [code] => (None, code),
+            [notebook, code] if notebook.ends_with(".ipynb") => (Some(notebook.into()), code),
+            _ => {
+                let text = "one piece of code is wanted; put it in quotes";
+                return Err(Problem::new(ProblemKind::Usage, text));
+            }
+        };
+        if code != "-" {
+            return Ok((notebook, code.clone()));
+        }
+        let mut code = String::new();
+        std::io::stdin()
+            .read_to_string(&mut code)
+            .map_err(|error| Problem::failed("read the code from stdin", &error))?;
+        Ok((notebook, code))
+    }
+}

@@ -1,0 +1,92 @@
+//! What of an edit was refused or did not go in, as a person reads it.
+
+use std::path::Path;
+
+use crate::api::problem::{Problem, RefusedEdit};
+use crate::kernel::shell::quote;
+
+/// Hints show no longer commands than this.
+const LONG_COMMAND: usize = 300;
+
+/// Returns a conflict as lines: each side as a block.
+pub(crate) fn blocks(refused: &RefusedEdit) -> Vec<String> {
+    let RefusedEdit { conflict, unsaved } = refused;
+    let mut lines = Vec::new();
+    let what = match &conflict.cell {
+        Some(cell) => format!("cell {cell}"),
+        None => "the notebook".to_owned(),
+    };
+    let revision = conflict.revision.map(|it| format!(" · revision {it}"));
+    let field = &conflict.field;
+    lines.push(format!("{what} · {field}{}", revision.unwrap_or_default()));
+    let theirs = match unsaved {
+        true => "theirs (not saved yet)",
+        false => "theirs (in the file)",
+    };
+    let deleted = field == "deleted";
+    for (name, side) in [
+        ("base", &conflict.base),
+        ("yours", &conflict.yours),
+        (theirs, &conflict.theirs),
+    ] {
+        match side {
+            Some(text) => {
+                lines.push(format!("  {name}:"));
+                lines.extend(indented(text));
+            }
+            None if deleted && name != "base" => lines.push(format!("  {name}: removed")),
+            None => {}
+        }
+    }
+    lines
+}
+
+/// Returns a text as a block of lines of its own.
+pub(crate) fn indented(text: &str) -> Vec<String> {
+    text.split('\n')
+        .map(|line| format!("    | {line}"))
+        .collect()
+}
+
+/// Adds to a problem that a conflict has caused how to do the edit all the same: `command` once
+/// more, now that its writer has seen what is there.
+pub(crate) fn with_repeat(problem: Problem, command: &str) -> Problem {
+    let (only_if, is_unsaved) = match problem.conflicts.as_slice() {
+        [] => return problem,
+        [only] if matches!(command, "edit" | "rm") && !only.unsaved => {
+            (only.conflict.revision, false)
+        }
+        all => (None, all.iter().any(|it| it.unsaved)),
+    };
+    let only_if = only_if.map(|revision| format!(" --if-rev {revision}"));
+    let typed = typed(command, &only_if.unwrap_or_default());
+    let hint = match is_unsaved {
+        true => format!("ask for it to be saved or reverted there, then repeat: {typed}"),
+        false => format!("if it still holds, repeat it: {typed}"),
+    };
+    problem.hint(hint).hint("--force writes without a check")
+}
+
+/// Returns the command as it was typed, with one more option and without that of the last time.
+fn typed(command: &str, option: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let given = std::env::args_os().skip(1);
+    let mut given = given.map(|word| word.to_string_lossy().into_owned());
+    let mut named = false;
+    while let Some(word) = given.next() {
+        match word.as_str() {
+            "--if-rev" => drop(given.next()),
+            word if word.starts_with("--if-rev=") => {}
+            word if word == command && !named => {
+                named = true;
+                words.push(format!("{word}{option}"));
+            }
+            word => words.push(quote(Path::new(word))),
+        }
+    }
+    let typed = format!("nb {}", words.join(" "));
+    match named && typed.chars().count() <= LONG_COMMAND {
+        true => typed,
+        false => format!("nb {command}{option} …"),
+    }
+}

@@ -1,0 +1,191 @@
+//! What a terminal may be sent of a text that others wrote.
+//!
+//! A notebook, a kernel and a file in a repository may hold escapes that change a terminal's title,
+//! write the clipboard, or hide what is shown. Colours pass; all other escapes and control
+//! characters are taken out. What goes into a file or a pipe is not changed here.
+
+use std::borrow::Cow;
+
+/// What passes beside colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing: it is a text.
+    Text,
+    /// What draws over the last line, as progress bars do: it comes from a cell that runs.
+    Live,
+}
+
+/// Takes out of a text what a terminal should not be sent.
+pub(crate) fn harmless(text: &str, kind: Kind) -> Cow<'_, str> {
+    if !text
+        .chars()
+        .any(|c| c.is_control() && c != '\n' && c != '\t')
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        match c {
+            '\x1b' => {
+                let length = escape(after);
+                let (its, next) = after.split_at(length);
+                if passes(its, kind) {
+                    kept.push(c);
+                    kept.push_str(its);
+                }
+                rest = next;
+                continue;
+            }
+            // The C1 forms of the same; what follows them would be their parameters.
+            '\u{9b}' | '\u{9d}' | '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}' => {
+                let introducer = match c {
+                    '\u{9b}' => "[",
+                    _ => "]",
+                };
+                rest = &after[body(introducer, after)..];
+                continue;
+            }
+            '\r' | '\x08' if kind == Kind::Live => kept.push(c),
+            c if c.is_control() && c != '\n' && c != '\t' => {}
+            c => kept.push(c),
+        }
+        rest = after;
+    }
+    Cow::Owned(kept)
+}
+
+/// Returns how many bytes after ESC belong to the escape.
+fn escape(after: &str) -> usize {
+    let Some(introducer) = after.chars().next() else {
+        return 0;
+    };
+    let length = introducer.len_utf8();
+    match introducer {
+        '[' | ']' | 'P' | 'X' | '^' | '_' => {
+            let name = &after[..length];
+            length + body(name, &after[length..])
+        }
+        // Such as the choice of a character set: more bytes may come before the last.
+        ' '..='/' => {
+            let more = after
+                .bytes()
+                .take_while(|byte| (b' '..=b'/').contains(byte));
+            let more = more.count();
+            let last = after[more..].chars().next().filter(char::is_ascii_graphic);
+            more + last.map_or(0, char::len_utf8)
+        }
+        '0'..='~' => length,
+        _ => 0,
+    }
+}
+
+/// Returns how long the rest of an escape is that begins so.
+fn body(introducer: &str, rest: &str) -> usize {
+    if introducer == "[" {
+        let parameters = rest.bytes().take_while(|byte| (b' '..=b'?').contains(byte));
+        let parameters = parameters.count();
+        let last = rest.as_bytes().get(parameters);
+        return parameters + usize::from(last.is_some_and(|byte| (b'@'..=b'~').contains(byte)));
+    }
+    // A string ends with BEL or ST. One that does not end must not hide the lines below.
+    for (at, c) in rest.char_indices() {
+        match c {
+            '\x07' | '\u{9c}' => return at + c.len_utf8(),
+            '\x1b' if rest[at..].starts_with("\x1b\\") => return at + 2,
+            '\x1b' | '\n' => return at,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+fn passes(escape: &str, kind: Kind) -> bool {
+    let Some(rest) = escape.strip_prefix('[') else {
+        return false;
+    };
+    let Some(last) = rest.bytes().last() else {
+        return false;
+    };
+    let parameters = &rest.as_bytes()[..rest.len() - 1];
+    let is_plain = parameters
+        .iter()
+        .all(|byte| byte.is_ascii_digit() || matches!(byte, b';' | b':'));
+    is_plain && (last == b'm' || kind == Kind::Live && b"ABCDEFGJK".contains(&last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> String {
+        harmless(text, Kind::Text).into_owned()
+    }
+
+    #[test]
+    fn colours_pass_and_nothing_else_does() {
+        assert_eq!(
+            text("\x1b[1;31mred\x1b[0m\n\tx"),
+            "\x1b[1;31mred\x1b[0m\n\tx"
+        );
+        for (hostile, shown) in [
+            ("a\x1b]0;title\x07b", "ab"),
+            ("a\x1b]52;c;cm0=\x1b\\b", "ab"),
+            ("a\x1bP1$r\x1b\\b", "ab"),
+            ("a\x1b[2Jb\x1b[1;1Hc", "abc"),
+            ("a\x1b[?1049hb", "ab"),
+            ("a\x1bcb", "ab"),
+            ("a\x1b(0b", "ab"),
+            ("a\u{9b}2Jb", "ab"),
+            ("a\u{9d}0;title\x07b", "ab"),
+            ("a\rb\x08c\x07\x7f", "abc"),
+            ("a\x1b", "a"),
+            ("a\x1b[", "a"),
+            ("a\x1b[31", "a"),
+            ("a\x1b\x1b]0;t\x07b", "ab"),
+            ("a\x1b]never ends\nb", "a\nb"),
+            ("ä\x1b[6nö", "äö"),
+        ] {
+            assert_eq!(text(hostile), shown, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn a_running_cell_may_draw_over_its_last_line() {
+        let live = |text| harmless(text, Kind::Live).into_owned();
+        assert_eq!(live("10%\r20%\x1b[K\x1b[1A"), "10%\r20%\x1b[K\x1b[1A");
+        assert_eq!(live("a\x1b]52;c;cm0=\x07\x1b[?1049hb"), "ab");
+    }
+
+    #[test]
+    fn no_text_whatever_leaves_an_escape_that_is_no_colour() {
+        let parts = [
+            "\x1b", "[", "]", "m", "0", ";", "\x07", "\\", "P", "a", "\n", "\u{9b}", "?",
+        ];
+        // Every text of four parts.
+        for number in 0..parts.len().pow(4) {
+            let mut left = number;
+            let mut whole = String::new();
+            for _ in 0..4 {
+                whole.push_str(parts[left % parts.len()]);
+                left /= parts.len();
+            }
+            let shown = text(&whole);
+            for (at, _) in shown.match_indices('\x1b') {
+                let rest = &shown[at + 1..];
+                let end = rest
+                    .find('m')
+                    .unwrap_or_else(|| panic!("{whole:?}: {shown:?}"));
+                let colour = &rest[..end];
+                let digits = colour.strip_prefix('[').unwrap_or("?");
+                assert!(
+                    digits
+                        .bytes()
+                        .all(|byte| byte.is_ascii_digit() || byte == b';'),
+                    "{whole:?}: {shown:?}"
+                );
+            }
+        }
+    }
+}

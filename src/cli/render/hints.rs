@@ -1,0 +1,285 @@
+//! Commands that a message names: they work as they are printed, from where the user stands, and on
+//! the notebook that was typed.
+//!
+//! Whoever makes a hint writes `nb cells lists the cells` or `nb open NOTEBOOK`. Which notebook that
+//! is, and how the user has spelled its path, is known here alone.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::cli::Context;
+use crate::kernel::shell::quote;
+
+/// Commands whose first word may be a notebook.
+const OF_NOTEBOOK: [&str; 23] = [
+    "apply",
+    "cell",
+    "cells",
+    "clear",
+    "diff",
+    "edit",
+    "exec",
+    "insert",
+    "interrupt",
+    "jobs",
+    "log",
+    "move",
+    "open",
+    "reply",
+    "restart",
+    "restore",
+    "rm",
+    "run",
+    "save",
+    "shutdown",
+    "status",
+    "undo",
+    "wait",
+];
+
+/// Those of them that take a job, which is found in the project of `-n`.
+const OF_JOB: [&str; 3] = ["jobs", "reply", "wait"];
+
+/// What ends a command in a sentence.
+const ENDS: [&str; 8] = [";", ",", ")", "|", "&&", " · ", ": ", "\n"];
+
+/// A command that is longer than this is not repeated.
+const LONG: usize = 300;
+
+/// How the commands in messages name the notebook.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commands {
+    /// As the user typed it.
+    typed: Option<PathBuf>,
+    /// The notebook's path, once it is known.
+    known: Option<PathBuf>,
+    /// The same, as seen from the working directory.
+    near: Option<PathBuf>,
+    /// Whether its project is not the one at or above the working directory.
+    is_far: bool,
+}
+
+impl Context {
+    /// Returns how the commands in this command's messages name its notebook.
+    pub(crate) fn commands(&self) -> Commands {
+        let concerns = self.caller.concerned();
+        let known = concerns.map(|it| it.project.notebook(&it.key));
+        let near = known.as_ref().map(|known| {
+            let near = known.strip_prefix(&self.caller.here).unwrap_or(known);
+            near.to_owned()
+        });
+        let project = concerns
+            .map(|it| &it.project)
+            .or(self.caller.project.as_ref());
+        let is_far = self.typed.is_some()
+            && project.is_some_and(|project| {
+                let here = crate::project::Project::find(&self.caller.here);
+                here.is_none_or(|here| here.dir() != project.dir())
+            });
+        Commands {
+            typed: self.typed.clone(),
+            known,
+            near,
+            is_far,
+        }
+    }
+}
+
+impl Commands {
+    /// Returns commands on a notebook that was asked for.
+    pub(crate) fn on(notebook: &Path) -> Self {
+        Self {
+            typed: Some(notebook.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Returns a message in which each command names the notebook that was typed.
+    pub(crate) fn complete(&self, text: &str) -> String {
+        let mut text = Cow::Borrowed(text);
+        if let Some(shown) = self.typed.as_ref().or(self.near.as_ref()) {
+            let shown = quote(shown);
+            text = word_replaced(&text, "NOTEBOOK.ipynb", &shown).into();
+            text = word_replaced(&text, "NOTEBOOK", &shown).into();
+        }
+        let Some(typed) = &self.typed else {
+            return text.into_owned();
+        };
+        let typed = quote(typed);
+        if let Some(known) = &self.known {
+            text = word_replaced(&text, &quote(known), &typed).into();
+        }
+        let mut whole = String::with_capacity(text.len() + typed.len());
+        let mut rest = &*text;
+        while let Some(at) = next_command(rest) {
+            let (before, command) = rest.split_at(at);
+            whole.push_str(before);
+            let word = command["nb ".len()..]
+                .split(|c: char| !c.is_ascii_lowercase())
+                .next();
+            let word = word.unwrap_or_default();
+            let end = "nb ".len() + word.len();
+            whole.push_str(&command[..end]);
+            rest = &command[end..];
+            whole.push_str(&self.missing(word, rest, &typed));
+        }
+        whole.push_str(rest);
+        whole
+    }
+
+    /// Returns what a command lacks that names the notebook; `rest` follows its first word.
+    fn missing(&self, word: &str, rest: &str, typed: &str) -> String {
+        let end = ENDS.iter().filter_map(|end| rest.find(end)).min();
+        let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest);
+        let next = rest.split_whitespace().next().unwrap_or_default();
+        let is_job = OF_JOB.contains(&word) || (word == "interrupt" && is_job_id(next));
+        let is_of_all = matches!(word, "status" | "shutdown") && matches!(next, "--all" | "--idle");
+        match () {
+            () if rest.contains(".ipynb") || is_of_all || next == "--help" => String::new(),
+            () if is_job && self.is_far => format!(" -n {typed}"),
+            () if is_job => String::new(),
+            () => format!(" {typed}"),
+        }
+    }
+}
+
+fn is_job_id(word: &str) -> bool {
+    word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns where the next command on a notebook begins.
+fn next_command(text: &str) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = text.get(from..)?.find("nb ") {
+        let at = from + at;
+        let begins = is_apart(text[..at].chars().next_back());
+        let rest = &text[at + "nb ".len()..];
+        let end = rest.find(|c: char| !c.is_ascii_lowercase());
+        let word = &rest[..end.unwrap_or(rest.len())];
+        if begins && OF_NOTEBOOK.contains(&word) {
+            return Some(at);
+        }
+        from = at + "nb ".len();
+    }
+    None
+}
+
+/// Replaces a word that stands by itself.
+fn word_replaced(text: &str, word: &str, by: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        let is_word = is_apart(before.chars().next_back()) && is_apart(after.chars().next());
+        whole.push_str(before);
+        whole.push_str(if is_word { by } else { word });
+        rest = after;
+    }
+    whole.push_str(rest);
+    whole
+}
+
+/// Says whether a neighbour is no part of a word or a path.
+fn is_apart(neighbour: Option<char>) -> bool {
+    !neighbour.is_some_and(|c| c.is_alphanumeric() || "_./-".contains(c))
+}
+
+/// Returns the command as it was typed, quoted for a shell; `otherwise` where it is too long to be
+/// repeated.
+pub(crate) fn as_typed(otherwise: &str) -> String {
+    typed_words(std::env::args_os().skip(1), otherwise)
+}
+
+fn typed_words(words: impl Iterator<Item = OsString>, otherwise: &str) -> String {
+    let words: Vec<_> = words.map(|word| quote(Path::new(&word))).collect();
+    let typed = format!("nb {}", words.join(" "));
+    let fits = typed.chars().count() <= LONG && !typed.contains('\n');
+    if fits { typed } else { otherwise.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(typed: Option<&str>, is_far: bool) -> Commands {
+        Commands {
+            typed: typed.map(PathBuf::from),
+            known: Some("/p/k/f.ipynb".into()),
+            near: Some("k/f.ipynb".into()),
+            is_far,
+        }
+    }
+
+    #[test]
+    fn each_command_names_the_notebook_as_it_was_typed() {
+        let typed = commands(Some("k/f.ipynb"), false);
+        for (hint, wanted) in [
+            (
+                "nb open NOTEBOOK starts one",
+                "nb open k/f.ipynb starts one",
+            ),
+            ("nb open NOTEBOOK.ipynb", "nb open k/f.ipynb"),
+            ("nb open /p/k/f.ipynb", "nb open k/f.ipynb"),
+            (
+                "nb cells lists the cells",
+                "nb cells k/f.ipynb lists the cells",
+            ),
+            (
+                "nb status tells its state; nb open starts it",
+                "nb status k/f.ipynb tells its state; nb open k/f.ipynb starts it",
+            ),
+            ("nb exec --all", "nb exec k/f.ipynb --all"),
+            (
+                "nb open /p/k/f.ipynb && nb exec /p/k/f.ipynb --replay",
+                "nb open k/f.ipynb && nb exec k/f.ipynb --replay",
+            ),
+            ("next: nb wait 7f3a9c01 | nb interrupt 7f3a9c01", ""),
+            ("nb undo 12ab", "nb undo k/f.ipynb 12ab"),
+            ("nb status --all", ""),
+            ("nb apply --help tells what may be in it", ""),
+            ("nb edit g.ipynb 3 x", ""),
+            ("set NB_NOTEBOOK, or nb serve", ""),
+            ("a lamb runs, and nb opens it", ""),
+        ] {
+            let wanted = if wanted.is_empty() { hint } else { wanted };
+            assert_eq!(typed.complete(hint), wanted);
+        }
+    }
+
+    #[test]
+    fn a_path_is_quoted_for_a_shell() {
+        let typed = commands(Some("my folder/it's.ipynb"), false);
+        let hint = typed.complete("nb open NOTEBOOK starts one");
+        assert_eq!(hint, r"nb open 'my folder/it'\''s.ipynb' starts one");
+        let words = ["run", "x = 1", "-n", "a b.ipynb"].map(OsString::from);
+        let again = typed_words(words.into_iter(), "nb run CODE");
+        assert_eq!(again, "nb run 'x = 1' -n 'a b.ipynb'");
+        let long = [OsString::from("run"), OsString::from("x".repeat(LONG))];
+        assert_eq!(typed_words(long.into_iter(), "nb run CODE"), "nb run CODE");
+    }
+
+    #[test]
+    fn a_job_of_another_project_is_found_by_its_notebook() {
+        let far = commands(Some("../k/f.ipynb"), true);
+        assert_eq!(
+            far.complete("next: nb wait 7f3a9c01 | nb interrupt 7f3a9c01"),
+            "next: nb wait -n ../k/f.ipynb 7f3a9c01 | nb interrupt -n ../k/f.ipynb 7f3a9c01"
+        );
+    }
+
+    #[test]
+    fn without_a_typed_notebook_only_its_place_is_filled() {
+        let none = commands(None, false);
+        assert_eq!(none.complete("nb open NOTEBOOK"), "nb open k/f.ipynb");
+        assert_eq!(
+            none.complete("nb cells lists the cells"),
+            "nb cells lists the cells"
+        );
+        let unknown = Commands::default();
+        assert_eq!(
+            unknown.complete("nb open NOTEBOOK.ipynb"),
+            "nb open NOTEBOOK.ipynb"
+        );
+    }
+}

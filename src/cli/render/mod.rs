@@ -1,0 +1,18 @@
+//! Answers and problems as people read them.
+
+pub(crate) mod columns;
+pub(crate) mod conflict;
+pub(crate) mod harmless;
+pub(crate) mod hints;
+pub(crate) mod news;
+pub(crate) mod outputs;
+pub(crate) mod preview;
+pub(crate) mod print;
+pub(crate) mod problem;
+pub(crate) mod progress;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod sandbox;
+pub(crate) mod tail;
+pub(crate) mod until;
+pub(crate) mod versions;

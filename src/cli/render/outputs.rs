@@ -1,0 +1,365 @@
+//! A cell's outputs as text: for people at a terminal and for agents that read characters.
+//!
+//! The cell's stdout, its displays and its result go to stdout, its stderr and what it raised to
+//! stderr. An image is named by its type and size. Folded outputs are bounded: head and tail stay,
+//! and the cut says how much it took. What was raised is never cut, and comes first.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::execution::run::{Bundle, Output, Raised};
+use crate::notebook::{LeftOut, size};
+
+/// What is to be written where.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// Stderr, and first: what was raised, then the cell's stderr.
+    pub(crate) err: String,
+    /// Stdout.
+    pub(crate) out: String,
+}
+
+/// How long texts are cut.
+pub(crate) struct Cut {
+    /// How many characters are kept; none keeps all.
+    pub(crate) limit: Option<usize>,
+    /// What is left out of them already.
+    pub(crate) left_out: LeftOut,
+    /// What shows the rest.
+    pub(crate) more: String,
+}
+
+/// Returns all outputs as text of at most so many characters each way, the error aside.
+pub(crate) fn text(outputs: &[Output], how: &Cut) -> Text {
+    let (mut out, mut err, mut raised) = (String::new(), String::new(), String::new());
+    for output in outputs {
+        match output {
+            Output::Stream(it) if it.name == "stderr" => err.push_str(&it.text),
+            Output::Stream(it) => out.push_str(&it.text),
+            Output::Display(it) | Output::Update(it) | Output::Result(it) => {
+                on_a_line_of_its_own(&mut out, &bundle(it));
+            }
+            Output::Error(it) => on_a_line_of_its_own(&mut raised, &traceback(it)),
+        }
+    }
+    let (out, err) = match how.limit {
+        None => (out, err),
+        Some(limit) => {
+            // Of the longer one.
+            let (of_out, of_err) = if out.len() >= err.len() {
+                (how.left_out, LeftOut::default())
+            } else {
+                (LeftOut::default(), how.left_out)
+            };
+            (
+                cut_more(&out, limit, of_out, &how.more).into_owned(),
+                cut_more(&err, limit / 3, of_err, &how.more).into_owned(),
+            )
+        }
+    };
+    raised.push_str(&err);
+    Text { err: raised, out }
+}
+
+/// Returns about how many characters outputs have as text.
+pub(crate) fn characters(outputs: &[Output]) -> usize {
+    let sizes = outputs.iter().map(|output| match output {
+        Output::Stream(it) => it.text.len(),
+        Output::Display(it) | Output::Update(it) | Output::Result(it) => bundle(it).len(),
+        Output::Error(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Shares a number of characters among texts of these sizes: what the short ones leave is the long
+/// ones'.
+pub(crate) fn shares(sizes: &[usize], limit: Option<usize>) -> Vec<Option<usize>> {
+    let Some(limit) = limit else {
+        return vec![None; sizes.len()];
+    };
+    let mut by_size: Vec<_> = (0..sizes.len()).collect();
+    by_size.sort_by_key(|at| sizes[*at]);
+    let (mut left, mut shares) = (limit, vec![None; sizes.len()]);
+    for (done, at) in by_size.into_iter().enumerate() {
+        let share = left / (sizes.len() - done);
+        shares[at] = Some(share);
+        left -= share.min(sizes[at]);
+    }
+    shares
+}
+
+/// Returns one thing as text: its plain form, and what else it has that plain text cannot show.
+pub(crate) fn bundle(bundle: &Bundle) -> String {
+    // Markdown was chosen by the author; the plain form beside it is only the object's name.
+    let mut shown = ["text/markdown", "text/plain", "text/latex"]
+        .iter()
+        .find_map(|mime| bundle.data.get(*mime))
+        .map(|value| text_of(value).into_owned())
+        .unwrap_or_default();
+    for (mime, value) in &bundle.data {
+        let is_media = ["image/", "audio/", "video/", "application/pdf"]
+            .iter()
+            .any(|kind| mime.starts_with(kind));
+        if is_media || shown.is_empty() {
+            if !shown.is_empty() {
+                shown.push('\n');
+            }
+            let _ = write!(shown, "[{mime}, {}]", size(bytes(mime, value)));
+        }
+    }
+    shown
+}
+
+/// Returns what the code raised, whole.
+pub(crate) fn traceback(raised: &Raised) -> String {
+    if raised.traceback.is_empty() {
+        format!("{}: {}", raised.ename, raised.evalue)
+    } else {
+        raised.traceback.join("\n")
+    }
+}
+
+/// Returns outputs for a JSON answer: no colours, and with a limit no media and no endless texts.
+pub(crate) fn for_json(outputs: &mut [Output], limit: Option<usize>, more: &str) {
+    for output in outputs {
+        match output {
+            Output::Error(raised) => {
+                for line in &mut raised.traceback {
+                    *line = plain(line);
+                }
+            }
+            Output::Stream(stream) => {
+                if let Some(limit) = limit {
+                    stream.text = cut(&stream.text, limit, more).into_owned();
+                }
+            }
+            Output::Display(it) | Output::Update(it) | Output::Result(it) => {
+                let Some(limit) = limit else { continue };
+                for (mime, value) in &mut it.data {
+                    let text = text_of(value);
+                    if mime.starts_with("text/") {
+                        *value = Value::String(cut(&text, limit, more).into_owned());
+                    } else if text.len() > limit {
+                        *value = Value::String(format!("[{}]", size(bytes(mime, value))));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the text without colours and other escapes.
+pub(crate) fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
+/// them it says how much is left out, and `more`.
+pub(crate) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
+    cut_more(text, limit, LeftOut::default(), more)
+}
+
+/// Cuts a text of which something is left out already, in its middle.
+fn cut_more<'a>(text: &'a str, limit: usize, before: LeftOut, more: &str) -> Cow<'a, str> {
+    let count = text.chars().count();
+    if count <= limit {
+        return Cow::Borrowed(text);
+    }
+    let place = |chars: usize| {
+        text.char_indices()
+            .nth(chars)
+            .map_or(text.len(), |(at, _)| at)
+    };
+    let (head, tail) = (place(limit - limit / 3), place(count - limit / 3));
+    // A line's end near by is the better place.
+    let head = text
+        .get(..head)
+        .and_then(|kept| Some(kept.rfind('\n')? + 1))
+        .filter(|at| head - at < limit / 4)
+        .unwrap_or(head);
+    let tail = text
+        .get(tail..)
+        .and_then(|kept| Some(tail + kept.find('\n')? + 1))
+        .filter(|at| at - tail < limit / 4)
+        .unwrap_or(tail);
+    let (Some(kept), Some(left_out), Some(end)) =
+        (text.get(..head), text.get(head..tail), text.get(tail..))
+    else {
+        return Cow::Borrowed(text);
+    };
+    let mut shown = kept.to_owned();
+    let note = format!(
+        "[… {} characters, {} lines left out; {more} …]",
+        left_out.chars().count() as u64 + before.bytes,
+        left_out.lines().count() as u64 + before.lines
+    );
+    on_a_line_of_its_own(&mut shown, &note);
+    shown.push_str(end);
+    Cow::Owned(shown)
+}
+
+fn on_a_line_of_its_own(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+    if !line.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// A representation is one text, or a list of them as in notebook files.
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// How many bytes a representation has; media other than SVG come as base64.
+fn bytes(mime: &str, value: &Value) -> u64 {
+    let text = text_of(value);
+    if mime.starts_with("text/") || mime.ends_with("xml") || mime.ends_with("json") {
+        return text.len() as u64;
+    }
+    let digits = text
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
+    digits.count() as u64 * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::execution::run::StreamText;
+
+    fn stream(name: &str, text: &str) -> Output {
+        Output::Stream(StreamText {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+
+    fn shown(data: &Value) -> Bundle {
+        serde_json::from_value(json!({ "data": data })).expect("a bundle")
+    }
+
+    #[test]
+    fn what_was_raised_comes_first_and_whole() {
+        let raised = Raised {
+            ename: "E".to_owned(),
+            evalue: "v".to_owned(),
+            traceback: vec!["line 1".to_owned(), "x".repeat(100)],
+        };
+        let outputs = [
+            stream("stdout", "a\n"),
+            stream("stderr", "warned\n"),
+            Output::Error(raised),
+        ];
+        let how = Cut {
+            limit: Some(50),
+            left_out: LeftOut::default(),
+            more: "more".to_owned(),
+        };
+        let text = text(&outputs, &how);
+        assert_eq!(text.out, "a\n");
+        assert_eq!(text.err, format!("line 1\n{}\nwarned\n", "x".repeat(100)));
+    }
+
+    #[test]
+    fn an_image_is_named_by_type_and_size() {
+        let figure = shown(&json!({
+            "image/png": "aGVsbG8=\n", "text/plain": "<Figure size 640x480 with 1 Axes>"
+        }));
+        assert_eq!(
+            bundle(&figure),
+            "<Figure size 640x480 with 1 Axes>\n[image/png, 5 bytes]"
+        );
+        let table = json!({ "text/html": "<table>", "text/plain": ["a\n", "b"] });
+        assert_eq!(bundle(&shown(&table)), "a\nb");
+        assert_eq!(
+            bundle(&shown(&json!({ "text/html": "<b>" }))),
+            "[text/html, 3 bytes]"
+        );
+        let markdown = json!({ "text/markdown": "**hi**", "text/plain": "<Markdown object>" });
+        assert_eq!(bundle(&shown(&markdown)), "**hi**");
+        assert_eq!(bundle(&shown(&json!({}))), "");
+    }
+
+    #[test]
+    fn a_long_text_keeps_head_and_tail_and_says_so() {
+        let lines: String = (0..1000).map(|i| format!("line {i}\n")).collect();
+        let shown = cut(&lines, 300, "more");
+        assert!(shown.starts_with("line 0\nline 1\n"), "{shown}");
+        assert!(shown.ends_with("line 998\nline 999\n"), "{shown}");
+        let note = shown
+            .lines()
+            .find(|line| line.starts_with("[…"))
+            .expect("a note");
+        let kept: usize = shown
+            .lines()
+            .filter(|line| *line != note)
+            .map(|line| line.len() + 1)
+            .sum();
+        assert!(kept <= 300, "{kept}");
+        assert!(note.contains(&format!("{} characters", lines.len() - kept)));
+
+        // No line to break at, and characters of several bytes.
+        let long = "é".repeat(1000);
+        let shown = cut(&long, 10, "more");
+        assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
+        assert_eq!(cut("short", 5, "more"), "short");
+        assert!(cut("short", 0, "more").contains("5 characters"));
+        let before = LeftOut {
+            bytes: 100,
+            lines: 9,
+            displays: 0,
+        };
+        let shown = cut_more("a\nb\nc\n", 2, before, "more");
+        assert!(
+            shown.contains("[… 104 characters, 11 lines left out; more …]"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn long_texts_share_what_short_ones_leave() {
+        assert_eq!(shares(&[5, 7], None), [None, None]);
+        assert_eq!(
+            shares(&[100, 2, 100, 0], Some(50))
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
+            [24, 16, 24, 12]
+        );
+        assert_eq!(shares(&[9, 9], Some(0)), [Some(0), Some(0)]);
+        assert_eq!(shares(&[], Some(9)), []);
+    }
+
+    #[test]
+    fn json_has_no_colours_and_no_media_beyond_the_limit() {
+        let mut outputs = [
+            Output::Error(Raised {
+                traceback: vec!["\u{1b}[31mred\u{1b}[0m".to_owned()],
+                ..Raised::default()
+            }),
+            Output::Display(shown(
+                &json!({ "image/png": "A".repeat(4000), "text/plain": "x" }),
+            )),
+        ];
+        for_json(&mut outputs, None, "more");
+        assert!(matches!(&outputs[0], Output::Error(it) if it.traceback == ["red"]));
+        assert!(
+            matches!(&outputs[1], Output::Display(it) if it.data["image/png"].as_str().is_some_and(|it| it.len() == 4000))
+        );
+        for_json(&mut outputs, Some(100), "more");
+        assert!(
+            matches!(&outputs[1], Output::Display(it) if it.data["image/png"] == "[3.0 kB]" && it.data["text/plain"] == "x")
+        );
+    }
+}

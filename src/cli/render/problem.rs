@@ -1,0 +1,42 @@
+//! A problem as a person reads it, and the exit code that it means.
+
+use std::process::ExitCode;
+
+use crate::api::problem::{Problem, ProblemAnswer, ProblemKind};
+use crate::cli::render::hints::Commands;
+use crate::cli::render::{conflict, print};
+
+/// Returns the exit code of a kind of problems.
+pub(crate) fn code(kind: ProblemKind) -> ExitCode {
+    ExitCode::from(match kind {
+        ProblemKind::Failed => 1,
+        ProblemKind::Usage => 2,
+        ProblemKind::StillRunning => 4,
+        ProblemKind::Refused | ProblemKind::Conflict => 5,
+        ProblemKind::NoKernel => 6,
+    })
+}
+
+/// Names the notebook in the commands of a problem's hints.
+pub(crate) fn completed(mut problem: Problem, commands: &Commands) -> Problem {
+    for hint in &mut problem.hints {
+        *hint = commands.complete(hint);
+    }
+    problem
+}
+
+/// Prints a problem, and returns its exit code.
+pub(crate) fn report(problem: &Problem, json: bool) -> ExitCode {
+    if json {
+        let _ = print::json(&ProblemAnswer { error: problem });
+    } else {
+        print::note(&format!("nb: {}", problem.message));
+        let lines = problem.lines.iter();
+        lines.for_each(|line| print::note(&format!("  | {line}")));
+        let conflicts = problem.conflicts.iter().flat_map(conflict::blocks);
+        conflicts.for_each(|line| print::note(&line));
+        let hints = problem.hints.iter();
+        hints.for_each(|hint| print::note(&format!("hint: {hint}")));
+    }
+    code(problem.kind)
+}

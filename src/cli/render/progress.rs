@@ -1,0 +1,85 @@
+//! What a terminal shows while a job runs: which cell, for how long, and what it said last.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+
+use crate::cli::render::outputs::plain;
+use crate::cli::render::print;
+use crate::cli::render::report::behind;
+use crate::project::jobs::{Job, JobState};
+
+/// A line at the bottom of the terminal; nothing where stderr is none.
+pub(crate) struct Progress(ProgressBar);
+
+/// How often it moves.
+const TICK: Duration = Duration::from_millis(120);
+
+impl Progress {
+    /// Makes a line that shows how far the job is, if one is wanted.
+    pub(crate) fn new(is_wanted: bool) -> Self {
+        let target = if is_wanted {
+            // It draws nothing where stderr is no terminal.
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Self(bar)
+    }
+
+    /// Returns whether anybody sees it.
+    pub(crate) fn is_seen(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
+    /// Shows how far a job is; `last` is the last line that it said.
+    pub(crate) fn sees(&self, job: &Job, last: &str) {
+        if self.is_seen() && job.state != JobState::Done {
+            self.0.enable_steady_tick(TICK);
+            self.0.set_message(text(job, last));
+        }
+    }
+
+    /// Prints something above it.
+    pub(crate) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
+    /// Takes it away, until it is to show something again.
+    pub(crate) fn clear(&self) {
+        self.0.disable_steady_tick();
+        self.0.reset();
+        self.0.finish_and_clear();
+        self.0.reset();
+    }
+}
+
+fn text(job: &Job, last: &str) -> String {
+    let count = job.cells.len();
+    let under_way = job.cells.iter().position(|cell| cell.status.is_none());
+    let at = under_way.unwrap_or(count.saturating_sub(1));
+    let Some(cell) = job.cells.get(at) else {
+        return String::new();
+    };
+    let mut text = cell.cell.clone().unwrap_or_else(|| "code".to_owned());
+    if count > 1 {
+        text = format!("{text} ({} of {count})", at + 1);
+    }
+    match (job.state, behind(job), cell.begun_at) {
+        (JobState::Queued, Some(behind), _) => text = format!("{text} · waits behind {behind}"),
+        (JobState::WaitingInput, ..) => text.push_str(" · asks"),
+        (_, _, Some(begun)) => {
+            let age = Timestamp::now().duration_since(begun).unsigned_abs();
+            text = format!("{text} · {}", print::took(age));
+        }
+        _ => text.push_str(" · waits"),
+    }
+    match plain(last).trim() {
+        "" => text,
+        last => format!("{text} · {last}"),
+    }
+}

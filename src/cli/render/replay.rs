@@ -1,0 +1,98 @@
+//! What `nb exec --replay` says of what it runs again, and of what not.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::cli::render::print;
+use crate::execution::replay::{Ended, Replay};
+use crate::kernel::shell::quote;
+use crate::notebook::Document;
+
+/// Returns the lines for a reader, who has asked to run again what ran before.
+pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Vec<String> {
+    let cells = document.cells().iter().map(|cell| cell.id());
+    let short: HashMap<_, _> = cells.zip(document.short_ids()).collect();
+    let short = |id: &String| {
+        short
+            .get(id.as_str())
+            .map_or_else(|| id.clone(), ToString::to_string)
+    };
+    let list = |ids: &[String]| ids.iter().map(short).collect::<Vec<_>>().join(", ");
+    let runs = count(replay.cells.len(), "run");
+    let mut distinct: Vec<_> = replay.cells.clone();
+    distinct.sort();
+    distinct.dedup();
+    let what = match distinct.len() == replay.cells.len() {
+        true => count(replay.cells.len(), "cell"),
+        false => format!("{runs} of {}", count(distinct.len(), "cell")),
+    };
+    let kernel = format!("kernel {}", replay.generation);
+    let ended = replay.ended.as_ref().map(ended).unwrap_or_default();
+    let mut lines = vec![format!(
+        "replay of {kernel}{ended}: {what} ran without error"
+    )];
+    if !replay.changed.is_empty() {
+        let run = verb(
+            replay.changed.len(),
+            "runs as it is now",
+            "run as they are now",
+        );
+        let ids = list(&replay.changed);
+        lines.push(format!("replay: changed since then, and {run}: {ids}"));
+    }
+    if let Some(running) = &replay.running {
+        let again = format!("nb exec {} {}", quote(notebook), short(running));
+        lines.push(format!(
+            "replay: {} was running when it ended, and is left out · next: {again}",
+            short(running)
+        ));
+    }
+    let mut out = Vec::new();
+    if !replay.failed.is_empty() {
+        out.push(format!("{} failed", list(&replay.failed)));
+    }
+    if replay.gone > 0 {
+        out.push(format!(
+            "{} of cells that are not there any more",
+            count(replay.gone, "run")
+        ));
+    }
+    if replay.scratch > 0 {
+        out.push(format!(
+            "{} of code outside the notebook (nb log shows it)",
+            count(replay.scratch, "run")
+        ));
+    }
+    if replay.elsewhere > 0 {
+        out.push(format!(
+            "{} of other notebooks' cells",
+            count(replay.elsewhere, "run")
+        ));
+    }
+    if !out.is_empty() {
+        lines.push(format!("replay: left out: {}", out.join(", ")));
+    }
+    lines
+}
+
+fn ended(ended: &Ended) -> String {
+    let by = ended
+        .by
+        .as_deref()
+        .map(|by| format!(" by {by}"))
+        .unwrap_or_default();
+    let how = match ended.how.as_str() {
+        "stopped" => "was shut down",
+        "restarted" => "was restarted",
+        _ => "died",
+    };
+    format!(", which {how}{by} {}", print::moment(ended.at))
+}
+
+fn count(count: usize, of: &str) -> String {
+    format!("{count} {of}{}", verb(count, "", "s"))
+}
+
+fn verb(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}

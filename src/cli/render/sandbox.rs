@@ -1,0 +1,92 @@
+//! A sandbox as people and programs read it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::project::{Mechanism, Sandbox};
+
+/// Tells of a sandbox in a line; paths in `root` are told as they are named there.
+pub(crate) fn text(sandbox: &Sandbox, root: &Path) -> String {
+    let shown = |path: &Path| {
+        let inner = path.strip_prefix(root).unwrap_or(path);
+        match inner.as_os_str().is_empty() {
+            // The whole project.
+            true => ".".to_owned(),
+            false => inner.display().to_string(),
+        }
+    };
+    let mut parts = Vec::new();
+    match &sandbox.reached {
+        Some(reached) if reached.missing.is_empty() => parts.push(format!(
+            "{}, tried from inside: {}",
+            reached.mechanism.as_str(),
+            told(&reached.kept)
+        )),
+        Some(reached) => parts.push(format!(
+            "{}, best effort: {}; NOT kept: {}",
+            reached.mechanism.as_str(),
+            told(&reached.kept),
+            reached
+                .missing
+                .iter()
+                .map(|missing| format!("{} ({})", missing.promise, missing.why))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
+        None => parts.push("not entered yet".to_owned()),
+    }
+    let mechanism = sandbox.reached.as_ref().map(|reached| reached.mechanism);
+    if mechanism == Some(Mechanism::Landlock) {
+        // No rule of Landlock's can part them.
+        parts.push("shared with the outside: /dev/shm, your terminals".to_owned());
+    }
+    if sandbox.allow_net {
+        parts.push("network allowed".to_owned());
+    }
+    let lists = [
+        ("may write", &sandbox.allow_write),
+        ("may read", &sandbox.allow_read),
+    ];
+    for (words, paths) in lists.into_iter().filter(|(_, paths)| !paths.is_empty()) {
+        let all: Vec<_> = paths.iter().map(|path| shown(path)).collect();
+        parts.push(format!("{words} {}", all.join(", ")));
+    }
+    parts.extend(sandbox.cpus.map(|count| match count {
+        1 => "1 processor".to_owned(),
+        _ => format!("{count} processors"),
+    }));
+    let time = sandbox.max_time_s;
+    parts.extend(time.map(|seconds| format!("{seconds} s a cell")));
+    parts.push(format!("scratch {}", shown(&sandbox.scratch)));
+    format!("sandbox: {}", parts.join(" · "))
+}
+
+/// What a reader wants to know of what was kept: that its own folders can be used is no promise.
+fn told(kept: &[String]) -> String {
+    let own = crate::kernel::confine::guarantee::Guarantee::OwnFolders.words();
+    let all: Vec<_> = kept
+        .iter()
+        .map(String::as_str)
+        .filter(|it| *it != own)
+        .collect();
+    all.join(", ")
+}
+
+/// Returns it as a program reads it.
+pub(crate) fn object(sandbox: &Sandbox) -> Value {
+    let reached = sandbox.reached.as_ref();
+    json!({
+        "mechanism": reached.map(|reached| reached.mechanism.as_str()),
+        "demand": sandbox.demand,
+        "kept": reached.map(|reached| &reached.kept),
+        "missing": reached.map(|reached| &reached.missing),
+        "allow_read": sandbox.allow_read,
+        "allow_write": sandbox.allow_write,
+        "allow_net": sandbox.allow_net,
+        "cpus": sandbox.cpus,
+        "max_time_s": sandbox.max_time_s,
+        "scratch": sandbox.scratch,
+        "keep_scratch": sandbox.keep_scratch,
+    })
+}

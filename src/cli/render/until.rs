@@ -1,0 +1,117 @@
+//! `--until REGEX`: a line that is waited for in what a job says.
+
+use regex::Regex;
+
+use crate::cli::render::outputs::{self, plain};
+use crate::execution::run::Output;
+
+/// What is waited for.
+pub(crate) struct Until {
+    pattern: Regex,
+    /// The line that is being written, of stdout and of stderr.
+    lines: [String; 2],
+    matched: Option<String>,
+}
+
+/// How much of a line without an end is looked at.
+const LONGEST: usize = 64 << 10;
+
+impl Until {
+    pub(crate) fn new(pattern: Regex) -> Self {
+        Self {
+            pattern,
+            lines: [String::new(), String::new()],
+            matched: None,
+        }
+    }
+
+    /// Returns what is waited for.
+    pub(crate) fn pattern(&self) -> &str {
+        self.pattern.as_str()
+    }
+
+    /// Returns the line that came.
+    pub(crate) fn matched(&self) -> Option<&str> {
+        self.matched.as_deref()
+    }
+
+    /// Hears an output; says whether the line is there.
+    pub(crate) fn hears(&mut self, output: &Output) -> bool {
+        if self.matched.is_none() {
+            self.matched = match output {
+                Output::Stream(it) => self.stream(usize::from(it.name == "stderr"), &it.text),
+                Output::Display(it) | Output::Result(it) | Output::Update(it) => {
+                    self.text(&outputs::bundle(it))
+                }
+                // The traceback quotes the code, in which the line may stand as well.
+                Output::Error(it) => self.text(&format!("{}: {}", it.ename, it.evalue)),
+            };
+        }
+        self.matched.is_some()
+    }
+
+    /// A stream comes in pieces: a line is looked at as it grows.
+    fn stream(&mut self, name: usize, text: &str) -> Option<String> {
+        let mut line = std::mem::take(self.lines.get_mut(name)?);
+        for (at, piece) in text.split(['\n', '\r']).enumerate() {
+            if at > 0 {
+                line.clear();
+            }
+            if line.len() > LONGEST {
+                line.clear();
+            }
+            line.push_str(piece);
+            let shown = plain(&line);
+            if !line.is_empty() && self.pattern.is_match(&shown) {
+                return Some(shown);
+            }
+        }
+        *self.lines.get_mut(name)? = line;
+        None
+    }
+
+    fn text(&self, text: &str) -> Option<String> {
+        let text = plain(text);
+        let mut lines = text.lines();
+        let line = lines.find(|line| self.pattern.is_match(line));
+        line.map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::run::{Raised, StreamText};
+
+    fn prints(text: &str) -> Output {
+        Output::Stream(StreamText {
+            name: "stdout".to_owned(),
+            text: text.to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_line_is_seen_however_it_comes() {
+        let until = || Until::new(Regex::new(r"^epoch 3/\d+ done$").expect("a pattern"));
+        for (pieces, matches) in [
+            (&["epoch 3/40 done\n"][..], true),
+            (&["epoch 3", "/40 d", "one"], true),
+            (&["epoch 2/40\repoch 3/40 done\r"], true),
+            (&["\u{1b}[32mepoch 3/40 done\u{1b}[0m\n"], true),
+            (&["epoch 3/40 done?\n"], false),
+            (&["epoch 3/40\n", " done\n"], false),
+        ] {
+            let mut until = until();
+            let heard = pieces.iter().any(|piece| until.hears(&prints(piece)));
+            assert_eq!(heard, matches, "{pieces:?}");
+            assert_eq!(until.matched(), matches.then_some("epoch 3/40 done"));
+        }
+        let raised = Output::Error(Raised {
+            ename: "E".to_owned(),
+            evalue: "no".to_owned(),
+            ..Raised::default()
+        });
+        let mut until = Until::new(Regex::new("^E: no").expect("a pattern"));
+        assert!(!until.hears(&prints("E")) && until.hears(&raised));
+    }
+}
