@@ -21,7 +21,7 @@
 //! | [`api`] | the use cases, one function a command | wire, notebook, project, kernel, client, activity, task, editing, lifecycle, execution |
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
-//! | [`cli`] | the `nb` command line; printing lives only here | api, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | api, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
 //! Adapters (`proxy`, `cli`) never import each other.

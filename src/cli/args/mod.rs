@@ -74,7 +74,9 @@ fn read_quickly(arguments: &[OsString]) -> Option<(Common, Box<dyn AnyCommand>)>
     let first = arguments.get(1)?;
     let entry = COMMANDS.iter().find(|it| first == it.name)?;
     let command = (entry.augment)(clap::Command::new(entry.name));
-    let all = Common::augment_args(clap::Command::new("nb")).subcommand(command);
+    // A command of `nb` is called help.
+    let all = clap::Command::new("nb").disable_help_subcommand(true);
+    let all = Common::augment_args(all).subcommand(command);
     let matches = all.try_get_matches_from(arguments).ok()?;
     read_matches(&matches).ok()
 }
@@ -153,6 +155,7 @@ mod tests {
             ("nb status --json", true),
             ("nb vars x", true),
             ("nb wait -n a.ipynb", true),
+            ("nb help cells", true),
             // What it does not know, or is wrong, is for the whole.
             ("nb", false),
             ("nb -n a.ipynb cells", false),
@@ -161,7 +164,6 @@ mod tests {
             ("nb edit --replace", false),
             ("nb open a.ipynb --kernel ir --python p", false),
             ("nb list a.ipynb", false),
-            ("nb help cells", false),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let quick = read_quickly(&words);
