@@ -186,7 +186,7 @@ pub fn main() -> ExitCode {
 /// Says whether the runtime can wait for sockets and signals.
 ///
 /// It does so with a pair of sockets, and panics where an agent's sandbox allows none. No socket
-/// is used there, see `lifecycle::life`.
+/// is used there, see `lifecycle::liveness`.
 fn can_wait() -> bool {
     std::os::unix::net::UnixStream::pair().is_ok()
 }

@@ -149,7 +149,7 @@ pub(super) fn joined_here(page: &Page, front_end: &str, since: Timestamp) -> Joi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::start::empty_session;
+    use crate::project::Session;
 
     const NOTEBOOK: &str = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
 
@@ -167,7 +167,7 @@ mod tests {
             let page = Page::of(&path).unwrap();
             let desk = Self { _home: home, page };
             desk.saved(60);
-            let mut session = empty_session(&desk.page.path);
+            let mut session = Session::local(desk.page.path.clone());
             session.status = Status::Live;
             session.generation = 1;
             let key = desk.page.key.clone();

@@ -157,8 +157,8 @@ mod tests {
     use super::*;
     use crate::editing::edit::{self, Editor};
     use crate::editing::manners::joined_here;
-    use crate::lifecycle::start::empty_session;
     use crate::notebook::Operation;
+    use crate::project::Session;
 
     const SHARED: &str = r#"{"cells": [], "metadata": {"kernelspec": {"display_name": "nb shared kernel", "language": "python", "name": "nb-shared"}}, "nbformat": 4, "nbformat_minor": 5}"#;
 
@@ -168,7 +168,7 @@ mod tests {
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, SHARED).unwrap();
         let page = Page::of(&path).unwrap();
-        let mut session = empty_session(&path);
+        let mut session = Session::local(path.clone());
         session.status = Status::Stopped;
         let real =
             r#"{"name": "python3", "display_name": "Python 3", "language": "python", "argv": []}"#;

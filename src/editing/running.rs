@@ -22,11 +22,9 @@ pub fn running(page: &Page) -> Option<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::project::journal::Entry;
-    use crate::project::{Place, boot_id};
+    use crate::project::{Session, Status, boot_id};
 
     #[test]
     fn a_cell_runs_while_its_kernel_lives_and_nobody_told_its_end() {
@@ -46,11 +44,9 @@ mod tests {
         journal.append(&tell("asked")).unwrap();
         assert_eq!(running(&page), None);
         let lives = |start_time: u64| {
-            let session = json!({
-                "notebook": notebook, "connection_file": "c.json", "pid": std::process::id(),
-                "start_time": start_time, "where": Place::here(), "status": "live", "generation": 1,
-            });
-            let session = serde_json::from_value(session).unwrap();
+            let mut session = Session::local(notebook.clone());
+            session.status = Status::Live;
+            session.set_process(std::process::id(), start_time, None);
             let known = |state: &mut crate::project::State| {
                 state.sessions.insert("a.ipynb".to_owned(), session);
             };

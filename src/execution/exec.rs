@@ -132,7 +132,7 @@ pub(super) async fn living(
 
 /// Returns how long a cell may run: the bound of a sandbox holds whatever is asked for.
 fn bounded(wanted: Option<f64>, session: &Session) -> Option<f64> {
-    let bound = session.sandbox.as_ref().and_then(|it| it.max_time_s);
+    let bound = session.sandbox().and_then(|it| it.max_time_s);
     match (wanted, bound) {
         (Some(wanted), Some(bound)) => Some(wanted.min(bound)),
         (wanted, bound) => wanted.or(bound),

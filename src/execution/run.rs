@@ -26,7 +26,7 @@ use crate::kernel::process::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::spec::quirks;
 use crate::lifecycle::death::{self, note_death};
-use crate::lifecycle::life::{Life, life, unseen};
+use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
 use crate::project::jobs::Job;
 use crate::project::journal::Entry;
@@ -374,17 +374,17 @@ pub(super) async fn reach(
     session: &Session,
 ) -> Result<(ConnectionInfo, Option<Process>), RunError> {
     let info = connection::read(&session.connection_file)?;
-    match life(session).await {
-        Life::Own(process) => Ok((info, Some(process))),
-        Life::Foreign => Ok((info, None)),
-        Life::Gone => {
+    match liveness(session).await {
+        Liveness::Own(process) => Ok((info, Some(process))),
+        Liveness::Foreign => Ok((info, None)),
+        Liveness::Dead => {
             let session = match session.status {
                 SessionStatus::Live => note_death(project, key, session.clone())?,
                 _ => session.clone(),
             };
             Err(RunError::ended(key, Some(&session)))
         }
-        Life::Elsewhere => Err(RunError::Unseen(Box::new(unseen(session)))),
+        Liveness::OutOfReach => Err(RunError::Unseen(Box::new(OpenError::out_of_reach(session)))),
     }
 }
 

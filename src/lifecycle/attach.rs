@@ -8,19 +8,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use super::life::{Life, life, refusal, sandboxed};
+use super::liveness::{Liveness, liveness, refusal, sandboxed};
 use super::open::How;
-use super::open_error::OpenError;
+use super::open_error::{AttachError, OpenError};
 use super::share;
-use super::start::{Held, empty_session};
+use super::start::Held;
 use crate::client::{Client, ClientError};
-use crate::kernel::process::connection::{self, ConnectionError};
-use crate::kernel::shell::quote;
+use crate::kernel::process::connection;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
-use crate::kernel::variables::{NoHome, Variables};
-use crate::project::{InterruptMode, Place, Project, RealSpec, Session, Status, Transport};
-use crate::wire::{self, Channel, ConnectionFileError, ConnectionInfo};
+use crate::kernel::variables::Variables;
+use crate::project::{Backend, InterruptMode, Project, RealSpec, Session, Status, Transport};
+use crate::wire::{self, Channel, ConnectionInfo};
 
 /// How long a kernel may take to answer on control, where no cell is in the way.
 const CONTROL: Duration = Duration::from_secs(2);
@@ -39,114 +38,6 @@ pub struct Running {
     pub kernel_info: Value,
     /// What is known of its spec; the command is not.
     pub spec: RealSpec,
-}
-
-/// Why a notebook cannot use a kernel that runs.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// No home folder.
-    #[error(transparent)]
-    NoHome(#[from] NoHome),
-    /// There is no such file.
-    #[error("there is no connection file {}", wanted.display())]
-    NoFile {
-        /// What was asked for.
-        wanted: PathBuf,
-        /// Where a bare name was looked for.
-        runtime_dir: PathBuf,
-    },
-    /// The file cannot be used.
-    #[error(transparent)]
-    File(#[from] ConnectionError),
-    /// Its kernel has ended.
-    #[error("no kernel listens where {} says", file.display())]
-    Nobody {
-        /// The connection file.
-        file: PathBuf,
-        /// What the system said.
-        source: ClientError,
-    },
-    /// This shell may use no sockets.
-    #[error("cannot reach the kernel from this shell: it is sandboxed ({cause})")]
-    Sandboxed {
-        /// What the system said.
-        cause: String,
-    },
-    /// Something listens and says nothing.
-    #[error("what listens where {} says has not told within {after:?} what it is", file.display())]
-    Mute {
-        /// The connection file.
-        file: PathBuf,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// It leads to a front end's proxy, which ends with the front end.
-    #[error("{} is a front end's own way to a shared kernel, not a kernel's", file.display())]
-    Proxy {
-        /// The connection file.
-        file: PathBuf,
-    },
-    /// It is the kernel of another notebook of the project.
-    #[error("{} is the kernel of {}", file.display(), owner.display())]
-    OfNotebook {
-        /// The connection file.
-        file: PathBuf,
-        /// Whose kernel it is.
-        owner: PathBuf,
-        /// The notebook that is opened.
-        notebook: PathBuf,
-    },
-    /// The kernel that a notebook was attached to is no more.
-    #[error("the kernel of {} was started by another program and answers no more", notebook.display())]
-    Gone {
-        /// The notebook.
-        notebook: PathBuf,
-    },
-}
-
-impl AttachError {
-    /// Returns what mends it.
-    pub fn hints(&self) -> Vec<String> {
-        match self {
-            Self::NoFile { runtime_dir, .. } => vec![format!(
-                "the files of kernels that other programs started are in {}",
-                runtime_dir.display()
-            )],
-            Self::File(ConnectionError::Content {
-                source: ConnectionFileError::Curve(_),
-                ..
-            }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".to_owned()],
-            Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
-            Self::Nobody { .. } => vec![
-                "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"
-                    .to_owned(),
-            ],
-            Self::Mute { .. } => vec![
-                "a kernel that runs a cell may answer only after it: wait longer with --timeout SECONDS"
-                    .to_owned(),
-                "one with another key never answers; its file is then out of date".to_owned(),
-            ],
-            Self::Proxy { .. } => {
-                vec!["nb status lists the shared kernels; share one with: nb open NOTEBOOK --kernel-of OTHER".to_owned()]
-            }
-            Self::OfNotebook {
-                owner, notebook, ..
-            } => vec![format!(
-                "nb open {} --kernel-of {}",
-                quote(notebook),
-                quote(owner)
-            )],
-            Self::Gone { notebook } => vec![
-                format!("to start one of its own: nb open {} --own", quote(notebook)),
-                format!(
-                    "to attach to another: nb open {} --attach CONNECTION_FILE",
-                    quote(notebook)
-                ),
-            ],
-            Self::Sandboxed { .. } => vec!["allow nb outside the sandbox".to_owned()],
-            Self::NoHome(_) => Vec::new(),
-        }
-    }
 }
 
 /// Finds a connection file: a path, or a name that Jupyter's runtime folder knows.
@@ -306,9 +197,10 @@ pub(super) fn check(
     running: &Running,
 ) -> Result<(), OpenError> {
     let state = project.state()?;
-    let owner = state.sessions.values().find(|session| {
-        session.owned && session.kernel_of.is_none() && is_at(session, &running.connection_file)
-    });
+    let owner = state
+        .sessions
+        .values()
+        .find(|session| session.as_local().is_some() && is_at(session, &running.connection_file));
     match owner {
         Some(session) => Err(AttachError::OfNotebook {
             file: running.connection_file.clone(),
@@ -333,30 +225,28 @@ pub(super) async fn attach(
     let state = project.state()?;
     let before = state.sessions.get(key).cloned();
     let same = before.as_ref().is_some_and(|before| {
-        !before.owned && before.status != Status::Died && is_at(before, &running.connection_file)
+        before.is_attached()
+            && before.status != Status::Died
+            && is_at(before, &running.connection_file)
     });
     share::leave(&held, before.as_ref()).await?;
     let session = project.update(|state| {
         let before = state.sessions.get(key).cloned();
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
         let fresh = before.is_none();
-        let mut session = before.unwrap_or_else(|| empty_session(&notebook));
+        let mut session = before.unwrap_or_else(|| Session::local(notebook.clone()));
         if !same {
             session.generation += u64::from(!fresh);
             session.started_at = Some(jiff::Timestamp::now());
         }
         let session = Session {
             connection_file: running.connection_file.clone(),
-            pid: None,
-            start_time: None,
+            backend: Backend::attached(None),
             kernelspec: Some(running.spec.clone()),
             transport: running.transport,
-            place: Place::here(),
-            owned: false,
             status: Status::Live,
             ended: None,
             kernel_info: Some(running.kernel_info.clone()),
-            kernel_of: None,
             ..session
         };
         state.sessions.insert(key.to_owned(), session.clone());
@@ -379,7 +269,7 @@ fn is_at(session: &Session, file: &Path) -> bool {
 
 /// Opens a session again whose kernel another program started: it is used while it answers.
 pub(super) async fn reopen(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
-    if life(&session).await == Life::Gone {
+    if liveness(&session).await == Liveness::Dead {
         return Err(AttachError::Gone {
             notebook: session.notebook,
         }

@@ -14,7 +14,7 @@ use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest, SelectionError};
 use crate::kernel::variables::{NoHome, Variables};
-use crate::project::Project;
+use crate::project::{Project, Session};
 
 /// The kernels of this machine as a notebook sees them.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub fn available(notebook: &Path, variables: &dyn Variables) -> Result<Available
     let mut near = None;
     if let Some(project) = Project::find(&whole) {
         let key = project.key(&whole);
-        session = recorded(&project.state()?, &project, &key).filter(|it| it.owned);
+        session = recorded(&project.state()?, &project, &key).filter(Session::is_owned);
         near = neighbour(&project, &key)?;
     }
     let before = session.as_ref().and_then(|it| it.kernelspec.as_ref());

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use super::life::{Life, life};
+use super::liveness::liveness;
 use super::status::busy;
 use crate::activity::company::{self, whose};
 use crate::activity::participants::joined_to;
@@ -76,8 +76,7 @@ pub fn objections(deed: Deed, asker: &str, facts: &Facts) -> Vec<Objection> {
 /// One's own cell is not looked into any further: it does not matter whether it still runs.
 pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str) -> Facts {
     // One that is being started runs nobody's cell, and does not answer.
-    let is_up = session.status == Status::Live
-        && matches!(life(session).await, Life::Own(_) | Life::Foreign);
+    let is_up = session.status == Status::Live && liveness(session).await.is_up();
     if !is_up {
         return Facts::default();
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::attach;
-use super::life::{sandboxed, unseen};
+use super::liveness::sandboxed;
 use super::open::{OpenOptions, neighbour};
 use super::open_error::OpenError;
-use super::sandbox::Confinement;
+use super::sandbox::WantedConfinement;
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
@@ -47,7 +47,7 @@ pub fn create_notebook(
     if starts {
         let owner = session.as_ref().filter(|_| options.kernel_of.is_some());
         match owner.filter(|owner| sandboxed(owner.transport).is_some()) {
-            Some(owner) => return Err(unseen(owner)),
+            Some(owner) => return Err(OpenError::out_of_reach(owner)),
             None => refuse_in_a_sandbox()?,
         }
     }
@@ -74,7 +74,7 @@ pub fn create_notebook(
     }
     let choice = match (&options.attach, &options.confinement) {
         (Some(running), _) => Ok(running.spec.clone()),
-        (None, Confinement::Container(container)) => Ok(container::spec(container)),
+        (None, WantedConfinement::Container(container)) => Ok(container::spec(container)),
         (None, _) => selection::select(request, &real, &ProcessVariables).map(|choice| choice.spec),
     };
     let (name, display, language) = match choice {

@@ -47,20 +47,21 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     let end = told_end(&seen);
     let running = project.present(key, seen.generation).running;
     let job = job_of(project, key, &seen, running.as_ref());
-    let reason = match seen.place.relation() {
+    let reason = match seen.relation() {
         Relation::EarlierBoot => "the machine was started anew",
-        _ if !seen.owned => "it answers no more",
+        _ if seen.is_attached() => "it answers no more",
         _ => "its process ended",
     };
     let mut noted = None;
     let now = project.update(|state| match state.sessions.get_mut(key) {
-        Some(session) if session.pid == seen.pid && session.status == Status::Live => {
+        Some(session) if session.pid() == seen.pid() && session.status == Status::Live => {
             let mut ended = ended(session, reason, None);
             if let Some(end) = &end {
                 take(&mut ended, end);
             }
             // What it wrote while it was starting says nothing about its end.
-            let log = session.log_at.map(|at| (project.kernel_log(key), at));
+            let log = session.as_local().and_then(|local| local.log_bytes);
+            let log = log.map(|at| (project.kernel_log(key), at));
             if let Some((log, at)) = log {
                 ended.lines = last_lines(&log, at, LINES);
             }
@@ -78,7 +79,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
         }
         Some(session) => {
             // Whoever noted it was quicker than the supervisor.
-            if session.pid == seen.pid
+            if session.pid() == seen.pid()
                 && session.status == Status::Died
                 && let (Some(end), Some(ended)) = (&end, &mut session.ended)
                 && ended.exit.is_none()
@@ -119,7 +120,7 @@ pub(crate) fn supervisor_reports(
 
 /// Returns how a session's kernel ended, as its supervisor tells, which may be about to.
 fn told_end(session: &Session) -> Option<ProcessEnd> {
-    if !session.owned || session.place.relation() != Relation::Here {
+    if session.relation() != Relation::Here {
         return None;
     }
     let process = Process::recorded(session)?;

@@ -52,8 +52,9 @@ pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateEr
 /// Where `state.json` cannot be used.
 pub async fn glance(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
     let mut statuses = Vec::new();
-    for (key, session) in project.state()?.all() {
-        if session.kernel_of.is_none() {
+    let state = project.state()?;
+    for (key, session) in state.all() {
+        if state.shared_with(&key).is_none() {
             statuses.push(status::glance(project, &key, session).await?);
         }
     }
@@ -104,10 +105,9 @@ type Question = std::pin::Pin<Box<dyn Future<Output = Result<SessionStatus, Stat
 
 /// One question for each kernel of a project.
 fn questions(project: &Project) -> Result<Vec<Question>, StateError> {
-    let sessions = project.state()?.all();
-    let owners = sessions
-        .into_iter()
-        .filter(|(_, session)| session.kernel_of.is_none());
+    let state = project.state()?;
+    let sessions = state.all().into_iter();
+    let owners = sessions.filter(|(key, _)| state.shared_with(key).is_none());
     Ok(owners
         .map(|(key, session)| {
             let project = project.clone();
@@ -129,6 +129,7 @@ fn with_sharers(project: &Project, owners: Vec<SessionStatus>) -> Vec<SessionSta
                 Some(SessionStatus {
                     key: key.clone(),
                     session: state.session(key)?,
+                    kernel_of: Some(owner.key.clone()),
                     ..owner.clone()
                 })
             })

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use super::death::note_death;
 use super::everywhere;
 use super::idle;
-use super::life::{Life, life};
+use super::liveness::{Liveness, liveness};
 use super::open::unknown;
 use super::open_error::OpenError;
 use super::serve::{self, Health, Level};
@@ -163,8 +163,8 @@ async fn clear_project(
 ) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
-        let mine = session.owned && session.kernel_of.is_none();
-        if mine && session.place.relation() != Relation::Elsewhere {
+        let mine = session.as_local().is_some();
+        if mine && session.relation() != Relation::OtherHost {
             clear_session(project, &key, dry_run, cleared).await?;
         }
     }
@@ -226,8 +226,8 @@ async fn clear_session(
         return Ok(());
     };
     let files = KernelFiles::of(&session.connection_file);
-    let why = match (life(&session).await, why_ended(&session.status)) {
-        (Life::Own(process), Some(why)) => {
+    let why = match (liveness(&session).await, why_ended(&session.status)) {
+        (Liveness::Own(process), Some(why)) => {
             let memory_bytes = process.memory_bytes().unwrap_or_default();
             if !dry_run {
                 held.end(&process, Duration::ZERO).await;
@@ -244,7 +244,7 @@ async fn clear_session(
             });
             why
         }
-        (Life::Gone, why) => why.unwrap_or("it went by itself"),
+        (Liveness::Dead, why) => why.unwrap_or("it went by itself"),
         _ => return Ok(()),
     };
     if !dry_run {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::everywhere::{Kernels, Left, side_by_side};
-use super::life::Life;
+use super::liveness::Liveness;
 use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
 use super::status::{SessionStatus, status};
@@ -65,7 +65,7 @@ pub enum Done {
 
 /// The rule: why a kernel is not ended; none ends it. Nothing where none runs.
 fn reason_to_keep(status: &SessionStatus, options: &Options, now: Timestamp) -> Option<String> {
-    if !status.session.owned {
+    if !status.session.is_owned() {
         return Some("started by another program".to_owned());
     }
     match (&status.session.status, status.busy) {
@@ -101,7 +101,7 @@ pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
     let Some(session) = session else {
         return IdleReport::default();
     };
-    let limit = session.idle_timeout.map(Duration::from_secs);
+    let limit = session.settings.idle_timeout.map(Duration::from_secs);
     let status = match limit {
         Some(_) => status(project, key, session).await.ok(),
         None => None,
@@ -158,7 +158,9 @@ fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
         dry_run: true,
         by: String::new(),
     };
-    if !matches!(status.life, Life::Own(_)) || reason_to_keep(status, &options, now).is_some() {
+    if !matches!(status.liveness, Liveness::Own(_))
+        || reason_to_keep(status, &options, now).is_some()
+    {
         return None;
     }
     let unused = Duration::try_from(now.duration_since(status.idle_since?));
@@ -170,8 +172,8 @@ pub async fn end_idle(kernels: Kernels, options: &Options) -> Vec<Outcome> {
     let Kernels { found, left, .. } = kernels;
     let up = found
         .into_iter()
-        .filter(|(_, status)| status.session.kernel_of.is_none())
-        .filter(|(_, status)| matches!(status.life, Life::Own(_) | Life::Foreign));
+        .filter(|(_, status)| status.kernel_of.is_none())
+        .filter(|(_, status)| status.liveness.is_up());
     let jobs: Vec<_> = up
         .map(|(project, status)| end_one(project, status, options.clone()))
         .collect();
@@ -194,7 +196,7 @@ async fn end_one(project: Project, status: SessionStatus, options: Options) -> O
     Outcome {
         root: project.root().to_owned(),
         notebook: status.key,
-        pid: status.session.pid,
+        pid: status.session.pid(),
         generation: Some(status.session.generation),
         idle_since: status.idle_since,
         memory_bytes: status.memory_bytes,
@@ -242,19 +244,19 @@ async fn end_left(left: Left, options: Options) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::lifecycle::start::empty_session;
-    use crate::project::Place;
     use crate::project::joined::Joined;
+    use crate::project::{Backend, Session};
 
     fn idle(seconds: i64) -> SessionStatus {
-        let session = json!({ "notebook": "/p/a.ipynb", "connection_file": "/p/k.json" });
         SessionStatus {
             key: "a.ipynb".to_owned(),
-            session: serde_json::from_value(session).unwrap(),
-            life: Life::Own(Process::current()),
+            session: Session {
+                status: Status::Live,
+                ..Session::local("/p/a.ipynb".into())
+            },
+            kernel_of: None,
+            liveness: Liveness::Own(Process::current()),
             busy: Some(false),
             running: None,
             idle_since: Some(Timestamp::from_second(1000 - seconds).unwrap()),
@@ -278,11 +280,9 @@ mod tests {
             .spawn()
             .unwrap();
         let process = Process::of(child.id()).unwrap();
-        let mut session = empty_session(&path);
+        let mut session = Session::local(path.clone());
         session.status = Status::Live;
-        session.pid = Some(process.pid);
-        session.start_time = Some(process.start_time);
-        session.place = Place::here();
+        session.set_process(process.pid, process.start_time, None);
         session.connection_file = home.path().join("none.json");
         project
             .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(kept(&joined, 0, true), None);
 
         let mut attached = idle(60);
-        attached.session.owned = false;
+        attached.session.backend = Backend::attached(None);
         assert!(kept(&attached, 0, true).is_some());
         let mut starting = idle(60);
         starting.session.status = Status::Starting;

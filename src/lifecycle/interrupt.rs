@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::deed::journal;
-use super::life::{Life, life, unseen};
+use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use crate::client::{Client, ClientError};
 use crate::kernel::process::connection;
@@ -34,22 +34,22 @@ pub async fn interrupt(
     session: &Session,
     by: &str,
 ) -> Result<InterruptMode, InterruptError> {
-    let life = life(session).await;
+    let liveness = liveness(session).await;
     let mode = session.interrupt_mode();
-    match (&life, mode) {
-        (Life::Own(process), InterruptMode::Signal) => process.signal_group(Signal::INT)?,
-        (Life::Own(_) | Life::Foreign, _) => {
+    match (&liveness, mode) {
+        (Liveness::Own(process), InterruptMode::Signal) => process.signal_group(Signal::INT)?,
+        (Liveness::Own(_) | Liveness::Foreign, _) => {
             let info = connection::read(&session.connection_file).map_err(OpenError::from)?;
             let mut client = Client::connect(&info, by).await?;
             client.interrupt(REPLY).await?;
         }
-        (Life::Gone, _) => {
+        (Liveness::Dead, _) => {
             return Err(OpenError::NoKernel {
                 notebook: session.notebook.clone(),
             }
             .into());
         }
-        (Life::Elsewhere, _) => return Err(unseen(session).into()),
+        (Liveness::OutOfReach, _) => return Err(OpenError::out_of_reach(session).into()),
     }
     journal(project, key, session, "interrupted", by);
     Ok(mode)

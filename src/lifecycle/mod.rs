@@ -1,4 +1,4 @@
-//! The life of kernels: opening one for a notebook, sharing it, restarting and ending it, and the
+//! Kernels from start to end: opening one for a notebook, sharing it, restarting and ending it, and the
 //! kernelspecs through which front ends find it.
 
 pub mod attach;
@@ -13,7 +13,7 @@ pub mod gc;
 pub mod idle;
 pub mod install;
 pub mod interrupt;
-pub mod life;
+pub mod liveness;
 pub mod open;
 pub mod open_error;
 mod program;

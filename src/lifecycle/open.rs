@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::attach::{self, Running};
 use super::death::note_death;
 use super::deed::journal;
-use super::life::{Life, life, unseen};
+use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
-use super::sandbox::Confinement;
+use super::sandbox::WantedConfinement;
 use super::share;
 use super::start::{Held, Wanted, refuse_in_a_sandbox};
 use crate::kernel::confine::container;
@@ -28,7 +28,8 @@ use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Named;
 use crate::project::{
-    Container, Ended, Limits, Project, RealSpec, Session, StateError, Status, Transport, beneath,
+    Backend, Confinement, Container, Ended, KernelSettings, Limits, Project, RealSpec, Session,
+    StateError, Status, Transport, beneath,
 };
 use crate::task;
 
@@ -60,7 +61,7 @@ pub struct OpenOptions {
     /// What the kernel may use of the machine; the session's where it is not said.
     pub limits: Option<Limits>,
     /// Whether the kernel is to run in a sandbox.
-    pub confinement: Confinement,
+    pub confinement: WantedConfinement,
     /// When a kernel that nobody uses is to be ended; as before where it is not said.
     pub idle: Option<Idle>,
 }
@@ -98,7 +99,7 @@ impl Default for OpenOptions {
             attach: None,
             own: false,
             limits: None,
-            confinement: Confinement::AsBefore,
+            confinement: WantedConfinement::AsBefore,
             idle: None,
         }
     }
@@ -124,8 +125,10 @@ pub struct Opened {
     pub project: Project,
     /// Its key in `state.json`.
     pub key: String,
-    /// Its session, live; where it shares a kernel, `kernel_of` says whose.
+    /// Its session, live.
     pub session: Session,
+    /// The key of the session whose kernel it shares.
+    pub kernel_of: Option<String>,
     /// The other notebooks that share this kernel, its owner included.
     pub shared_with: Vec<String>,
     /// How it came to be.
@@ -218,11 +221,12 @@ pub async fn ensure_kernel(
     project.remember(&owner, &session);
     Ok(Opened {
         project: project.clone(),
-        key,
         before: before.filter(|_| how == How::Started),
+        kernel_of: Some(owner).filter(|owner| *owner != key),
         session,
         shared_with,
         how,
+        key,
         notes: notes.all,
         choice: notes.choice,
         took: began.elapsed(),
@@ -244,8 +248,8 @@ async fn own(
     notes.all.extend(sweep(project)?);
     task::sweep(project);
     held.record(|session| {
-        if session.kernel_of.take().is_some() {
-            // Of a kernel of its own nothing more is known than that it has none.
+        if session.shared_with().is_some() {
+            session.backend = Backend::local(None);
             session.status = Status::Stopped;
         }
     })?;
@@ -253,7 +257,7 @@ async fn own(
         Some(session) => Some(noticed(&held, session).await?),
         None => None,
     };
-    let before = recorded.as_ref().and_then(went_by_itself);
+    let before = recorded.as_ref().and_then(exited_unexpectedly);
     let (session, how) = match recorded {
         Some(session) => reopen(&held, &notebook, session, options, notes).await?,
         None => {
@@ -266,7 +270,7 @@ async fn own(
     }
     if let Some(idle) = options
         .idle
-        .filter(|idle| idle.seconds() != session.idle_timeout)
+        .filter(|idle| idle.seconds() != session.settings.idle_timeout)
     {
         set_idle(&held, &session, idle, notes)?;
     }
@@ -279,7 +283,7 @@ fn starts(project: &Project, key: &str) -> bool {
     let session = state.sessions.get(key);
     session.is_none_or(|session| {
         let process = Process::recorded(session);
-        session.owned && process.is_none_or(|process| !process.is_alive())
+        session.is_owned() && process.is_none_or(|process| !process.is_alive())
     })
 }
 
@@ -290,7 +294,7 @@ fn set_idle(
     idle: Idle,
     notes: &mut Notes,
 ) -> Result<(), OpenError> {
-    held.record(|session| session.idle_timeout = idle.seconds())?;
+    held.record(|session| session.settings.idle_timeout = idle.seconds())?;
     let supervisor = Process::recorded(session).and_then(|process| {
         let files = KernelFiles::of(&session.connection_file);
         files.supervisor_of(&process)
@@ -305,13 +309,13 @@ fn set_idle(
 
 /// Records that the kernel went by itself, where nobody has noticed it yet.
 async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
-    if session.status == Status::Live && life(&session).await == Life::Gone {
+    if session.status == Status::Live && liveness(&session).await == Liveness::Dead {
         return Ok(note_death(held.project, held.key, session)?);
     }
     Ok(session)
 }
 
-fn went_by_itself(session: &Session) -> Option<Ended> {
+fn exited_unexpectedly(session: &Session) -> Option<Ended> {
     let died = session.status == Status::Died;
     session.ended.clone().filter(|_| died)
 }
@@ -324,14 +328,16 @@ async fn reopen(
     notes: &mut Notes,
 ) -> Result<(Session, How), OpenError> {
     let started = |session| (session, How::Started);
-    match life(&session).await {
-        // One that was ended there is in nobody's way here.
-        Life::Elsewhere
-            if !options.force && !matches!(session.status, Status::Stopped | Status::Died) =>
+    match liveness(&session).await {
+        // One that was ended there does not stop a start here.
+        Liveness::OutOfReach
+            if !options.force
+                && (!matches!(session.status, Status::Stopped | Status::Died)
+                    || matches!(session.backend, Backend::Unknown(_))) =>
         {
-            Err(unseen(&session))
+            Err(OpenError::out_of_reach(&session))
         }
-        Life::Foreign | Life::Gone if !session.owned && options.own => {
+        Liveness::Foreign | Liveness::Dead if session.is_attached() && options.own => {
             notes
                 .all
                 .push("the kernel until now was started by another program".to_owned());
@@ -339,7 +345,7 @@ async fn reopen(
                 .await
                 .map(started)
         }
-        Life::Foreign | Life::Gone if !session.owned && held.has_record()? => {
+        Liveness::Foreign | Liveness::Dead if session.is_attached() && held.has_record()? => {
             options.confinement.check_running(&session)?;
             let session = attach::reopen(held, session).await?;
             notes.all.push(format!(
@@ -348,20 +354,20 @@ async fn reopen(
             ));
             Ok((session, How::Attached))
         }
-        Life::Foreign => {
+        Liveness::Foreign => {
             options.confinement.check_running(&session)?;
             held.record(|session| session.status = Status::Live)?;
             let status = Status::Live;
             Ok((Session { status, ..session }, How::Attached))
         }
-        Life::Own(process) if session.status == Status::Stopped => {
+        Liveness::Own(process) if session.status == Status::Stopped => {
             // Whoever shut it down was killed before it was gone.
             held.end(&process, Duration::ZERO).await;
             start(held, notebook, Some(session), options, notes)
                 .await
                 .map(started)
         }
-        Life::Own(process) => {
+        Liveness::Own(process) => {
             options.confinement.check_running(&session)?;
             if let Some(note) = differs(&session, options) {
                 notes.all.push(note);
@@ -370,10 +376,10 @@ async fn reopen(
             if session.status == Status::Live && recorded.as_ref() == Some(&process) {
                 // Without it nobody can join, and only the user may give up the variables.
                 connection::read(&session.connection_file)?;
-                if let Confinement::In(wanted) = &options.confinement {
+                if let WantedConfinement::In(wanted) = &options.confinement {
                     // What is no part of the room may change while it runs.
                     held.record(|session| {
-                        if let Some(sandbox) = &mut session.sandbox {
+                        if let Some(sandbox) = session.sandbox_mut() {
                             sandbox.max_time_s = wanted.max_time_s;
                             sandbox.keep_scratch = wanted.keep_scratch;
                         }
@@ -397,9 +403,11 @@ async fn reopen(
                 Err(error) => Err(error),
             }
         }
-        Life::Gone | Life::Elsewhere => start(held, notebook, Some(session), options, notes)
-            .await
-            .map(started),
+        Liveness::Dead | Liveness::OutOfReach => {
+            start(held, notebook, Some(session), options, notes)
+                .await
+                .map(started)
+        }
     }
 }
 
@@ -417,7 +425,7 @@ async fn start(
     // What an image has is not there outside.
     let recorded = before
         .as_ref()
-        .filter(|before| before.owned && before.container.is_none());
+        .filter(|before| before.is_owned() && before.settings.confinement.container().is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let neighbour = neighbour(held.project, held.key)?;
     let policy = options.confinement.policy(before.as_ref());
@@ -448,6 +456,8 @@ async fn start(
     notes.choice.clone_from(&choice.notes);
     notes.all.extend(choice.notes);
     let known = before.as_ref();
+    let settings = known.map(|before| before.settings.clone());
+    let settings = settings.unwrap_or_default();
     let only = quirks::transport(&choice.spec);
     let confinement = &options.confinement;
     let sandbox = confinement.of_new(known);
@@ -460,7 +470,7 @@ async fn start(
         if options.transport == Some(Transport::Tcp) {
             return Err(SandboxError::Tcp.into());
         }
-        if *confinement == Confinement::AsBefore {
+        if *confinement == WantedConfinement::AsBefore {
             notes.all.push(format!(
                 "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
                 quote(notebook)
@@ -477,15 +487,18 @@ async fn start(
             true => Transport::Ipc,
             false => transport,
         },
-        sandbox,
-        container,
-        limits: options
-            .limits
-            .or(known.map(|before| before.limits))
-            .unwrap_or_default(),
-        idle_timeout: match options.idle {
-            Some(idle) => idle.seconds(),
-            None => known.and_then(|before| before.idle_timeout),
+        settings: KernelSettings {
+            limits: options.limits.unwrap_or(settings.limits),
+            idle_timeout: match options.idle {
+                Some(idle) => idle.seconds(),
+                None => settings.idle_timeout,
+            },
+            confinement: match (sandbox, container) {
+                (Some(sandbox), _) => Confinement::Sandbox(Box::new(sandbox)),
+                (None, Some(container)) => Confinement::Container(container),
+                (None, None) => Confinement::None,
+            },
+            other: settings.other,
         },
     };
     let started = held.start(notebook, before, wanted, options.patience).await;
@@ -504,9 +517,9 @@ fn container_choice(container: &Container) -> ChosenKernel {
 /// Returns what that notebook of the project runs whose kernel was started last.
 pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>, StateError> {
     let sessions = project.state()?.sessions;
-    let others = sessions
-        .into_iter()
-        .filter(|(other, it)| other != key && it.owned && it.container.is_none());
+    let others = sessions.into_iter().filter(|(other, it)| {
+        other != key && it.is_owned() && it.settings.confinement.container().is_none()
+    });
     let last = others.max_by_key(|(_, session)| session.started_at);
     Ok(last.and_then(|(_, session)| session.kernelspec))
 }
@@ -529,8 +542,8 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
         .is_some_and(|transport| transport != session.transport);
     let other_limits = options
         .limits
-        .is_some_and(|limits| limits != session.limits);
-    let other_room = options.confinement == Confinement::Free && session.sandbox.is_some();
+        .is_some_and(|limits| limits != session.settings.limits);
+    let other_room = options.confinement == WantedConfinement::Free && session.sandbox().is_some();
     (other_name || other_python || other_transport || other_limits || other_room).then(|| {
         format!(
             "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",

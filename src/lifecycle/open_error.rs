@@ -1,11 +1,10 @@
-//! Why a notebook's kernel does not run, or not as it should.
+//! Why a notebook's kernel does not run, cannot be attached to or cannot be shared.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::attach::AttachError;
-use super::share::ShareError;
+use super::liveness::{refusal, sandboxed};
 use crate::client::ClientError;
 use crate::editing::page::PageError;
 use crate::kernel::confine::sandbox::SandboxError;
@@ -13,10 +12,13 @@ use crate::kernel::environment::trust::Untrusted;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::process::detach::DetachError;
 use crate::kernel::process::launch::LaunchError;
+use crate::kernel::shell::quote;
 use crate::kernel::spec::selection::SelectionError;
+use crate::kernel::variables::NoHome;
 use crate::notebook::NotANotebook;
-use crate::project::{ConfigError, ProjectError, StateError};
+use crate::project::{ConfigError, ProjectError, Session, StateError, Status};
 use crate::task::TaskError;
+use crate::wire::ConnectionFileError;
 
 impl From<TaskError> for OpenError {
     fn from(error: TaskError) -> Self {
@@ -158,13 +160,19 @@ pub enum OpenError {
         notebook.display(),
         if *outside { ", outside this container or sandbox," } else { "" }
     )]
-    Elsewhere {
+    OtherHost {
         /// The notebook.
         notebook: PathBuf,
         /// The machine that its kernel is on.
         host: String,
         /// Whether that is this machine.
         outside: bool,
+    },
+    /// The session is of a kind that a later version of `nb` added.
+    #[error("the kernel of {} is of a kind that this nb does not know: a later version recorded it", notebook.display())]
+    LaterKind {
+        /// The notebook.
+        notebook: PathBuf,
     },
     /// The kernel was started by another program.
     #[error("the kernel of {} was not started by nb and is not ended or restarted by it", notebook.display())]
@@ -202,6 +210,202 @@ impl From<LaunchError> for OpenError {
             LaunchError::Detach(error) => error.into(),
             LaunchError::Untrusted(error) => error.into(),
             LaunchError::Sandbox(error) => error.into(),
+        }
+    }
+}
+
+impl OpenError {
+    /// Returns why nothing can be done from here with a kernel that is out of reach.
+    pub fn out_of_reach(session: &Session) -> Self {
+        let notebook = session.notebook.clone();
+        match (sandboxed(session.transport), session.host()) {
+            (Some(cause), _) => Self::Unchecked {
+                notebook,
+                state: match &session.status {
+                    Status::Live => "alive".to_owned(),
+                    other => other.as_str().to_owned(),
+                },
+                pid: session.pid(),
+                cause: refusal(&cause),
+            },
+            (None, Some(host)) => Self::OtherHost {
+                notebook,
+                host: host.name.clone(),
+                outside: host.is_on_this_machine(),
+            },
+            (None, None) => Self::LaterKind { notebook },
+        }
+    }
+}
+
+/// Why a notebook cannot use a kernel that runs.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// No home folder.
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    /// There is no such file.
+    #[error("there is no connection file {}", wanted.display())]
+    NoFile {
+        /// What was asked for.
+        wanted: PathBuf,
+        /// Where a bare name was looked for.
+        runtime_dir: PathBuf,
+    },
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] ConnectionError),
+    /// Its kernel has ended.
+    #[error("no kernel listens where {} says", file.display())]
+    Nobody {
+        /// The connection file.
+        file: PathBuf,
+        /// What the system said.
+        source: ClientError,
+    },
+    /// This shell may use no sockets.
+    #[error("cannot reach the kernel from this shell: it is sandboxed ({cause})")]
+    Sandboxed {
+        /// What the system said.
+        cause: String,
+    },
+    /// Something listens and says nothing.
+    #[error("what listens where {} says has not told within {after:?} what it is", file.display())]
+    Mute {
+        /// The connection file.
+        file: PathBuf,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// It leads to a front end's proxy, which ends with the front end.
+    #[error("{} is a front end's own way to a shared kernel, not a kernel's", file.display())]
+    Proxy {
+        /// The connection file.
+        file: PathBuf,
+    },
+    /// It is the kernel of another notebook of the project.
+    #[error("{} is the kernel of {}", file.display(), owner.display())]
+    OfNotebook {
+        /// The connection file.
+        file: PathBuf,
+        /// Whose kernel it is.
+        owner: PathBuf,
+        /// The notebook that is opened.
+        notebook: PathBuf,
+    },
+    /// The kernel that a notebook was attached to is no more.
+    #[error("the kernel of {} was started by another program and answers no more", notebook.display())]
+    Gone {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+}
+
+impl AttachError {
+    /// Returns what mends it.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoFile { runtime_dir, .. } => vec![format!(
+                "the files of kernels that other programs started are in {}",
+                runtime_dir.display()
+            )],
+            Self::File(ConnectionError::Content {
+                source: ConnectionFileError::Curve(_),
+                ..
+            }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".to_owned()],
+            Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
+            Self::Nobody { .. } => vec![
+                "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"
+                    .to_owned(),
+            ],
+            Self::Mute { .. } => vec![
+                "a kernel that runs a cell may answer only after it: wait longer with --timeout SECONDS"
+                    .to_owned(),
+                "one with another key never answers; its file is then out of date".to_owned(),
+            ],
+            Self::Proxy { .. } => {
+                vec!["nb status lists the shared kernels; share one with: nb open NOTEBOOK --kernel-of OTHER".to_owned()]
+            }
+            Self::OfNotebook {
+                owner, notebook, ..
+            } => vec![format!(
+                "nb open {} --kernel-of {}",
+                quote(notebook),
+                quote(owner)
+            )],
+            Self::Gone { notebook } => vec![
+                format!("to start one of its own: nb open {} --own", quote(notebook)),
+                format!(
+                    "to attach to another: nb open {} --attach CONNECTION_FILE",
+                    quote(notebook)
+                ),
+            ],
+            Self::Sandboxed { .. } => vec!["allow nb outside the sandbox".to_owned()],
+            Self::NoHome(_) => Vec::new(),
+        }
+    }
+}
+
+/// Why a notebook cannot share another's kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum ShareError {
+    /// It is the same notebook.
+    #[error("{} cannot share a kernel with itself", notebook.display())]
+    Itself {
+        /// The notebook.
+        notebook: PathBuf,
+    },
+    /// The other one shares this one's kernel.
+    #[error("{} already shares the kernel of {}", other.display(), notebook.display())]
+    Circle {
+        /// The notebook that is opened.
+        notebook: PathBuf,
+        /// The one whose kernel was asked for.
+        other: PathBuf,
+    },
+    /// Nothing is known of the other one.
+    #[error("{} has no kernel and does not exist", other.display())]
+    Unknown {
+        /// The one whose kernel was asked for.
+        other: PathBuf,
+    },
+    /// They are in different projects.
+    #[error("{} is not in the project of {}", notebook.display(), other.display())]
+    OtherProject {
+        /// The notebook that is opened.
+        notebook: PathBuf,
+        /// The one whose kernel was asked for.
+        other: PathBuf,
+        /// That kernel's connection file.
+        connection_file: Option<PathBuf>,
+    },
+    /// It has a kernel, with variables, that would be left behind.
+    #[error("{} has a kernel of its own, which runs", notebook.display())]
+    HasOwn {
+        /// The notebook that is opened.
+        notebook: PathBuf,
+    },
+}
+
+impl ShareError {
+    /// Returns the command that mends it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Itself { notebook } | Self::Circle { notebook, .. } => {
+                format!("nb open {}", quote(notebook))
+            }
+            Self::Unknown { other } => format!("nb open {}", quote(other)),
+            Self::OtherProject {
+                notebook,
+                connection_file: Some(file),
+                ..
+            } => format!("nb open {} --attach {}", quote(notebook), quote(file)),
+            Self::OtherProject { other, .. } => {
+                format!("start it first: nb open {}", quote(other))
+            }
+            Self::HasOwn { notebook } => {
+                format!("end it first: nb shutdown {}", quote(notebook))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::deed::journal;
-use super::life::{Life, life, unseen};
+use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
@@ -60,16 +60,16 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     let session = recorded(&project.state()?, project, key).ok_or(OpenError::NoKernel {
         notebook: notebook.clone(),
     })?;
-    if !session.owned {
+    if !session.is_owned() {
         return Err(OpenError::NotOwned { notebook });
     }
     if session.status == Status::Stopped {
         return Err(OpenError::NoKernel { notebook });
     }
-    if life(&session).await == Life::Elsewhere {
-        return Err(unseen(&session));
+    if liveness(&session).await == Liveness::OutOfReach {
+        return Err(OpenError::out_of_reach(&session));
     }
-    let is_apart = session.is_apart();
+    let is_apart = !session.confinement().is_none();
     // Before the kernel that runs is ended for one that would not be started.
     if let Some(spec) = session.kernelspec.filter(|_| !is_apart) {
         let folder = notebook.parent().unwrap_or(&notebook);
@@ -93,7 +93,7 @@ pub(crate) async fn perform(
     // Looked at again under the lock: it may have been shut down meanwhile.
     let session = held
         .session()?
-        .filter(|session| session.owned)
+        .filter(Session::is_owned)
         .ok_or_else(no_kernel)?;
     let Some(spec) = session
         .kernelspec
@@ -107,7 +107,7 @@ pub(crate) async fn perform(
         session.ended = Some(ended(session, "restarted", Some(by)));
     })?;
     held.start_by(PreforkedProcess::supervised().ok());
-    if let Life::Own(process) = life(&session).await {
+    if let Liveness::Own(process) = liveness(&session).await {
         let asked = ask(&session, &process, true).await;
         if asked && !process.ended_within(PROMPT).await {
             end_cell(&session, &process).await;
@@ -122,7 +122,12 @@ pub(crate) async fn perform(
         Ok(_) => {}
         Err(_) => {
             files.remove(&held.variables);
-            held.create(&files, session.is_apart(), session.transport, &spec)?;
+            held.create(
+                &files,
+                !session.confinement().is_none(),
+                session.transport,
+                &spec,
+            )?;
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;

@@ -22,7 +22,7 @@ use crate::project::{Container, Mechanism, Project, RealSpec, Sandbox, Session, 
 
 /// Whether a kernel is to run in a sandbox.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Confinement {
+pub enum WantedConfinement {
     /// As the session's kernels until now.
     #[default]
     AsBefore,
@@ -34,10 +34,10 @@ pub enum Confinement {
     Container(Box<Container>),
 }
 
-impl Confinement {
+impl WantedConfinement {
     /// Returns the sandbox for a new kernel.
     pub(super) fn of_new(&self, before: Option<&Session>) -> Option<Sandbox> {
-        let known = before.and_then(|it| it.sandbox.as_ref());
+        let known = before.and_then(|it| it.settings.confinement.sandbox());
         let sandbox = match self {
             Self::AsBefore => known?.clone(),
             Self::Free | Self::Container(_) => return None,
@@ -55,7 +55,9 @@ impl Confinement {
     /// nothing of the notebook's folder is.
     pub(super) fn policy(&self, before: Option<&Session>) -> ProbePolicy {
         let sandboxed = match self {
-            Self::AsBefore => before.is_some_and(|before| before.sandbox.is_some()),
+            Self::AsBefore => {
+                before.is_some_and(|before| before.settings.confinement.sandbox().is_some())
+            }
             Self::Free | Self::Container(_) => false,
             Self::In(_) => true,
         };
@@ -68,7 +70,7 @@ impl Confinement {
     /// Returns the container for a new kernel.
     pub(super) fn container_of_new(&self, before: Option<&Session>) -> Option<Container> {
         match self {
-            Self::AsBefore => before?.container.clone(),
+            Self::AsBefore => before?.settings.confinement.container().cloned(),
             Self::Container(container) => Some((**container).clone()),
             Self::Free | Self::In(_) => None,
         }
@@ -77,7 +79,7 @@ impl Confinement {
     /// Refuses to take a kernel that runs for one in the sandbox that was asked for.
     pub(super) fn check_running(&self, session: &Session) -> Result<(), SandboxError> {
         if let Self::Container(wanted) = self {
-            return match &session.container {
+            return match session.confinement().container() {
                 Some(container) if *container == **wanted => Ok(()),
                 it => Err(SandboxError::Container {
                     why: match it {
@@ -94,12 +96,12 @@ impl Confinement {
         let Self::In(wanted) = self else {
             return Ok(());
         };
-        let how = match &session.sandbox {
+        let how = match session.sandbox() {
             Some(sandbox) if sandbox.is_same_room(wanted) => return Ok(()),
             Some(_) => "its sandbox has other rules".to_owned(),
             None => "it runs in none".to_owned(),
         };
-        let end = match session.owned {
+        let end = match session.is_owned() {
             true => format!("nb shutdown {}", quote(&session.notebook)),
             false => "end it in the program that started it".to_owned(),
         };
@@ -536,7 +538,7 @@ fn leads_out(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxE
 
 /// Removes a session's scratch folder unless it is to stay; says where it is then.
 pub(super) fn end(session: &Session) -> Option<String> {
-    let sandbox = session.sandbox.as_ref()?;
+    let sandbox = session.settings.confinement.sandbox()?;
     let scratch = &sandbox.scratch;
     if scratch.as_os_str().is_empty() {
         return None;

@@ -1,79 +1,14 @@
 //! Notebooks that use another notebook's kernel.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::life::{Life, life, unseen};
-use super::open_error::OpenError;
-use super::start::{Held, empty_session};
+use super::liveness::{Liveness, liveness};
+use super::open_error::{OpenError, ShareError};
+use super::start::Held;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
-use crate::kernel::shell::quote;
-use crate::project::{Place, Project, Session, Status};
-
-/// Why a notebook cannot share another's kernel.
-#[derive(Debug, thiserror::Error)]
-pub enum ShareError {
-    /// It is the same notebook.
-    #[error("{} cannot share a kernel with itself", notebook.display())]
-    Itself {
-        /// The notebook.
-        notebook: PathBuf,
-    },
-    /// The other one shares this one's kernel.
-    #[error("{} already shares the kernel of {}", other.display(), notebook.display())]
-    Circle {
-        /// The notebook that is opened.
-        notebook: PathBuf,
-        /// The one whose kernel was asked for.
-        other: PathBuf,
-    },
-    /// Nothing is known of the other one.
-    #[error("{} has no kernel and does not exist", other.display())]
-    Unknown {
-        /// The one whose kernel was asked for.
-        other: PathBuf,
-    },
-    /// They are in different projects.
-    #[error("{} is not in the project of {}", notebook.display(), other.display())]
-    OtherProject {
-        /// The notebook that is opened.
-        notebook: PathBuf,
-        /// The one whose kernel was asked for.
-        other: PathBuf,
-        /// That kernel's connection file.
-        connection_file: Option<PathBuf>,
-    },
-    /// It has a kernel, with variables, that would be left behind.
-    #[error("{} has a kernel of its own, which runs", notebook.display())]
-    HasOwn {
-        /// The notebook that is opened.
-        notebook: PathBuf,
-    },
-}
-
-impl ShareError {
-    /// Returns the command that mends it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Itself { notebook } | Self::Circle { notebook, .. } => {
-                format!("nb open {}", quote(notebook))
-            }
-            Self::Unknown { other } => format!("nb open {}", quote(other)),
-            Self::OtherProject {
-                notebook,
-                connection_file: Some(file),
-                ..
-            } => format!("nb open {} --attach {}", quote(notebook), quote(file)),
-            Self::OtherProject { other, .. } => {
-                format!("start it first: nb open {}", quote(other))
-            }
-            Self::HasOwn { notebook } => {
-                format!("end it first: nb shutdown {}", quote(notebook))
-            }
-        }
-    }
-}
+use crate::project::{Backend, Project, Session, Status};
 
 /// Returns whose kernel `notebook` will have when it asks for that of `other`: the key in the
 /// project of both, and what is known of that kernel.
@@ -111,7 +46,7 @@ pub(super) fn orphans(project: &Project) -> Vec<String> {
     let sessions = project.state().map(|state| state.sessions);
     let sessions = sessions.unwrap_or_default().into_iter();
     let orphans = sessions.filter(|(key, session)| {
-        let is_own = session.kernel_of.is_none() && session.status == Status::Live;
+        let is_own = session.as_local().is_some() && session.status == Status::Live;
         let runs = || Process::recorded(session).is_some_and(|process| process.is_alive());
         is_own && is_gone(project, key) && runs()
     });
@@ -141,12 +76,12 @@ pub(super) async fn join(
         let before = state.sessions.get(key).cloned();
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
         // A kernel of its own, if it ever gets one again, is the next one.
-        let had_one = before.as_ref().is_some_and(|before| {
-            before.pid.is_some() || !before.owned && before.kernel_of.is_none()
-        });
-        let mut session = before.unwrap_or_else(|| empty_session(&notebook));
+        let had_one = before
+            .as_ref()
+            .is_some_and(|before| before.process().is_some() || before.is_attached());
+        let mut session = before.unwrap_or_else(|| Session::local(notebook.clone()));
         session.generation += u64::from(had_one);
-        if !session.owned {
+        if session.is_attached() {
             session.kernelspec = None;
         }
         // By what it had or else has now the notebook is known to others, see `rename`.
@@ -156,15 +91,11 @@ pub(super) async fn join(
             // Never made: what is known of this session's kernel is the owner's.
             connection_file: file.connection_file().to_owned(),
             kernelspec: session.kernelspec.or(shared),
-            pid: None,
-            start_time: None,
-            place: Place::here(),
+            backend: Backend::shared_with(owner),
             started_at: None,
-            owned: true,
             status: Status::Live,
             ended: None,
             kernel_info: None,
-            kernel_of: Some(owner.to_owned()),
             ..session
         };
         state.sessions.insert(key.to_owned(), session);
@@ -181,20 +112,20 @@ pub(super) async fn join(
 
 /// Makes sure that a session has no kernel of its own: one that runs is not given up.
 pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result<(), OpenError> {
-    let Some(session) = recorded.filter(|session| session.owned) else {
+    let Some(session) = recorded.filter(|session| !session.is_attached()) else {
         return Ok(());
     };
-    match life(session).await {
-        Life::Own(process) if session.status == Status::Stopped => {
+    match liveness(session).await {
+        Liveness::Own(process) if session.status == Status::Stopped => {
             // Whoever shut it down was killed before it was gone.
             held.end(&process, Duration::ZERO).await;
         }
-        Life::Own(_) | Life::Foreign => {
+        Liveness::Own(_) | Liveness::Foreign => {
             let notebook = session.notebook.clone();
             return Err(ShareError::HasOwn { notebook }.into());
         }
-        Life::Elsewhere => return Err(unseen(session)),
-        Life::Gone => {}
+        Liveness::OutOfReach => return Err(OpenError::out_of_reach(session)),
+        Liveness::Dead => {}
     }
     KernelFiles::of(&session.connection_file).remove(&held.variables);
     Ok(())

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::death::BECAUSE;
 use super::deed::journal;
-use super::life::{Life, life, unseen};
+use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::restart::{PROMPT, end_cell};
 use super::sandbox;
@@ -93,9 +93,9 @@ async fn end(
     })?;
     // As it was before: it still names the kernel that is let go.
     let state = project.state()?;
-    if let Some(owner) = session.kernel_of.clone() {
+    if let Some(owner) = state.shared_with(key) {
         let goes_on = match state.session(&owner) {
-            Some(session) => matches!(life(&session).await, Life::Own(_) | Life::Foreign),
+            Some(session) => liveness(&session).await.is_up(),
             None => false,
         };
         held.record(|session| share::let_go(session, &owner, by))?;
@@ -114,11 +114,11 @@ async fn end(
         // them back.
         return Err(OpenError::NotOwned { notebook });
     }
-    let life = life(&session).await;
-    if life == Life::Elsewhere {
-        return Err(unseen(&session));
+    let found = liveness(&session).await;
+    if found == Liveness::OutOfReach {
+        return Err(OpenError::out_of_reach(&session));
     }
-    let was_running = matches!(life, Life::Own(_));
+    let was_running = matches!(found, Liveness::Own(_));
     let shared_with = state.sharers(key);
     let record = || {
         held.record(|session| {
@@ -136,7 +136,7 @@ async fn end(
         unrecorded = record().err();
         journal(project, key, &session, "stopped", by);
     }
-    if let Life::Own(process) = &life {
+    if let Liveness::Own(process) = &found {
         let asked = ask(&session, process, false).await;
         if asked && !process.ended_within(PROMPT).await {
             end_cell(&session, process).await;
@@ -144,7 +144,7 @@ async fn end(
         held.end(process, if asked { GRACE } else { Duration::ZERO })
             .await;
     }
-    if session.owned {
+    if session.is_owned() {
         KernelFiles::of(&session.connection_file).remove(&held.variables);
     }
     if unrecorded.is_some() {

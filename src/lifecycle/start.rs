@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::death;
-use super::life::{refusal, sandboxed};
+use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, chosen, ready};
 use super::sandbox::{self as sandbox_of, confine, contain, create_files};
@@ -22,8 +22,8 @@ use crate::kernel::process::plan::Supervision;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{
-    Container, Limits, Lock, Place, Project, RealSpec, Relation, Sandbox, Session, State, Status,
-    Transport, beneath,
+    Backend, KernelSettings, Lock, Project, RealSpec, Relation, Session, State, Status, Transport,
+    beneath,
 };
 use crate::task::causes::with_causes;
 use crate::task::{self, Task};
@@ -41,10 +41,7 @@ const LOCK_POLL: Duration = Duration::from_millis(15);
 pub(super) struct Wanted {
     pub(super) spec: RealSpec,
     pub(super) transport: Transport,
-    pub(super) limits: Limits,
-    pub(super) sandbox: Option<Sandbox>,
-    pub(super) container: Option<Container>,
-    pub(super) idle_timeout: Option<u64>,
+    pub(super) settings: KernelSettings,
 }
 
 /// A session whose lock is held.
@@ -152,48 +149,37 @@ impl<'a> Held<'a> {
         let Wanted {
             spec,
             transport,
-            limits,
-            sandbox,
-            container,
-            idle_timeout,
+            settings,
         } = wanted;
-        // What another host or container uses is not ours to remove.
+        // The files of a kernel on another host or in another container stay.
         if let Some(before) = &before
-            && before.owned
-            && before.place.relation() != Relation::Elsewhere
+            && before.is_owned()
+            && before.relation() != Relation::OtherHost
         {
             KernelFiles::of(&before.connection_file).remove(&self.variables);
         }
         let old_file = before.as_ref().map(|before| before.connection_file.clone());
-        let before = before.map(|before| match before.owned {
-            true => before,
-            // Another program's kernel counts too, though its process is not known.
-            false => Session {
-                generation: before.generation + 1,
-                pid: None,
-                start_time: None,
-                ..before
-            },
-        });
         let files = KernelFiles::fresh(self.project).map_err(|source| OpenError::Lock {
             dir: self.project.dir().to_owned(),
             source,
         })?;
+        let is_confined = !settings.confinement.is_none();
+        let before = before.unwrap_or_else(|| Session::local(notebook.to_owned()));
+        let process = before.process();
+        let process = process.filter(|_| before.relation() == Relation::Here);
+        // A kernel counts although its process is not known here.
+        let is_counted = before.is_attached() || before.process() != process;
         // Recorded before the file exists: a crash leaves no connection file that nobody knows.
         let session = Session {
             notebook: notebook.to_owned(),
             connection_file: files.connection_file().to_owned(),
+            backend: Backend::local(process),
+            status: Status::Starting,
+            generation: before.generation + u64::from(is_counted),
             kernelspec: Some(spec.clone()),
             transport,
-            place: Place::here(),
-            owned: true,
-            kernel_of: None,
-            limits,
-            sandbox: sandbox.clone(),
-            container: container.clone(),
-            idle_timeout,
-            status: Status::Starting,
-            ..before.unwrap_or_else(|| empty_session(notebook))
+            settings,
+            ..before
         };
         self.update(|state| {
             // What names the session's old file must not look like somebody else's kernel.
@@ -202,12 +188,7 @@ impl<'a> Held<'a> {
             }
             state.sessions.insert(self.key.to_owned(), session);
         })?;
-        self.create(
-            &files,
-            sandbox.is_some() || container.is_some(),
-            transport,
-            &spec,
-        )?;
+        self.create(&files, is_confined, transport, &spec)?;
         self.run(&files, &spec, transport, patience).await
     }
 
@@ -258,7 +239,7 @@ impl<'a> Held<'a> {
                     let error = OpenError::Died {
                         argv: spec.argv.clone(),
                         how: how.clone(),
-                        limit: session.and_then(|session| session.limits.memory_bytes),
+                        limit: session.and_then(|session| session.settings.limits.memory_bytes),
                         log,
                         lines,
                     };
@@ -285,7 +266,9 @@ impl<'a> Held<'a> {
         spec: &RealSpec,
     ) -> Result<(Process, u64), OpenError> {
         let notebook = self.project.notebook(self.key);
-        let session = self.session()?;
+        let settings = self.session()?.map(|session| session.settings);
+        let settings = settings.unwrap_or_default();
+        let confinement = &settings.confinement;
         let unused = |ends| Task::Unused {
             state_file: self.project.state_file(),
             key: self.key.to_owned(),
@@ -297,7 +280,7 @@ impl<'a> Held<'a> {
             folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
             log: self.log(),
             more: self.project.settings()?.kernel_env,
-            limits: session.as_ref().map(|it| it.limits).unwrap_or_default(),
+            limits: settings.limits,
             supervision: Supervision {
                 end_file: files.end_file(),
                 after: task::arguments(&Task::Ended {
@@ -307,27 +290,23 @@ impl<'a> Held<'a> {
                 })?,
                 idle_check: task::arguments(&unused(false))?,
                 end_unused: task::arguments(&unused(true))?,
-                first_idle_check: session
-                    .as_ref()
-                    .and_then(|it| it.idle_timeout)
-                    .map(Duration::from_secs),
+                first_idle_check: settings.idle_timeout.map(Duration::from_secs),
                 container: None,
-                ends_all: session.as_ref().is_some_and(|it| it.sandbox.is_some()),
+                ends_all: confinement.sandbox().is_some(),
             },
             confined: None,
             contained: None,
         };
-        if let Some(container) = session.as_ref().and_then(|it| it.container.as_ref()) {
+        if let Some(container) = confinement.container() {
             let contained = contain(self.project, container, files)?;
             start.supervision.container = Some(contained.named().clone());
             start.contained = Some(contained);
         }
-        let sandbox = session.and_then(|session| session.sandbox);
-        let sandbox = sandbox.map(|sandbox| {
+        let sandbox = confinement.sandbox().cloned().map(|sandbox| {
             sandbox_of::renew(self.project, self.key, files, sandbox, |fresh| {
                 let fresh = fresh.to_owned();
                 self.record(|session| {
-                    if let Some(sandbox) = &mut session.sandbox {
+                    if let Some(sandbox) = session.sandbox_mut() {
                         sandbox.scratch = fresh;
                     }
                 })
@@ -368,7 +347,7 @@ impl<'a> Held<'a> {
         patience: Duration,
     ) -> Result<Session, OpenError> {
         let deadline = tokio::time::Instant::now() + patience;
-        let sandboxed = self.session()?.is_some_and(|it| it.sandbox.is_some());
+        let sandboxed = self.session()?.is_some_and(|it| it.sandbox().is_some());
         let (process, reached) = match sandboxed {
             true => {
                 let (started, files) = (process.clone(), files.clone());
@@ -421,18 +400,15 @@ impl<'a> Held<'a> {
             let session = state.sessions.get_mut(self.key)?;
             if Process::recorded(session).as_ref() != Some(process) {
                 // The first kernel of a session is the first generation.
-                session.generation += u64::from(session.pid.is_some());
+                session.generation += u64::from(session.process().is_some());
                 session.started_at = Some(Timestamp::now());
             }
-            session.pid = Some(process.pid);
-            session.start_time = Some(process.start_time);
-            session.place = Place::here();
+            session.set_process(process.pid, process.start_time, said.ok());
             session.status = Status::Live;
             session.kernel_info = Some(reply);
-            if let Some(sandbox) = &mut session.sandbox {
+            if let Some(sandbox) = session.sandbox_mut() {
                 sandbox.reached = reached;
             }
-            session.log_at = said.ok();
             let session = session.clone();
             state.mirror(&session);
             Some(session)
@@ -486,15 +462,6 @@ const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// A supervisor looks a second long whether its kernel left anything.
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(3);
-
-pub(crate) fn empty_session(notebook: &Path) -> Session {
-    Session {
-        transport: Transport::Ipc,
-        owned: true,
-        status: Status::Starting,
-        ..Session::bare(notebook.to_owned(), PathBuf::new(), None)
-    }
-}
 
 fn says_taken(line: &str) -> bool {
     let line = line.to_ascii_lowercase();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::death::note_death;
-use super::life::{Life, life};
+use super::liveness::{Liveness, liveness};
 use crate::activity::participants::joined_to;
 use crate::client::Client;
 use crate::kernel::process::connection;
@@ -29,7 +29,7 @@ pub struct SessionStatus {
     /// Its record, corrected where its kernel was found dead.
     pub session: Session,
     /// What its kernel is now.
-    pub life: Life,
+    pub liveness: Liveness,
     /// Whether the kernel runs something; unknown where it was not asked or cannot be reached.
     pub busy: Option<bool>,
     /// What it runs, where it is busy and the journal knows.
@@ -40,6 +40,8 @@ pub struct SessionStatus {
     pub memory_bytes: Option<u64>,
     /// The proxies that serve it now.
     pub joined: Vec<Joined>,
+    /// The key of the session whose kernel it shares.
+    pub kernel_of: Option<String>,
     /// The other notebooks that use the kernel, by their keys.
     pub shared_by: Vec<String>,
     /// Whether a start or restart was left half done.
@@ -72,8 +74,8 @@ async fn look(
     session: Session,
     asks: bool,
 ) -> Result<SessionStatus, StateError> {
-    let mut life = life(&session).await;
-    let running = matches!(life, Life::Own(_) | Life::Foreign) && session.status == Status::Live;
+    let mut found = liveness(&session).await;
+    let running = found.is_up() && session.status == Status::Live;
     // Before the kernel is asked: what is asked for after that is another story.
     let mut present = if running {
         project.present(key, session.generation)
@@ -93,19 +95,19 @@ async fn look(
         note_end(project, key, &session, &cell);
         present.last = Some(Timestamp::now());
     }
-    if let Life::Own(process) = &life
+    if let Liveness::Own(process) = &found
         && running
         && busy.is_none()
         && process.ended_within(DYING).await
     {
-        life = Life::Gone;
+        found = Liveness::Dead;
     }
-    let session = match &life {
-        Life::Gone if session.status == Status::Live => note_death(project, key, session)?,
+    let session = match &found {
+        Liveness::Dead if session.status == Status::Live => note_death(project, key, session)?,
         _ => session,
     };
-    let memory_bytes = match &life {
-        Life::Own(process) => process.memory_bytes(),
+    let memory_bytes = match &found {
+        Liveness::Own(process) => process.memory_bytes(),
         _ => None,
     };
     let between = matches!(session.status, Status::Starting | Status::Restarting);
@@ -118,7 +120,8 @@ async fn look(
             .then(|| present.last.or(session.started_at))
             .flatten(),
         session,
-        life,
+        liveness: found,
+        kernel_of: None,
         busy,
         running: present.running,
         shared_by,

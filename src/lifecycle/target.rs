@@ -1,12 +1,12 @@
-//! Which notebook a command means.
+//! The one resolver: which notebook is meant and which kernel it uses, for the command line and for
+//! the proxy. Whether that kernel lives is [`super::liveness`].
 
 use std::path::{Path, PathBuf};
 
+use super::liveness::{Liveness, is_in_use, liveness, recorded_liveness};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::project::{Project, ProjectError, Session, State, StateError};
-
-use super::life;
+use crate::project::{Project, ProjectError, Relation, Session, State, StateError, Status};
 
 /// The notebook that a command means, and what its project remembers of it.
 #[derive(Clone, Debug)]
@@ -22,6 +22,13 @@ pub struct Target {
     pub session: Session,
 }
 
+impl Target {
+    /// Says whether the notebook shares the kernel of another one.
+    pub fn is_shared(&self) -> bool {
+        self.key != self.notebook_key
+    }
+}
+
 /// Why no notebook is meant.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
@@ -34,7 +41,7 @@ pub enum TargetError {
     /// Nothing is open here.
     #[error("no notebook is open in {}", folder.display())]
     NoneOpen {
-        /// Where was looked.
+        /// The folder that was searched.
         folder: PathBuf,
     },
     /// Several are meant and none was named.
@@ -54,7 +61,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Returns the commands that mend it; `words` is the one that was typed, without a notebook.
+    /// Returns the commands that fix it; `words` is the one that was typed, without a notebook.
     pub fn hints(&self, words: &str) -> Vec<String> {
         match self {
             Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
@@ -68,7 +75,7 @@ impl TargetError {
     }
 }
 
-/// Returns the notebook that was named: on the command line, else by `NB_NOTEBOOK`.
+/// Returns the notebook that was named: by an argument, else by `NB_NOTEBOOK`.
 pub fn named(given: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
     given
         .map(Path::to_owned)
@@ -107,7 +114,7 @@ fn of_notebook(notebook: &Path) -> Result<Target, TargetError> {
 }
 
 /// Returns what is known of the kernel that a notebook uses, also where only the top-level fields
-/// tell of it.
+/// of `state.json` name it.
 pub(crate) fn recorded(state: &State, project: &Project, key: &str) -> Option<Session> {
     state.session(key).or_else(|| {
         let last = state.last_opened()?;
@@ -121,40 +128,193 @@ async fn only_live(folder: &Path) -> Result<Target, TargetError> {
         folder: folder.to_owned(),
     };
     let project = Project::find(folder).ok_or_else(none)?;
-    let mut live: Vec<Target> = Vec::new();
-    let mut others = Vec::new();
     let state = project.state()?;
-    for (notebook_key, session) in state.all() {
-        let target = Target {
-            project: project.clone(),
-            key: state.owner_key(&notebook_key),
-            notebook_key,
-            session,
-        };
-        if life::is_in_use(&target.session).await {
-            live.push(target);
-        } else {
-            others.push(target);
-        }
+    let mut looked_at = Vec::new();
+    for (key, session) in state.all() {
+        let is_used = is_in_use(&session.status, &liveness(&session).await);
+        looked_at.push((key, session, is_used));
     }
-    // Notebooks that share a kernel mean the same one: it is its owner's.
-    let shared = |target: &Target| target.key != target.notebook_key;
-    let owners: Vec<String> = live.iter().map(|target| target.key.clone()).collect();
-    if owners.windows(2).all(|two| two[0] == two[1]) && !live.iter().all(shared) {
-        live.retain(|target| !shared(target));
-    }
-    let any_live = !live.is_empty();
-    // With nothing live, the only notebook there is can still be told about or opened again.
-    let mut meant = if live.is_empty() { others } else { live };
+    let Candidates { mut meant, live } = candidates(&state, looked_at);
     match meant.len() {
         0 => Err(none()),
-        1 => Ok(meant.remove(0)),
+        1 => {
+            let (notebook_key, session) = meant.remove(0);
+            Ok(Target {
+                project,
+                key: state.owner_key(&notebook_key),
+                notebook_key,
+                session,
+            })
+        }
         _ => Err(TargetError::Several {
-            live: any_live,
-            notebooks: meant
-                .into_iter()
-                .map(|target| target.session.notebook)
-                .collect(),
+            live,
+            notebooks: meant.into_iter().map(|(_, it)| it.notebook).collect(),
         }),
+    }
+}
+
+/// Returns the key of the only session whose kernel is in use, else of the one that was opened last,
+/// for whoever cannot ask which notebook is meant. No kernel is asked.
+pub(crate) fn only_or_last_opened(state: &State) -> Option<String> {
+    let all = state.all().into_iter().map(|(key, session)| {
+        let liveness = recorded_liveness(&session);
+        // What is out of reach cannot be served.
+        let is_used = is_in_use(&session.status, &liveness) && liveness != Liveness::OutOfReach;
+        (key, session, is_used)
+    });
+    let found = candidates(state, all);
+    if let ([(key, _)], true) = (&found.meant[..], found.live) {
+        return Some(key.clone());
+    }
+    let mut all = state.all();
+    let last = state.last_opened();
+    let is_last = |(_, session): &(String, Session)| {
+        let last = last.as_ref();
+        last.is_some_and(|last| last.notebook == session.notebook)
+    };
+    let found = all.iter().position(is_last).or(all.len().checked_sub(1))?;
+    Some(all.swap_remove(found).0)
+}
+
+/// The sessions that may be meant where no notebook is named.
+struct Candidates {
+    meant: Vec<(String, Session)>,
+    /// Whether their kernels are in use.
+    live: bool,
+}
+
+/// The rule: those that are in use, else all. Notebooks that share a kernel mean the same one: its
+/// owner's.
+fn candidates(state: &State, all: impl IntoIterator<Item = (String, Session, bool)>) -> Candidates {
+    let all = all.into_iter();
+    let (live, others): (Vec<_>, Vec<_>) = all.partition(|(_, _, is_used)| *is_used);
+    let any_live = !live.is_empty();
+    // With nothing live, the only notebook there is can still be reported or opened again.
+    let meant = if any_live { live } else { others };
+    let mut meant: Vec<_> = meant.into_iter().map(|(key, it, _)| (key, it)).collect();
+    if any_live {
+        let owners: Vec<_> = meant.iter().map(|(key, _)| state.owner_key(key)).collect();
+        let is_one = owners.windows(2).all(|two| two[0] == two[1]);
+        if is_one && meant.iter().any(|(key, _)| *key == owners[0]) {
+            meant.retain(|(key, _)| *key == owners[0]);
+        }
+    }
+    Candidates {
+        meant,
+        live: any_live,
+    }
+}
+
+/// Says whether `nb`, on this machine, may start a session's kernel.
+pub(crate) fn may_be_started(session: &Session) -> bool {
+    session.is_owned() && session.relation() != Relation::OtherHost
+}
+
+/// Returns another notebook of the project whose kernel lives: it could be shared.
+pub(crate) fn other_live_notebook(state: &State, project: &Project, key: &str) -> Option<PathBuf> {
+    let others = state.all().into_iter().map(|(_, session)| session);
+    let mut live = others.filter(|session| {
+        project.key(&session.notebook) != key
+            && !matches!(session.status, Status::Stopped | Status::Died)
+            && recorded_liveness(session).is_up()
+    });
+    live.next().map(|session| session.notebook)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::process::Process;
+    use crate::project::{Backend, HostIdentity};
+
+    /// A state with a session for each notebook; the last is the one that was opened last.
+    fn state(sessions: Vec<(&str, Session)>) -> State {
+        let mut state = State::default();
+        for (key, session) in sessions {
+            let notebook = PathBuf::from(format!("/p/{key}"));
+            let connection_file = PathBuf::from(format!("/p/{key}.json"));
+            let session = Session {
+                notebook,
+                connection_file,
+                ..session
+            };
+            state.open(key, session);
+        }
+        state
+    }
+
+    fn session(status: Status, start_time: Option<u64>) -> Session {
+        let mut session = Session::local(PathBuf::new());
+        session.status = status;
+        if let Some(start_time) = start_time {
+            session.set_process(std::process::id(), start_time, None);
+        }
+        session
+    }
+
+    fn live() -> Session {
+        session(Status::Live, Some(Process::current().start_time))
+    }
+
+    fn dead() -> Session {
+        session(Status::Live, Some(Process::current().start_time + 1))
+    }
+
+    fn chosen(state: &State) -> Option<String> {
+        only_or_last_opened(state)
+    }
+
+    #[test]
+    fn several_live_kernels_leave_the_last_opened_one() {
+        let both = state(vec![("a", live()), ("b", live())]);
+        assert_eq!(chosen(&both).as_deref(), Some("b"));
+        assert_eq!(
+            chosen(&state(vec![("a", live()), ("b", dead())])).as_deref(),
+            Some("a")
+        );
+        let attached = |pid| Session::attached("/p/a".into(), PathBuf::new(), Some(pid));
+        let two = state(vec![
+            ("a", attached(std::process::id())),
+            ("b", attached(u32::MAX)),
+        ]);
+        assert_eq!(chosen(&two).as_deref(), Some("a"));
+        assert_eq!(
+            chosen(&state(vec![("a", dead()), ("b", dead())])).as_deref(),
+            Some("b")
+        );
+        assert_eq!(chosen(&State::default()), None);
+    }
+
+    #[test]
+    fn a_kernel_that_is_being_started_is_meant_and_one_of_another_host_is_not() {
+        for status in [Status::Starting, Status::Restarting] {
+            let begun = state(vec![("a", session(status, None)), ("b", dead())]);
+            assert_eq!(chosen(&begun).as_deref(), Some("a"));
+        }
+        let mut there = live();
+        if let Backend::Local(kernel) = &mut there.backend {
+            kernel.host = HostIdentity {
+                name: "there".to_owned(),
+                boot_id: "b".to_owned(),
+                ..HostIdentity::default()
+            };
+        }
+        assert_eq!(recorded_liveness(&there), Liveness::OutOfReach);
+        assert!(is_in_use(&there.status, &Liveness::OutOfReach));
+        assert!(!may_be_started(&there));
+        let both = state(vec![("a", live()), ("b", there)]);
+        assert_eq!(chosen(&both).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn notebooks_that_share_a_kernel_mean_that_of_its_owner() {
+        let sharer = |owner: &str| Session {
+            backend: Backend::shared_with(owner),
+            ..session(Status::Live, None)
+        };
+        let shared = state(vec![("b", live()), ("a", sharer("b")), ("c", sharer("b"))]);
+        assert_eq!(chosen(&shared).as_deref(), Some("b"));
+        let two = state(vec![("b", live()), ("a", sharer("b")), ("c", live())]);
+        assert_eq!(chosen(&two).as_deref(), Some("c"));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::life::{Life, life};
+use super::liveness::{Liveness, liveness};
 use crate::kernel::shell::quote;
 use crate::project::written::{self, AllWritten, Written};
 use crate::project::{Project, real_path};
@@ -83,7 +83,9 @@ async fn is_being_written(entry: &Written) -> bool {
     let state = project.and_then(|project| project.state().ok());
     let session = state.and_then(|state| state.sessions.get(&entry.key).cloned());
     match session {
-        Some(session) if session.sandbox.is_some() => !matches!(life(&session).await, Life::Gone),
+        Some(session) if session.sandbox().is_some() => {
+            !matches!(liveness(&session).await, Liveness::Dead)
+        }
         _ => false,
     }
 }

@@ -490,7 +490,6 @@ mod tests {
     fn the_folder_is_private_and_keeps_out_of_version_control() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        project.update(|state| state.version = 1).unwrap();
         project.update(|state| state.kernel_pid = Some(1)).unwrap();
         assert_eq!(mode(project.dir()), 0o700);
         assert_eq!(mode(&project.state_file()), 0o600);
@@ -576,7 +575,7 @@ mod tests {
         assert_eq!(project.foreign(), Some(dir.as_path()));
         let session = project.state().unwrap().last_opened().unwrap();
         assert_eq!(session.connection_file, file);
-        assert!(!session.owned && session.start_time.is_none());
+        assert!(session.is_attached() && session.process().is_none());
         // A recorder is given the state file alone.
         let named = Project::of_state_file(&project.state_file()).unwrap();
         assert_eq!(named.state().unwrap().all().len(), 1);

@@ -17,6 +17,7 @@ pub mod cursor;
 pub mod displays;
 mod folder;
 mod fresh;
+mod host;
 mod identity;
 pub mod jobs;
 pub mod joined;
@@ -25,7 +26,6 @@ pub mod ledger;
 mod lock;
 pub mod objects;
 pub mod past;
-mod place;
 pub mod questions;
 pub mod registry;
 mod remove;
@@ -41,13 +41,15 @@ pub mod written;
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
 pub use folder::{Project, ProjectError};
 pub use fresh::fresh_id;
+pub use host::{HostIdentity, Relation, boot_id, pid_namespace};
 pub use identity::{disown, share_records};
 pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
-pub use place::{Place, Relation, boot_id, pid_namespace};
 pub use remove::remove_tree;
 pub use root::{notebook_path, real_path};
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
 pub use session::{
-    Container, Ended, Exit, InterruptMode, Limits, RealSpec, Session, Status, Transport,
+    AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,
+    Limits, LocalKernel, ProcessStamp, RealSpec, Session, SharedKernel, Status, Transport,
+    UnknownBackend,
 };
 pub use state::{State, StateError};

@@ -28,7 +28,7 @@ pub struct Known {
     /// The kernels that were started, by their sessions' keys.
     #[serde(default)]
     pub kernels: BTreeMap<String, KnownKernel>,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -47,7 +47,7 @@ pub struct KnownKernel {
     /// When it was ready.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -83,14 +83,14 @@ impl Project {
             kernels: BTreeMap::new(),
             other: Map::new(),
         });
-        if let (true, Some(pid), Some(start_time)) =
-            (session.owned, session.pid, session.start_time)
+        if let Some(local) = session.as_local()
+            && let Some(process) = local.process
         {
             let kernel = KnownKernel {
                 notebook: self.notebook(key),
-                pid,
-                start_time,
-                boot_id: session.place.boot_id.clone(),
+                pid: process.pid,
+                start_time: process.start_time,
+                boot_id: local.host.boot_id.clone(),
                 started_at: session.started_at,
                 other: Map::new(),
             };
@@ -158,9 +158,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("known");
         assert_eq!(known_in(&folder), []);
-        let mut session = Session::bare("/p/a.ipynb".into(), "/p/a.json".into(), Some(41));
-        session.owned = true;
-        session.start_time = Some(7);
+        let mut session = Session::local("/p/a.ipynb".into());
+        session.set_process(41, 7, None);
         for name in ["one", "two"] {
             let root = temp.path().join(name);
             std::fs::create_dir_all(root.join(".nb")).unwrap();

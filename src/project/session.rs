@@ -1,4 +1,4 @@
-//! What is remembered about one notebook's kernel.
+//! The session of a notebook: what `state.json` records about its kernel.
 
 use std::path::PathBuf;
 
@@ -6,74 +6,187 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::place::Place;
+use super::host::{HostIdentity, Relation};
 use super::sandbox::Sandbox;
 
-/// One notebook and its kernel.
+/// One notebook and the kernel that runs its cells.
 ///
-/// `pid`, `start_time` and `generation` speak of the kernel that was last live; while another one
-/// is being started they stay, and change together with `status` once it is ready.
+/// The process in [`Backend::Local`] and `generation` describe the kernel that was last live; while
+/// another one is being started they stay, and change together with `status` once it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// The notebook's path.
     pub notebook: PathBuf,
     /// The file that says how to reach the kernel.
     pub connection_file: PathBuf,
-    /// The kernel's process.
-    #[serde(default)]
-    pub pid: Option<u32>,
-    /// When that process started, as the platform counts; a reused pid has another.
-    #[serde(default)]
-    pub start_time: Option<u64>,
-    /// The kernel that really runs: never a spec of `nb-proxy`.
+    /// Who runs the kernel.
+    pub backend: Backend,
+    /// The session's state.
+    pub status: Status,
+    /// Counts the kernels that this session has had; the first is 1.
+    #[serde(default = "first_generation")]
+    pub generation: u64,
+    /// The kernelspec of the kernel itself: never a spec of `nb-proxy`.
     #[serde(default)]
     pub kernelspec: Option<RealSpec>,
     /// How the kernel is reached.
     #[serde(default)]
     pub transport: Transport,
-    /// Where the kernel runs.
-    #[serde(default, rename = "where")]
-    pub place: Place,
-    /// Counts the kernels that this session has had; the first is 1.
-    #[serde(default = "first_generation")]
-    pub generation: u64,
     /// When the kernel was ready.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
-    /// Whether `nb` started the kernel; another's is never ended or restarted.
-    #[serde(default = "yes")]
-    pub owned: bool,
-    /// The session's state.
-    #[serde(default)]
-    pub status: Status,
     /// How the last kernel ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
     /// The content of the kernel's `kernel_info_reply`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_info: Option<Value>,
-    /// The key of the session whose kernel this notebook shares, while it is not stopped: what is
-    /// said of a kernel here is then not used, see [`super::State::session`].
+    /// The version of ipywidgets that a kernel of this session has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel_of: Option<String>,
-    /// What each of its kernels may use of the machine.
-    #[serde(default, skip_serializing_if = "Limits::is_none")]
-    pub limits: Limits,
-    /// The sandbox that its kernel runs in, now and after every restart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Sandbox>,
-    /// The container that its kernel runs in, now and after every restart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<Container>,
-    /// After how many seconds a kernel of its is ended that nobody uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_timeout: Option<u64>,
-    /// How long the kernel's log was when it was ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log_at: Option<u64>,
-    /// Fields of another version.
+    pub ipywidgets: Option<String>,
+    /// What `nb` gives each kernel that it starts for this notebook. Kept while the notebook uses
+    /// another kernel.
+    #[serde(default)]
+    pub settings: KernelSettings,
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Who runs a session's kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Backend {
+    /// `nb` starts, restarts and ends it.
+    Local(LocalKernel),
+    /// Another program started it; its process is never signalled.
+    Attached(AttachedKernel),
+    /// It is the kernel of another notebook of the project.
+    SharedWith(SharedKernel),
+    /// A kind that a later version added. Written back as it was read; its kernel is neither used
+    /// nor ended nor replaced.
+    #[serde(untagged)]
+    Unknown(UnknownBackend),
+}
+
+/// A kernel that `nb` starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalKernel {
+    /// The machine on which it was started.
+    pub host: HostIdentity,
+    /// The process that was last ready; none before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessStamp>,
+    /// The length of the kernel's log when the kernel was ready, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A process of one boot: a reused pid has another start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessStamp {
+    /// The process id.
+    pub pid: u32,
+    /// When the process started, as the platform counts.
+    pub start_time: u64,
+}
+
+/// A kernel that another program started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttachedKernel {
+    /// The machine from which it was attached.
+    pub host: HostIdentity,
+    /// The pid that the other program recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// The kernel of another notebook of the project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedKernel {
+    /// The key of that notebook's session. A stopped session keeps it: opened again, it shares again.
+    pub owner: String,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// The fields of a [`Backend`] whose kind this version does not know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub struct UnknownBackend(Map<String, Value>);
+
+impl TryFrom<Map<String, Value>> for UnknownBackend {
+    type Error = &'static str;
+
+    fn try_from(fields: Map<String, Value>) -> Result<Self, Self::Error> {
+        // Otherwise a damaged backend of a known kind would pass as one of a later version.
+        match fields.get("kind").and_then(Value::as_str) {
+            Some("local" | "attached" | "shared-with") => Err("a field is missing or wrong"),
+            Some(_) => Ok(Self(fields)),
+            None => Err("`kind` is missing"),
+        }
+    }
+}
+
+/// What `nb` gives each kernel that it starts for a notebook.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelSettings {
+    /// What it may use of the machine.
+    #[serde(skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
+    /// In what it runs.
+    #[serde(skip_serializing_if = "Confinement::is_none")]
+    pub confinement: Confinement,
+    /// The number of seconds without use after which it is ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<u64>,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// In what a kernel runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confinement {
+    /// As any other process of the user.
+    #[default]
+    None,
+    /// In a sandbox.
+    Sandbox(Box<Sandbox>),
+    /// In a container.
+    Container(Container),
+}
+
+impl Confinement {
+    /// Says whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    /// Returns the sandbox.
+    pub fn sandbox(&self) -> Option<&Sandbox> {
+        match self {
+            Self::Sandbox(sandbox) => Some(sandbox),
+            _ => None,
+        }
+    }
+
+    /// Returns the container.
+    pub fn container(&self) -> Option<&Container> {
+        match self {
+            Self::Container(container) => Some(container),
+            _ => None,
+        }
+    }
 }
 
 /// A container that a kernel is to run in.
@@ -107,50 +220,165 @@ impl Limits {
 }
 
 impl Session {
-    /// Says whether its kernel runs in a sandbox or a container: other files than ours are there.
-    pub fn is_apart(&self) -> bool {
-        self.sandbox.is_some() || self.container.is_some()
+    /// Returns the session of a notebook for which `nb` is about to start the first kernel.
+    pub fn local(notebook: PathBuf) -> Self {
+        Self::of(notebook, Backend::local(None), Status::Starting)
     }
 
-    /// Returns the session that only a notebook, a connection file and a pid tell of.
-    ///
-    /// Whether that kernel is ours is unknown, so it is never signalled.
-    pub fn bare(notebook: PathBuf, connection_file: PathBuf, pid: Option<u32>) -> Self {
+    /// Returns the session of a kernel that another program started here.
+    pub fn attached(notebook: PathBuf, connection_file: PathBuf, pid: Option<u32>) -> Self {
+        Self {
+            connection_file,
+            ..Self::of(notebook, Backend::attached(pid), Status::Live)
+        }
+    }
+
+    fn of(notebook: PathBuf, backend: Backend, status: Status) -> Self {
         Self {
             notebook,
-            connection_file,
-            pid,
-            start_time: None,
+            connection_file: PathBuf::new(),
+            backend,
+            status,
+            generation: first_generation(),
             kernelspec: None,
             transport: Transport::default(),
-            place: Place::here(),
-            generation: first_generation(),
             started_at: None,
-            owned: false,
-            status: Status::Live,
             ended: None,
             kernel_info: None,
-            kernel_of: None,
-            limits: Limits::default(),
-            sandbox: None,
-            container: None,
-            idle_timeout: None,
-            log_at: None,
+            ipywidgets: None,
+            settings: KernelSettings::default(),
             other: Map::new(),
+        }
+    }
+
+    /// Returns the kernel that `nb` starts for this session, where it does.
+    pub fn as_local(&self) -> Option<&LocalKernel> {
+        match &self.backend {
+            Backend::Local(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+
+    /// Says whether `nb` starts, restarts and ends the kernels of this session.
+    pub fn is_owned(&self) -> bool {
+        matches!(self.backend, Backend::Local(_) | Backend::SharedWith(_))
+    }
+
+    /// Says whether another program started the kernel.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.backend, Backend::Attached(_))
+    }
+
+    /// Returns the key of the session whose kernel this one shares.
+    pub fn shared_with(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::SharedWith(shared) => Some(&shared.owner),
+            _ => None,
+        }
+    }
+
+    /// Returns the process that was last ready, where `nb` started it.
+    pub fn process(&self) -> Option<ProcessStamp> {
+        self.as_local()?.process
+    }
+
+    /// Records the process of a kernel that `nb` has started here and that is ready.
+    pub fn set_process(&mut self, pid: u32, start_time: u64, log_bytes: Option<u64>) {
+        if let Backend::Local(kernel) = &mut self.backend {
+            kernel.host = HostIdentity::here();
+            kernel.process = Some(ProcessStamp { pid, start_time });
+            kernel.log_bytes = log_bytes;
+        }
+    }
+
+    /// Returns the pid that is recorded for the kernel. Without a start time it may be anybody's.
+    pub fn pid(&self) -> Option<u32> {
+        match &self.backend {
+            Backend::Local(kernel) => kernel.process.map(|process| process.pid),
+            Backend::Attached(kernel) => kernel.pid,
+            Backend::SharedWith(_) | Backend::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the machine on which the kernel was started or attached.
+    pub fn host(&self) -> Option<&HostIdentity> {
+        match &self.backend {
+            Backend::Local(LocalKernel { host, .. })
+            | Backend::Attached(AttachedKernel { host, .. }) => Some(host),
+            Backend::SharedWith(_) | Backend::Unknown(_) => None,
+        }
+    }
+
+    /// Returns how the kernel's machine relates to this one.
+    pub fn relation(&self) -> Relation {
+        match (&self.backend, self.host()) {
+            (_, Some(host)) => host.relation(),
+            (Backend::Unknown(_), None) => Relation::OtherHost,
+            (_, None) => Relation::Here,
+        }
+    }
+
+    /// Returns in what the kernel runs: a kernel that `nb` did not start is not confined by it.
+    pub fn confinement(&self) -> &Confinement {
+        match self.backend {
+            Backend::Local(_) => &self.settings.confinement,
+            _ => &Confinement::None,
+        }
+    }
+
+    /// Returns the sandbox in which the kernel runs.
+    pub fn sandbox(&self) -> Option<&Sandbox> {
+        self.confinement().sandbox()
+    }
+
+    /// Returns the sandbox in which the kernel runs, to be changed.
+    pub fn sandbox_mut(&mut self) -> Option<&mut Sandbox> {
+        match (&self.backend, &mut self.settings.confinement) {
+            (Backend::Local(_), Confinement::Sandbox(sandbox)) => Some(sandbox),
+            _ => None,
         }
     }
 
     /// Returns how this kernel is interrupted.
     pub fn interrupt_mode(&self) -> InterruptMode {
         match &self.kernelspec {
-            Some(spec) if self.owned => spec.interrupt_mode,
+            Some(spec) if self.is_owned() => spec.interrupt_mode,
             // A process that is not known to be ours is never signalled.
             _ => InterruptMode::Message,
         }
     }
 }
 
-/// A session's state. Written before the deed, so that a watcher knows why a kernel goes.
+impl Backend {
+    /// Returns a kernel that `nb` starts here, after the one of this process.
+    pub fn local(process: Option<ProcessStamp>) -> Self {
+        Self::Local(LocalKernel {
+            host: HostIdentity::here(),
+            process,
+            log_bytes: None,
+            other: Map::new(),
+        })
+    }
+
+    /// Returns a kernel that another program started here.
+    pub fn attached(pid: Option<u32>) -> Self {
+        Self::Attached(AttachedKernel {
+            host: HostIdentity::here(),
+            pid,
+            other: Map::new(),
+        })
+    }
+
+    /// Returns the kernel of the session with this key.
+    pub fn shared_with(owner: &str) -> Self {
+        Self::SharedWith(SharedKernel {
+            owner: owner.to_owned(),
+            other: Map::new(),
+        })
+    }
+}
+
+/// The state of a session. Written before the kernel is ended, so that a watcher knows why it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Status {
@@ -163,9 +391,9 @@ pub enum Status {
     Restarting,
     /// Ended by its user; nothing but `nb open` brings it back.
     Stopped,
-    /// Its kernel went by itself.
+    /// Its kernel exited unexpectedly.
     Died,
-    /// A word of another version.
+    /// A word of a later version.
     Other(String),
 }
 
@@ -226,10 +454,10 @@ pub struct Ended {
     /// The most memory that it ever had, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What it wrote last, where it went by itself.
+    /// What it wrote last, where it exited unexpectedly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -270,7 +498,7 @@ pub struct RealSpec {
     /// The folder that the spec was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_dir: Option<PathBuf>,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -309,8 +537,4 @@ impl Transport {
 
 fn first_generation() -> u64 {
     1
-}
-
-fn yes() -> bool {
-    true
 }

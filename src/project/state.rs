@@ -12,7 +12,7 @@ use super::save::How;
 use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
-const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The content of `state.json`.
 ///
@@ -35,7 +35,7 @@ pub struct State {
     /// Every session by its notebook's key, see [`super::Project::key`].
     #[serde(default)]
     pub sessions: BTreeMap<String, Session>,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -160,7 +160,7 @@ impl State {
         let mut seen = vec![key];
         let mut at = key;
         while let Some(session) = self.sessions.get(at).filter(|session| shares(session))
-            && let Some(next) = session.kernel_of.as_deref()
+            && let Some(next) = session.shared_with()
             && self.sessions.contains_key(next)
         {
             if seen.contains(&next) {
@@ -172,16 +172,19 @@ impl State {
         at.to_owned()
     }
 
+    /// Returns the key of the session whose kernel a notebook shares now.
+    pub fn shared_with(&self, key: &str) -> Option<String> {
+        Some(self.owner_key(key)).filter(|owner| owner != key)
+    }
+
     /// Returns what is known of the kernel that a notebook uses: the session of
-    /// [`State::owner_key`], with the asked notebook's own path and, while it shares, the owner in
-    /// `kernel_of`.
+    /// [`State::owner_key`], with the asked notebook's own path.
     pub fn session(&self, key: &str) -> Option<Session> {
         let asked = self.sessions.get(key)?;
         let owner = self.owner_key(key);
         let kernel = self.sessions.get(&owner)?;
         Some(Session {
             notebook: asked.notebook.clone(),
-            kernel_of: (owner != key).then_some(owner),
             ..kernel.clone()
         })
     }
@@ -235,7 +238,7 @@ impl State {
     pub fn mirror(&mut self, session: &Session) {
         self.notebook = Some(session.notebook.clone());
         self.connection_file = Some(session.connection_file.clone());
-        self.kernel_pid = session.pid;
+        self.kernel_pid = session.pid();
     }
 
     /// Says whether only the top-level fields tell of the kernel that they name: another program wrote
@@ -255,7 +258,7 @@ impl State {
             return None;
         }
         let notebook = self.notebook.clone().unwrap_or_default();
-        Some(Session::bare(notebook, file.clone(), self.kernel_pid))
+        Some(Session::attached(notebook, file.clone(), self.kernel_pid))
     }
 }
 
@@ -265,7 +268,7 @@ fn current_version() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::session::InterruptMode;
+    use super::super::session::{Backend, InterruptMode};
     use super::*;
 
     fn parse(text: &str) -> Result<State, StateError> {
@@ -279,7 +282,7 @@ mod tests {
                 .unwrap();
         let session = state.last_opened().unwrap();
         assert_eq!(session.connection_file, Path::new("/p/k.json"));
-        assert_eq!((session.pid, session.start_time), (Some(41), None));
+        assert_eq!((session.pid(), session.process()), (Some(41), None));
         assert_eq!(session.status, Status::Live);
         assert_eq!(session.interrupt_mode(), InterruptMode::Message);
         assert_eq!(state.all().len(), 1);
@@ -287,21 +290,65 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_kept_on_every_level() {
-        let text = r#"{"version":1,"notebook":null,"connection_file":null,"kernel_pid":null,
+        let text = r#"{"version":2,"notebook":null,"connection_file":null,"kernel_pid":null,
             "sessions":{"a.ipynb":{"notebook":"/p/a.ipynb","connection_file":"/p/k.json",
                 "kernelspec":{"name":"python3","argv":["python"],"metadata":{"debugger":true}},
-                "where":{"host":"h","boot_id":"b","pid_namespace":"n","vm":7},
+                "backend":{"kind":"local","cpu":3,
+                    "host":{"name":"h","boot_id":"b","pid_namespace":"n","vm":7}},
                 "ended":{"at":"2026-01-02T03:04:05Z","reason":"killed","generation":2,"signal":9},
-                "status":"frozen","sandbox":{"kind":"bwrap"}}},
+                "status":"frozen","settings":{"confinement":{"sandbox":{"kind":"bwrap"}}}}},
             "theme":["dark"]}"#;
         let written = serde_json::to_value(parse(text).unwrap()).unwrap();
         assert_eq!(written["theme"][0], "dark");
         let session = &written["sessions"]["a.ipynb"];
-        assert_eq!(session["sandbox"]["kind"], "bwrap");
+        assert_eq!(
+            session["settings"]["confinement"]["sandbox"]["kind"],
+            "bwrap"
+        );
         assert_eq!(session["status"], "frozen");
-        assert_eq!(session["where"]["vm"], 7);
+        assert_eq!(session["backend"]["host"]["vm"], 7);
+        assert_eq!(session["backend"]["cpu"], 3);
         assert_eq!(session["ended"]["signal"], 9);
         assert_eq!(session["kernelspec"]["metadata"]["debugger"], true);
+    }
+
+    #[test]
+    fn a_backend_of_a_later_version_is_kept_and_a_damaged_one_is_not_taken_for_it() {
+        let session = |backend: &str| {
+            format!(
+                r#"{{"sessions":{{"a":{{"notebook":"/p/a","connection_file":"/p/k.json",
+                    "status":"live","backend":{backend}}}}}}}"#
+            )
+        };
+        let state = parse(&session(r#"{"kind":"remote","url":"https://hub"}"#)).unwrap();
+        let later = &state.sessions["a"];
+        assert!(matches!(later.backend, Backend::Unknown(_)), "{later:?}");
+        assert_eq!(later.relation(), super::super::Relation::OtherHost);
+        assert!(!later.is_owned() && later.pid().is_none());
+        let written = serde_json::to_value(&state).unwrap();
+        let backend = &written["sessions"]["a"]["backend"];
+        assert_eq!(backend["url"], "https://hub");
+        assert_eq!(backend["kind"], "remote");
+        for damaged in [
+            "{}",
+            r#"{"kind":7}"#,
+            r#"{"kind":"local"}"#,
+            r#"{"kind":"local","host":{},"process":41}"#,
+            r#"{"kind":"shared-with"}"#,
+        ] {
+            let error = parse(&session(damaged)).unwrap_err();
+            assert!(matches!(error, StateError::Damaged { .. }), "{damaged}");
+        }
+        for (text, owner) in [
+            (r#"{"kind":"local","host":{}}"#, None),
+            (r#"{"kind":"attached","host":{}}"#, None),
+            (r#"{"kind":"shared-with","owner":"b"}"#, Some("b")),
+        ] {
+            let state = parse(&session(text)).unwrap();
+            assert_eq!(state.sessions["a"].shared_with(), owner);
+            let again = serde_json::to_string(&state).unwrap();
+            assert_eq!(parse(&again).unwrap(), state);
+        }
     }
 
     #[test]
@@ -329,9 +376,9 @@ mod tests {
 
     #[test]
     fn a_newer_file_is_not_damaged() {
-        let error = parse(r#"{"version":2,"sessions":[]}"#).unwrap_err();
+        let error = parse(r#"{"version":3,"sessions":[]}"#).unwrap_err();
         assert!(
-            matches!(error, StateError::Newer { version: 2, .. }),
+            matches!(error, StateError::Newer { version: 3, .. }),
             "{error}"
         );
     }
@@ -341,7 +388,7 @@ mod tests {
         let mut state = State::default();
         state.open(
             "a.ipynb",
-            Session::bare("/p/a.ipynb".into(), "/p/a.json".into(), Some(1)),
+            Session::attached("/p/a.ipynb".into(), "/p/a.json".into(), Some(1)),
         );
         assert_eq!(state.all().len(), 1);
         state.connection_file = Some("/p/other.json".into());
@@ -358,8 +405,10 @@ mod tests {
         for (key, kernel_of) in sessions {
             let paths = [format!("/p/{key}"), format!("/p/{key}.json")].map(PathBuf::from);
             let [notebook, file] = paths;
-            let mut session = Session::bare(notebook, file, Some(7));
-            session.kernel_of = kernel_of.map(str::to_owned);
+            let mut session = Session::attached(notebook, file, Some(7));
+            if let Some(owner) = kernel_of {
+                session.backend = Backend::shared_with(owner);
+            }
             state.sessions.insert((*key).to_owned(), session);
         }
         state
@@ -374,8 +423,8 @@ mod tests {
         let session = state.session("c").unwrap();
         assert_eq!(session.notebook, Path::new("/p/c"));
         assert_eq!(session.connection_file, Path::new("/p/a.json"));
-        assert_eq!(session.kernel_of.as_deref(), Some("a"));
-        assert_eq!(state.session("a").unwrap().kernel_of, None);
+        assert_eq!(state.shared_with("c").as_deref(), Some("a"));
+        assert_eq!(state.shared_with("a"), None);
         assert_eq!(state.sharers("a"), ["b", "c"]);
         assert!(state.sharers("b").is_empty());
         state.mirror(&session);
@@ -387,7 +436,7 @@ mod tests {
         let let_go = state.session("b").unwrap();
         assert_eq!(let_go.status, Status::Stopped);
         assert_eq!(let_go.connection_file, Path::new("/p/b.json"));
-        assert_eq!(let_go.kernel_of, None);
+        assert_eq!(state.shared_with("b"), None);
     }
 
     #[test]

@@ -246,7 +246,8 @@ fn is_mended_by_another_try(error: &OpenError) -> bool {
         error,
         OpenError::Sandboxed { .. }
             | OpenError::Unchecked { .. }
-            | OpenError::Elsewhere { .. }
+            | OpenError::OtherHost { .. }
+            | OpenError::LaterKind { .. }
             | OpenError::NotOwned { .. }
             | OpenError::Attach(_)
     )

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::args::Launch;
@@ -14,9 +13,12 @@ use crate::kernel::environment::python;
 use crate::kernel::process::Process;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::lifecycle::target::recorded;
+use crate::lifecycle::liveness::{Liveness, recorded_liveness};
+use crate::lifecycle::target::{
+    may_be_started, only_or_last_opened, other_live_notebook, recorded,
+};
 use crate::project::jobs::Job;
-use crate::project::{Ended, InterruptMode, Project, Relation, Session, State, StateError, Status};
+use crate::project::{Ended, InterruptMode, Project, Session, State, StateError, Status};
 use crate::route::{Ending, FrontEnd, Interrupt};
 use crate::wire::ConnectionInfo;
 
@@ -178,7 +180,7 @@ impl Target {
     }
 
     fn choose(project: Project) -> anyhow::Result<Self> {
-        match the_one(&project.state()?) {
+        match only_or_last_opened(&project.state()?) {
             // Other programs write whole paths there.
             Some(key) => {
                 let key = project.key(&project.notebook(&key));
@@ -224,12 +226,12 @@ impl Target {
             Status::Died => return Ok(self.died(&session)),
             Status::Live | Status::Other(_) => {}
         }
-        if session.place.relation() == Relation::Elsewhere {
-            return Ok(Found::None(words::elsewhere(self, &session.place.host)));
-        }
-        if !may_live(&session) {
-            return Ok(self.died(&session));
-        }
+        let process = match recorded_liveness(&session) {
+            Liveness::Own(process) => Some(process),
+            Liveness::Foreign => None,
+            Liveness::Dead => return Ok(self.died(&session)),
+            Liveness::OutOfReach => return Ok(Found::None(words::out_of_reach(self, &session))),
+        };
         let path = &session.connection_file;
         let connection =
             read_connection(path).with_context(|| format!("the kernel of {}", self.key))?;
@@ -241,7 +243,7 @@ impl Target {
             owner: state.owner_key(&self.key),
             connection_file: path.clone(),
             connection,
-            process: Process::recorded(&session),
+            process,
             generation: session.generation,
             interrupt,
             info: info(&session),
@@ -253,7 +255,7 @@ impl Target {
 
     fn died(&self, session: &Session) -> Found {
         let ended = session.ended.clone();
-        if session.owned {
+        if session.is_owned() {
             Found::Died(ended)
         } else {
             Found::None(words::died(self, ended.as_ref()))
@@ -262,9 +264,8 @@ impl Target {
 
     /// Returns the record of a kernel whose process has ended although no one has written that down.
     fn unnoticed(&self, state: &State, session: Session) -> Option<(String, Session)> {
-        let here = session.place.relation() != Relation::Elsewhere;
-        (session.status == Status::Live && here && !may_live(&session))
-            .then(|| (state.owner_key(&self.key), session))
+        let is_dead = || recorded_liveness(&session) == Liveness::Dead;
+        (session.status == Status::Live && is_dead()).then(|| (state.owner_key(&self.key), session))
     }
 
     /// Returns the key of the session whose kernel it is: its own, or that with which it shares.
@@ -314,11 +315,7 @@ impl Target {
 
     /// Returns another notebook of the project whose kernel lives: it could be shared.
     pub(super) fn neighbour(&self) -> Option<PathBuf> {
-        let state = self.project.state().ok()?;
-        let others = state.all().into_iter();
-        let is_other = |session: &Session| self.project.key(&session.notebook) != self.key;
-        let mut live = others.filter(|(_, session)| is_other(session) && may_live(session));
-        live.next().map(|(_, session)| session.notebook)
+        other_live_notebook(&self.project.state().ok()?, &self.project, &self.key)
     }
 
     /// Returns what the session's kernel last answered to `kernel_info_request`.
@@ -341,8 +338,7 @@ impl Target {
             if let Some(session) = state.sessions.get_mut(owner)
                 && session.generation == generation
             {
-                let told = json!({ "version": version });
-                session.other.insert(WIDGETS.to_owned(), told);
+                session.ipywidgets = Some(version.to_owned());
             }
         })
     }
@@ -369,7 +365,7 @@ fn passed_over(from: &Path) -> String {
 pub(super) fn usual(folder: &Path, language: &str) -> Option<(Bytes, Option<String>)> {
     let project = Project::find(folder)?;
     let state = project.state().ok()?;
-    let session = recorded(&state, &project, &the_one(&state)?)?;
+    let session = recorded(&state, &project, &only_or_last_opened(&state)?)?;
     let spoken = session.kernel_info.as_ref()?["language_info"]["name"].as_str()?;
     if !spoken.eq_ignore_ascii_case(language) {
         return None;
@@ -377,47 +373,18 @@ pub(super) fn usual(folder: &Path, language: &str) -> Option<(Bytes, Option<Stri
     Some((info(&session)?, widgets(&state, &session)))
 }
 
-/// The field of a session's record that says which ipywidgets its kernel has.
-const WIDGETS: &str = "ipywidgets";
-
 /// Returns the version of ipywidgets that a session's kernel most likely has: the last that it or
-/// an earlier kernel of it has told, another session's of the project, or the one whose files lie
+/// an earlier kernel of the session reported, another session's of the project, or the one whose files lie
 /// in its environment.
 fn widgets(state: &State, session: &Session) -> Option<String> {
-    let told = |session: &Session| {
-        let told = session.other.get(WIDGETS)?;
-        told["version"].as_str().map(str::to_owned)
-    };
     let in_environment = || {
         let program = session.kernelspec.as_ref()?.argv.first()?;
-        python::package_version(Path::new(program), WIDGETS)
+        python::package_version(Path::new(program), "ipywidgets")
     };
-    told(session)
-        .or_else(|| state.sessions.values().find_map(told))
+    let reported = |session: &Session| session.ipywidgets.clone();
+    reported(session)
+        .or_else(|| state.sessions.values().find_map(reported))
         .or_else(in_environment)
-}
-
-/// Returns the only session whose kernel lives, else the one that was opened last.
-///
-/// Notebooks that share one kernel are one.
-fn the_one(state: &State) -> Option<String> {
-    let all = state.all();
-    let mut live: Vec<_> = all
-        .iter()
-        .filter(|(_, session)| may_live(session))
-        .map(|(key, _)| state.owner_key(key))
-        .collect();
-    live.dedup();
-    if let [only] = &live[..] {
-        return Some(only.clone());
-    }
-    let last = state.last_opened();
-    let same = |session: &Session| {
-        last.as_ref()
-            .is_some_and(|last| last.notebook == session.notebook)
-    };
-    let found = all.iter().find(|(_, session)| same(session)).or(all.last());
-    found.map(|(key, _)| key.clone())
 }
 
 fn info(session: &Session) -> Option<Bytes> {
@@ -432,26 +399,11 @@ pub(super) fn read_connection(path: &Path) -> anyhow::Result<ConnectionInfo> {
     ConnectionInfo::parse(&bytes).with_context(context)
 }
 
-/// Returns whether this program, on this machine, may start a session's kernel.
-fn may_be_started(session: &Session) -> bool {
-    session.owned && session.place.relation() != Relation::Elsewhere
-}
-
-/// Returns whether a session's kernel may be there: only its sockets can prove it.
-fn may_live(session: &Session) -> bool {
-    if matches!(session.status, Status::Stopped | Status::Died) {
-        return false;
-    }
-    match (Process::recorded(session), session.pid) {
-        (Some(process), _) => process.is_alive(),
-        (None, Some(pid)) => Process::of(pid).is_some(),
-        (None, None) => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -510,31 +462,5 @@ mod tests {
             assert_eq!(by_folder, by_name, "{named}");
             assert_eq!(by_name.neighbour(), None, "{named}");
         }
-    }
-
-    #[test]
-    fn several_live_kernels_leave_the_last_opened_one() {
-        let session = |pid: u32, notebook: &str| {
-            format!(
-                r#"{{"notebook": "/p/{notebook}", "connection_file": "/p/{notebook}.json", "pid": {pid}}}"#
-            )
-        };
-        let state = |sessions: &str| -> State {
-            let text = format!(
-                r#"{{"notebook": "/p/b.ipynb", "connection_file": "/p/b.ipynb.json", "sessions": {{{sessions}}}}}"#
-            );
-            serde_json::from_str(&text).unwrap()
-        };
-        let me = std::process::id();
-        let (a, b) = (session(me, "a.ipynb"), session(me, "b.ipynb"));
-        let gone = session(u32::MAX, "b.ipynb");
-        assert_eq!(
-            the_one(&state(&format!(r#""a": {a}, "b": {b}"#))).as_deref(),
-            Some("b")
-        );
-        assert_eq!(
-            the_one(&state(&format!(r#""a": {a}, "b": {gone}"#))).as_deref(),
-            Some("a")
-        );
     }
 }

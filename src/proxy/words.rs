@@ -7,8 +7,8 @@ use jiff::tz::TimeZone;
 use super::target::{LiveKernel, Target};
 use crate::kernel::shell::quote;
 use crate::lifecycle::death::{clock, mend};
-use crate::project::Ended;
 use crate::project::jobs::Job;
+use crate::project::{Ended, Session};
 use crate::route::Ending;
 
 /// The notebook has never had a kernel here.
@@ -29,9 +29,12 @@ pub(super) fn stopped(target: &Target) -> Ending {
     ending(target, "KernelStopped", "was shut down")
 }
 
-/// It runs where nobody here can reach it.
-pub(super) fn elsewhere(target: &Target, host: &str) -> Ending {
-    let what = format!("runs on {host}, which cannot be reached from here");
+/// Its kernel runs on another host, or a later version recorded it.
+pub(super) fn out_of_reach(target: &Target, session: &Session) -> Ending {
+    let what = match session.host() {
+        Some(host) => format!("runs on {}, which cannot be reached from here", host.name),
+        None => "is of a kind that this nb does not know: a later version recorded it".to_owned(),
+    };
     ending(target, "KernelElsewhere", &what)
 }
 

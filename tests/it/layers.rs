@@ -300,7 +300,7 @@ const ELSEWHERE: [(&str, &[&str]); 13] = [
     ),
     ("project/folder.rs", &["std::fs::DirBuilder"]),
     ("project/journal.rs", &["std::fs::Metadata"]),
-    ("project/place.rs", &["/proc/"]),
+    ("project/host.rs", &["/proc/"]),
     (
         "project/lock.rs",
         &["std::fs::DirBuilder", "std::fs::metadata(path)", "/proc/"],

@@ -76,13 +76,10 @@ impl World {
         let folder = tempfile::tempdir().expect("make a folder");
         let project =
             Project::for_notebook(&folder.path().join("a.ipynb")).expect("make a project");
-        let session = serde_json::from_value(serde_json::json!({
-            "notebook": folder.path().join("a.ipynb"),
-            "connection_file": kernel.file,
-            "generation": 3,
-            "owned": false,
-        }))
-        .expect("a session");
+        let session = Session {
+            generation: 3,
+            ..Session::attached(folder.path().join("a.ipynb"), kernel.file.clone(), None)
+        };
         Self {
             kernel,
             project,

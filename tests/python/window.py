@@ -108,7 +108,8 @@ class Editor:
 def session_of(notebook):
     """What the project remembers of a notebook's kernel."""
     state = json.loads(pathlib.Path(".nb/state.json").read_text())
-    return state["sessions"][notebook]
+    session = state["sessions"][notebook]
+    return session | {"pid": session["backend"].get("process", {}).get("pid")}
 
 
 def journal():

@@ -6,11 +6,9 @@ use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::shell::quote;
 use crate::kernel::spec::selection::SelectionError;
-use crate::lifecycle::attach::AttachError;
 use crate::lifecycle::interrupt::InterruptError;
-use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::open_error::{AttachError, OpenError, ShareError};
 use crate::lifecycle::serve::ServeError;
-use crate::lifecycle::share::ShareError;
 use crate::lifecycle::target::TargetError;
 use crate::notebook::size;
 use crate::project::StateError;
@@ -80,7 +78,7 @@ impl From<OpenError> for Problem {
             OpenError::Sandboxed { .. } => {
                 problem(ProblemKind::Refused).hint("allow nb outside the sandbox")
             }
-            OpenError::Elsewhere {
+            OpenError::OtherHost {
                 notebook, outside, ..
             } => {
                 let there = if *outside {
@@ -92,6 +90,9 @@ impl From<OpenError> for Problem {
                     "{there} start one here in its place: nb open --force {}",
                     quote(notebook)
                 ))
+            }
+            OpenError::LaterKind { .. } => {
+                problem(ProblemKind::Refused).hint("use the nb that recorded it, or a later one")
             }
             OpenError::NotOwned { .. } => {
                 problem(ProblemKind::Refused).hint("end or restart it in the program that started it")

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::api::problem::Problem;
 use crate::lifecycle::open_error::OpenError;
-use crate::lifecycle::sandbox::{Confinement, checked};
+use crate::lifecycle::sandbox::{WantedConfinement, checked};
 use crate::project::{Demand, Mechanism, Sandbox};
 
 /// How a sandbox is made.
@@ -80,11 +80,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Sandboxing {
     /// Returns what is meant, with real paths.
-    pub(crate) fn meant(&self) -> Result<Confinement, Problem> {
+    pub(crate) fn meant(&self) -> Result<WantedConfinement, Problem> {
         let Some(how) = self.sandbox else {
             return Ok(match self.no_sandbox {
-                true => Confinement::Free,
-                false => Confinement::AsBefore,
+                true => WantedConfinement::Free,
+                false => WantedConfinement::AsBefore,
             });
         };
         let sandbox = Sandbox {
@@ -106,6 +106,6 @@ impl Sandboxing {
             ..Sandbox::default()
         };
         let sandbox = checked(sandbox).map_err(OpenError::from)?;
-        Ok(Confinement::In(Box::new(sandbox)))
+        Ok(WantedConfinement::In(Box::new(sandbox)))
     }
 }

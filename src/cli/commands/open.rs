@@ -27,7 +27,7 @@ use crate::lifecycle::attach::{self, Running};
 use crate::lifecycle::create::create_notebook;
 use crate::lifecycle::open::{How, Idle, OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
-use crate::lifecycle::sandbox::Confinement;
+use crate::lifecycle::sandbox::WantedConfinement;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::trust_again::trust_again;
 use crate::lifecycle::{death, target};
@@ -210,7 +210,7 @@ impl Command for Open {
             Some(image) => {
                 let python = self.python.as_deref();
                 let container = container(&notebook, image, python, &self.container_option)?;
-                Confinement::Container(Box::new(container))
+                WantedConfinement::Container(Box::new(container))
             }
             None => self.sandbox.meant()?,
         };
@@ -359,13 +359,13 @@ impl Open {
                 "how": word,
                 "status": session.status.as_str(),
                 "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
-                "kernel_pid": session.pid,
+                "kernel_pid": session.pid(),
                 "kernel_generation": session.generation,
                 "connection_file": session.connection_file,
-                "kernel_of": session.kernel_of,
-                "owned": session.owned,
-                "container": session.container,
-                "sandbox": session.sandbox.as_ref().map(sandboxing::object),
+                "kernel_of": opened.kernel_of,
+                "owned": session.is_owned(),
+                "container": session.confinement().container(),
+                "sandbox": session.sandbox().map(sandboxing::object),
                 "shared_with": opened.shared_with,
                 "before": opened.before,
                 "selected": self.select,
@@ -376,10 +376,10 @@ impl Open {
         } else {
             let created = if created { "created; " } else { "" };
             let pid = session
-                .pid
+                .pid()
                 .map(|pid| format!(", pid {pid}"))
                 .unwrap_or_default();
-            let whose = session.kernel_of.as_ref();
+            let whose = opened.kernel_of.as_ref();
             let whose = whose.map_or(String::new(), |owner| {
                 format!("shares the kernel of {owner}; ")
             });
@@ -388,7 +388,7 @@ impl Open {
                 opened.key,
                 print::took(opened.took)
             ));
-            if let Some(sandbox) = &session.sandbox {
+            if let Some(sandbox) = session.sandbox() {
                 print::note(&sandboxing::text(sandbox, opened.project.root()));
             }
             if let Some(before) = &opened.before {

@@ -58,13 +58,13 @@ impl Command for Restart {
             context.answer(&json!({
                 "notebook": target.notebook_key,
                 "status": session.status.as_str(),
-                "kernel_pid": session.pid,
+                "kernel_pid": session.pid(),
                 "kernel_generation": session.generation,
                 "took_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             }))
         } else {
             let pid = session
-                .pid
+                .pid()
                 .map(|pid| format!(", pid {pid}"))
                 .unwrap_or_default();
             print::line(&format!(

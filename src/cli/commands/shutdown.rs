@@ -71,7 +71,7 @@ impl Command for Shutdown {
         }
         let target = context.target(self.notebook).await?;
         // A kernel of another program or notebook is only let go.
-        if target.session.owned && target.session.kernel_of.is_none() {
+        if target.session.is_owned() && !target.is_shared() {
             context
                 .consent(Deed::Shutdown, &target, self.force, self.json)
                 .await?;
@@ -114,7 +114,7 @@ impl Command for Shutdown {
                 target.notebook_key,
                 print::took(stopped.took)
             ))
-        } else if stopped.session.owned {
+        } else if stopped.session.is_owned() {
             print::line(&format!("{}: no kernel was running", target.notebook_key))
         } else {
             print::line(&format!(

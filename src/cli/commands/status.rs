@@ -20,7 +20,8 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::everywhere::{self, Left};
 use crate::lifecycle::idle::span;
-use crate::lifecycle::life::{Life, sandboxed, unseen};
+use crate::lifecycle::liveness::{Liveness, sandboxed};
+use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::status::{SessionStatus, status};
 use crate::lifecycle::{death, target};
@@ -95,7 +96,7 @@ impl Command for Status {
                 let project = project_at(context)?;
                 let statuses = everywhere::of_project(&project).await?;
                 let owners = statuses.iter();
-                let mut kernels = owners.filter(|it| it.session.kernel_of.is_none());
+                let mut kernels = owners.filter(|it| it.kernel_of.is_none());
                 if let (Some(only), None) = (kernels.next(), kernels.next()) {
                     context.concerns(&project, &only.key);
                 }
@@ -219,7 +220,7 @@ const LEAST: Duration = Duration::from_millis(100);
 
 /// Says whether a kernel runs whose notebook was moved or deleted.
 fn is_gone(status: &SessionStatus) -> bool {
-    let runs = matches!(status.life, Life::Own(_) | Life::Foreign);
+    let runs = matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign);
     runs && matches!(status.session.notebook.try_exists(), Ok(false))
 }
 
@@ -262,24 +263,28 @@ impl State {
 
 fn state(status: &SessionStatus) -> State {
     use project::Status as Recorded;
-    State(match (&status.life, &status.session.status, status.busy) {
-        (_, Recorded::Stopped, _) => "stopped",
-        (Life::Elsewhere, Recorded::Died, _) => "died",
-        (Life::Elsewhere, ..) if sandboxed(status.session.transport).is_some() => "unchecked",
-        (Life::Elsewhere, ..) => "elsewhere",
-        (_, Recorded::Starting | Recorded::Restarting, _) if status.abandoned => "half started",
-        (_, Recorded::Starting, _) => "starting",
-        (_, Recorded::Restarting, _) => "restarting",
-        (Life::Gone, ..) | (_, Recorded::Died, _) => "died",
-        (_, _, Some(true)) => "busy",
-        (_, _, Some(false)) => "idle",
-        (_, _, None) => "live",
-    })
+    State(
+        match (&status.liveness, &status.session.status, status.busy) {
+            (_, Recorded::Stopped, _) => "stopped",
+            (Liveness::OutOfReach, Recorded::Died, _) => "died",
+            (Liveness::OutOfReach, ..) if sandboxed(status.session.transport).is_some() => {
+                "unchecked"
+            }
+            (Liveness::OutOfReach, ..) => "elsewhere",
+            (_, Recorded::Starting | Recorded::Restarting, _) if status.abandoned => "half started",
+            (_, Recorded::Starting, _) => "starting",
+            (_, Recorded::Restarting, _) => "restarting",
+            (Liveness::Dead, ..) | (_, Recorded::Died, _) => "died",
+            (_, _, Some(true)) => "busy",
+            (_, _, Some(false)) => "idle",
+            (_, _, None) => "live",
+        },
+    )
 }
 
 fn text(status: &SessionStatus) -> String {
     let mut lines = vec![kernel_text(status)];
-    if status.session.kernel_of.is_some() {
+    if status.kernel_of.is_some() {
         return lines.concat();
     }
     for joined in &status.joined {
@@ -297,7 +302,7 @@ fn text(status: &SessionStatus) -> String {
 /// Tells of the kernel, and not who is joined.
 pub(crate) fn kernel_text(status: &SessionStatus) -> String {
     let session = &status.session;
-    if let Some(owner) = &session.kernel_of {
+    if let Some(owner) = &status.kernel_of {
         let state = state(status).0;
         return format!("{}: shares the kernel of {owner} ({state})", status.key);
     }
@@ -305,11 +310,11 @@ pub(crate) fn kernel_text(status: &SessionStatus) -> String {
     if let Some(spec) = &session.kernelspec {
         parts.push(spec.display_name.clone());
     }
-    if matches!(status.life, Life::Own(_) | Life::Foreign) {
+    if matches!(status.liveness, Liveness::Own(_) | Liveness::Foreign) {
         parts.extend(pid(status).map(|pid| format!("pid {pid}")));
         parts.extend(status.memory_bytes.map(size));
         parts.extend(bound(status));
-        let idle = session.idle_timeout.map(Duration::from_secs);
+        let idle = session.settings.idle_timeout.map(Duration::from_secs);
         parts.extend(idle.map(|idle| format!("ends after {} without use", span(idle))));
         // Until a kernel is ready, the record speaks of the one before.
         if session.status == project::Status::Live {
@@ -318,7 +323,7 @@ pub(crate) fn kernel_text(status: &SessionStatus) -> String {
             parts.extend(since.map(|at| format!("since {}", print::moment(at))));
         }
     }
-    if !session.owned {
+    if session.is_attached() {
         parts.push("started by another program".to_owned());
     }
     let mut lines = vec![format!("{}: {}", status.key, parts.join(" · "))];
@@ -359,10 +364,10 @@ pub(crate) fn kernel_text(status: &SessionStatus) -> String {
         ));
     }
     if matches!(state(status).0, "elsewhere" | "unchecked") {
-        let why = unseen(session);
+        let why = OpenError::out_of_reach(session);
         lines.push(format!("  {why}"));
     }
-    if let Some(sandbox) = &session.sandbox {
+    if let Some(sandbox) = session.sandbox() {
         lines.push(format!("  {}", sandboxing::text(sandbox, Path::new(""))));
     }
     if !status.shared_by.is_empty() {
@@ -373,7 +378,7 @@ pub(crate) fn kernel_text(status: &SessionStatus) -> String {
 
 /// Tells what the kernel is kept to, where it is to be kept to anything.
 fn bound(status: &SessionStatus) -> Option<String> {
-    let wanted = status.session.limits.memory_bytes?;
+    let wanted = status.session.settings.limits.memory_bytes?;
     let bound = pid(status).and_then(limits::bound_of);
     Some(match bound {
         Some(MemoryBound::Group(bytes)) => format!("at most {}", size(bytes)),
@@ -403,10 +408,10 @@ fn just_now(since: Timestamp) -> bool {
 
 /// Returns the process of the kernel that lives, as far as that is known.
 fn pid(status: &SessionStatus) -> Option<u32> {
-    match &status.life {
-        Life::Own(process) => Some(process.pid),
-        Life::Foreign | Life::Elsewhere => status.session.pid,
-        Life::Gone => None,
+    match &status.liveness {
+        Liveness::Own(process) => Some(process.pid),
+        Liveness::Foreign | Liveness::OutOfReach => status.session.pid(),
+        Liveness::Dead => None,
     }
 }
 
@@ -425,7 +430,7 @@ pub(crate) fn object(status: &SessionStatus) -> Value {
             "text": whose(cell),
         })),
         "idle_since": status.idle_since,
-        "kernel_of": session.kernel_of,
+        "kernel_of": status.kernel_of,
         "shared_by": status.shared_by,
         "kernel": session.kernelspec.as_ref().map(|spec| &spec.name),
         "kernel_pid": pid(status),
@@ -433,10 +438,10 @@ pub(crate) fn object(status: &SessionStatus) -> Value {
         "connection_file": session.connection_file,
         "transport": session.transport.as_str(),
         "memory_bytes": status.memory_bytes,
-        "limits": session.limits,
-        "idle_timeout": session.idle_timeout,
-        "owned": session.owned,
-        "sandbox": session.sandbox.as_ref().map(sandboxing::object),
+        "limits": session.settings.limits,
+        "idle_timeout": session.settings.idle_timeout,
+        "owned": session.is_owned(),
+        "sandbox": session.sandbox().map(sandboxing::object),
         "started_at": session.started_at,
         "ended": session.ended,
         "joined": status.joined,

@@ -115,7 +115,7 @@ impl Watch {
         }
         for it in statuses {
             lines.extend(status::kernel_text(it).lines().map(str::to_owned));
-            if it.session.kernel_of.is_some() {
+            if it.kernel_of.is_some() {
                 // The front ends are shown with the kernel's own notebook.
                 continue;
             }

@@ -111,7 +111,7 @@ impl Recorder<'_> {
         let session = state.and_then(|state| recorded(&state, self.project, &key));
         let session = session.filter(|session| Some(session.generation) == generation);
         let Some(session) = session else { return };
-        let bound = session.sandbox.as_ref().and_then(|it| it.max_time_s);
+        let bound = session.sandbox().and_then(|it| it.max_time_s);
         let (Some(bound), Some(process)) = (bound, Process::recorded(&session)) else {
             return;
         };

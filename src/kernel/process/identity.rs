@@ -76,12 +76,14 @@ impl Process {
 
     /// Returns the kernel's process as the session recorded it.
     ///
-    /// None where the record has no start time: the pid may have been reused.
+    /// None for a kernel that `nb` did not start: its pid may have been reused.
     pub fn recorded(session: &Session) -> Option<Self> {
+        let local = session.as_local()?;
+        let process = local.process?;
         Some(Self {
-            pid: session.pid?,
-            start_time: session.start_time?,
-            boot_id: session.place.boot_id.clone(),
+            pid: process.pid,
+            start_time: process.start_time,
+            boot_id: local.host.boot_id.clone(),
         })
     }
 

@@ -38,7 +38,9 @@ pub(super) fn unneeded<'a>(
         return Vec::new();
     }
     let needed = sessions.filter(|it| needs(it));
-    let needed: Vec<_> = needed.filter_map(|it| it.sandbox.as_ref()).collect();
+    let needed: Vec<_> = needed
+        .filter_map(|it| it.settings.confinement.sandbox())
+        .collect();
     let is_needed = |path: &PathBuf| needed.iter().any(|it| it.scratch == *path);
     let unneeded = |path: &&PathBuf| !scratch::is_kept(path) && !is_needed(path);
     listed.iter().filter(unneeded).cloned().collect()
@@ -46,14 +48,15 @@ pub(super) fn unneeded<'a>(
 
 /// What a kernel that died has left stays until the next one starts.
 fn needs(session: &Session) -> bool {
-    let keeps = session.sandbox.as_ref().is_some_and(|it| it.keep_scratch);
+    let keeps = session.settings.confinement.sandbox();
+    let keeps = keeps.is_some_and(|it| it.keep_scratch);
     keeps || session.status != Status::Stopped
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::project::Sandbox;
+    use crate::project::{Confinement, Sandbox};
 
     #[test]
     fn only_what_no_session_needs_and_nobody_keeps_goes() {
@@ -68,11 +71,10 @@ mod tests {
                 keep_scratch,
                 ..Sandbox::default()
             };
-            Session {
-                status,
-                sandbox: Some(sandbox),
-                ..Session::bare(project.notebook(name), PathBuf::new(), None)
-            }
+            let mut session = Session::local(project.notebook(name));
+            session.status = status;
+            session.settings.confinement = Confinement::Sandbox(Box::new(sandbox));
+            session
         };
         let sessions = [
             session("live-1", Status::Live, false),

@@ -221,7 +221,7 @@ fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
     let text = std::fs::read(&file).expect("it was written");
     let mut state: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let mut stranger = Command::new("sleep").arg("1000").spawn().expect("start it");
-    state["sessions"]["t.ipynb"]["pid"] = stranger.id().into();
+    state["sessions"]["t.ipynb"]["backend"]["process"]["pid"] = stranger.id().into();
     std::fs::write(&file, state.to_string()).expect("write it");
     let status = nb(&world, ["status", "t.ipynb", "--json"]).ended(6).json();
     assert_eq!(status["sessions"][0]["state"], "died");

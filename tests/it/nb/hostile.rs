@@ -335,18 +335,23 @@ fn made_up(place: &Place, status: &str) -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let touch = format!("touch {}", outside.join("ran").display());
     json!({
-        "version": 1, "notebook": "t.ipynb", "kernel_pid": place.innocent.id(),
+        "version": 2, "notebook": "t.ipynb", "kernel_pid": place.innocent.id(),
         "connection_file": outside.join("folder/x.json"),
         "sessions": {"t.ipynb": {
             "notebook": place.world.project().join("t.ipynb"),
             "connection_file": outside.join("folder/x.json"),
-            "pid": place.innocent.id(), "start_time": start_time,
-            "owned": true, "status": status, "generation": 1,
-            "where": {"host": "h", "boot_id": boot.trim(), "pid_namespace": ""},
+            "backend": {
+                "kind": "local",
+                "process": {"pid": place.innocent.id(), "start_time": start_time},
+                "host": {"name": "h", "boot_id": boot.trim(), "pid_namespace": ""},
+            },
+            "status": status, "generation": 1,
             "kernelspec": {"name": "x", "display_name": "x", "language": "python",
                 "argv": ["/bin/sh", "-c", touch, "{connection_file}"],
                 "env": {"BASH_ENV": outside.join("file")}},
-            "sandbox": {"scratch": outside.join("folder"), "allow_write": [outside]},
+            "settings": {"confinement": {
+                "sandbox": {"scratch": outside.join("folder"), "allow_write": [outside]},
+            }},
         }},
     })
     .to_string()

@@ -214,8 +214,8 @@ fn another_container_or_host_is_told_where_the_kernel_is() {
     let state = world.project().join(".nb/state.json");
     let text = std::fs::read_to_string(&state).expect("it is there");
     let mut there: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let place = &mut there["sessions"]["t.ipynb"]["where"];
-    *place = serde_json::json!({ "host": "beast", "boot_id": "b", "pid_namespace": "pid:[1]" });
+    let host = &mut there["sessions"]["t.ipynb"]["backend"]["host"];
+    *host = serde_json::json!({ "name": "beast", "boot_id": "b", "pid_namespace": "pid:[1]" });
     let written = there.to_string();
     std::fs::write(&state, &written).expect("write it");
     for words in [

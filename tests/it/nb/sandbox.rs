@@ -925,7 +925,7 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
     assert_eq!(said, "");
     assert!(person.project().join("made").exists());
     let session = person.state()["sessions"]["t.ipynb"].clone();
-    let scratch = path(&session["sandbox"]["scratch"]);
+    let scratch = path(&session["settings"]["confinement"]["sandbox"]["scratch"]);
     person
         .nb(&["shutdown", "t.ipynb"])
         .ended(0)

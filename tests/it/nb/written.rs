@@ -54,7 +54,7 @@ print("done")
 
 /// The state of a project that a kernel has made up: what ran before would run again.
 const MADE_UP: &str = r#"{"sessions": {"a.ipynb": {"notebook": "@NOTEBOOK@", "connection_file": "@NOTEBOOK@.json",
-  "owned": true, "status": "stopped", "kernelspec": {"name": "x", "display_name": "x", "language": "python",
+  "backend": {"kind": "local", "host": {}}, "status": "stopped", "kernelspec": {"name": "x", "display_name": "x", "language": "python",
   "argv": ["/bin/sh", "-c", "touch @HOME@/ran-state", "{connection_file}"]}}}}"#;
 
 fn marks(home: &Path) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Where a process runs, and the platform's ways of telling.
+//! Identity of the machine on which a process runs.
 
 use std::sync::OnceLock;
 
@@ -8,34 +8,34 @@ use serde_json::{Map, Value};
 /// The machine, its boot and the process namespace in which a pid means something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Place {
+pub struct HostIdentity {
     /// The host's name.
-    pub host: String,
-    /// What names this boot of the machine.
+    pub name: String,
+    /// The id of this boot of the machine.
     pub boot_id: String,
     /// The pid namespace; empty where the platform has none.
     pub pid_namespace: String,
-    /// Fields of another version.
+    /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
-/// How a recorded place relates to here.
+/// How a recorded host relates to the one where this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Pids recorded there mean the same here.
     Here,
-    /// This machine, before it was started anew: everything recorded there is gone.
+    /// This machine before it was booted again: every process recorded there has ended.
     EarlierBoot,
     /// Another host or container: nothing can be said about its pids from here.
-    Elsewhere,
+    OtherHost,
 }
 
-impl Place {
-    /// Returns where this process runs.
+impl HostIdentity {
+    /// Returns the identity of the host on which this process runs.
     pub fn here() -> Self {
         Self {
-            host: rustix::system::uname()
+            name: rustix::system::uname()
                 .nodename()
                 .to_string_lossy()
                 .into_owned(),
@@ -45,31 +45,31 @@ impl Place {
         }
     }
 
-    /// Says whether that is this machine, perhaps in another container or sandbox.
+    /// Says whether it is this machine, perhaps in another container or sandbox.
     pub fn is_on_this_machine(&self) -> bool {
         let here = Self::here();
-        self.host == here.host && self.boot_id == here.boot_id
+        self.name == here.name && self.boot_id == here.boot_id
     }
 
-    /// Returns how this recorded place relates to where this process runs.
+    /// Returns how this recorded host relates to the one where this process runs.
     pub fn relation(&self) -> Relation {
         self.relation_to(&Self::here())
     }
 
     fn relation_to(&self, here: &Self) -> Relation {
         let same = self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace;
-        // A laptop's host name changes with its network; boot and namespace do not. A record that
-        // tells nothing was written by another program, which is assumed to run here.
+        // A laptop's host name changes with its network; boot and namespace do not. A record
+        // without any of them was written by another program, which is assumed to run here.
         if same || *self == Self::default() {
             Relation::Here
-        } else if self.host == here.host
+        } else if self.name == here.name
             && self.boot_id != here.boot_id
-            // Not to be told in a container without /proc: then nothing is called dead.
+            // Unknown in a container without /proc: then nothing is called dead.
             && !here.boot_id.is_empty()
         {
             Relation::EarlierBoot
         } else {
-            Relation::Elsewhere
+            Relation::OtherHost
         }
     }
 }
@@ -113,9 +113,9 @@ pub fn pid_namespace() -> String {
 mod tests {
     use super::*;
 
-    fn place(host: &str, boot: &str, namespace: &str) -> Place {
-        Place {
-            host: host.into(),
+    fn host(name: &str, boot: &str, namespace: &str) -> HostIdentity {
+        HostIdentity {
+            name: name.into(),
             boot_id: boot.into(),
             pid_namespace: namespace.into(),
             other: Map::new(),
@@ -124,37 +124,37 @@ mod tests {
 
     #[test]
     fn a_restarted_machine_is_not_another_machine() {
-        let here = place("box", "b2", "pid:[1]");
+        let here = host("box", "b2", "pid:[1]");
         assert_eq!(
-            place("box", "b2", "pid:[1]").relation_to(&here),
+            host("box", "b2", "pid:[1]").relation_to(&here),
             Relation::Here
         );
         assert_eq!(
-            place("renamed", "b2", "pid:[1]").relation_to(&here),
+            host("renamed", "b2", "pid:[1]").relation_to(&here),
             Relation::Here
         );
         assert_eq!(
-            place("box", "b1", "pid:[1]").relation_to(&here),
+            host("box", "b1", "pid:[1]").relation_to(&here),
             Relation::EarlierBoot
         );
         assert_eq!(
-            place("box", "b2", "pid:[9]").relation_to(&here),
-            Relation::Elsewhere
+            host("box", "b2", "pid:[9]").relation_to(&here),
+            Relation::OtherHost
         );
         assert_eq!(
-            place("other", "b1", "pid:[1]").relation_to(&here),
-            Relation::Elsewhere
+            host("other", "b1", "pid:[1]").relation_to(&here),
+            Relation::OtherHost
         );
-        assert_eq!(Place::default().relation_to(&here), Relation::Here);
-        let blind = place("box", "", "");
+        assert_eq!(HostIdentity::default().relation_to(&here), Relation::Here);
+        let blind = host("box", "", "");
         assert_eq!(
-            place("box", "b2", "pid:[1]").relation_to(&blind),
-            Relation::Elsewhere
+            host("box", "b2", "pid:[1]").relation_to(&blind),
+            Relation::OtherHost
         );
     }
 
     #[test]
     fn here_is_here() {
-        assert_eq!(Place::here().relation(), Relation::Here);
+        assert_eq!(HostIdentity::here().relation(), Relation::Here);
     }
 }
