@@ -86,7 +86,7 @@ fn main() {
         row("revision", median(revised), None);
         let listed = || {
             for cell in base.cells() {
-                std::hint::black_box((cell.first_line(60), cell.outputs_in_short(60)));
+                std::hint::black_box((cell.first_line(60), cell.outputs_line(60)));
             }
         };
         row("list of cells", median(listed), None);

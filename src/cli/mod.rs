@@ -51,7 +51,7 @@ impl Context {
             name: common.name,
             on_terminal: io::stdout().is_terminal(),
             here,
-            command: as_typed(&command.in_short()),
+            command: as_typed(&command.summary()),
             tell: print::note,
         })?;
         Ok(Self {

@@ -9,7 +9,7 @@ use super::git::{self, GitError};
 use super::history;
 use super::page::Page;
 use super::seen::Seen;
-use crate::notebook::{Cell, Change, Document, Json, NotANotebook, Revision};
+use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 
 /// So many revisions are suggested where none was meant.
 const MOST_NEAR: usize = 5;
@@ -140,7 +140,7 @@ pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
     let mut inserted = HashSet::new();
     for event in history::events(page) {
         let steps = event.recorded.changes.into_iter();
-        let new = steps.filter(|step| step.what == Change::Inserted);
+        let new = steps.filter(|step| step.what == ChangeKind::Inserted);
         inserted.extend(new.map(|step| step.cell));
     }
     let mut past = Past::of(page, now);

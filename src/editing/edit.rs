@@ -8,7 +8,8 @@ use super::seen::Seen;
 use super::transaction::{self, WriteError, Written};
 use super::unsaved::{self, Unsaved};
 use crate::notebook::{
-    Cell, Change, Changed, Conflict, Document, NotApplied, Operation, OperationError, Revision,
+    Cell, CellChange, ChangeKind, Conflict, Document, Operation, OperationError, OperationFailure,
+    Revision,
 };
 use crate::project;
 
@@ -31,7 +32,7 @@ pub struct Editor {
 #[derive(Clone, Debug)]
 pub struct Done {
     /// What was done to which cells.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<CellChange>,
     /// What did not go into the file, as somebody else saved the same lines in between.
     pub conflicts: Vec<Conflict>,
     /// The notebook as it is now.
@@ -50,7 +51,7 @@ pub enum EditError {
     Page(#[from] PageError),
     /// An operation cannot be done.
     #[error(transparent)]
-    Operation(#[from] NotApplied),
+    Operation(#[from] OperationFailure),
     /// Cells have changed since their writer saw them, or were never seen.
     #[error("{}", if conflicts.len() == 1 { "the cell is not what you saw last" } else { "these cells are not what you saw last" })]
     Unseen {
@@ -110,7 +111,7 @@ pub fn change(
     editor: &Editor,
     deed: &Deed,
     said: &[Revision],
-    mut make: impl FnMut(&Document) -> Result<(Document, Vec<Changed>), EditError>,
+    mut make: impl FnMut(&Document) -> Result<(Document, Vec<CellChange>), EditError>,
 ) -> Result<Done, EditError> {
     if !editor.now && manners::must_wait(page) {
         // What cannot be done is said before anything is waited for.
@@ -126,7 +127,9 @@ pub fn change(
         let (after, changed) =
             make(document).inspect_err(|error| see_stale(error, document, &mut seen))?;
         // As it will be written: what is recorded of it is what undoes it.
-        let mut movers = changed.iter().filter(|change| change.what == Change::Moved);
+        let mut movers = changed
+            .iter()
+            .filter(|change| change.what == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
         let after = after.with_other_size(document, mover);
         if !editor.force {
@@ -188,13 +191,13 @@ fn check_seen(
     page: &Page,
     document: &Document,
     after: &Document,
-    changes: &[Changed],
+    changes: &[CellChange],
     said: &[Revision],
     seen: &mut Seen,
 ) -> Result<(), EditError> {
     let mut conflicts: Vec<Conflict> = Vec::new();
     for change in changes {
-        let is_text = matches!(change.what, Change::Edited | Change::Removed);
+        let is_text = matches!(change.what, ChangeKind::Edited | ChangeKind::Removed);
         // A cell that the operations inserted themselves is not in it.
         let Some(cell) = find(document, &change.cell).filter(|_| is_text) else {
             continue;
@@ -236,7 +239,7 @@ fn show(conflicts: &[Conflict], document: &Document, seen: &mut Seen) {
 
 /// A revision that does not hold is answered with the cell's text.
 fn see_stale(error: &EditError, document: &Document, seen: &mut Seen) {
-    let EditError::Operation(NotApplied {
+    let EditError::Operation(OperationFailure {
         source: OperationError::Stale { cell, actual, .. },
         ..
     }) = error
@@ -249,7 +252,7 @@ fn see_stale(error: &EditError, document: &Document, seen: &mut Seen) {
 
 /// Takes what the writer wrote for seen, and what conflicts show; not a cell into which a merge
 /// brought somebody else's text.
-fn see_own(seen: &mut Seen, changes: &[Changed], meant: &Document, written: &Written) {
+fn see_own(seen: &mut Seen, changes: &[CellChange], meant: &Document, written: &Written) {
     for change in changes {
         let now = find(&written.after, &change.cell).map(Cell::revision);
         let then = find(meant, &change.cell).map(Cell::revision);

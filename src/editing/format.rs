@@ -4,7 +4,9 @@ use super::edit::{self, Done, EditError, Editor};
 use super::history::Deed;
 use super::page::Page;
 use crate::kernel::spec;
-use crate::notebook::{Change, Changed, Document, EditError as CellError, Kernelspec, NotApplied};
+use crate::notebook::{
+    CellChange, ChangeKind, Document, EditError as CellError, KernelspecMetadata, OperationFailure,
+};
 use crate::project::RealSpec;
 
 /// What keeps a notebook from being as Jupyter writes it.
@@ -66,14 +68,14 @@ pub fn write(page: &Page, editor: &Editor) -> Result<(Differences, Done), EditEr
 }
 
 /// Returns the cells whose metadata Jupyter keeps in no file.
-fn changes(before: &Document, after: &Document) -> Vec<Changed> {
+fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     let cells = before.cells().iter().zip(after.cells()).enumerate();
     let changed = cells.filter_map(|(index, (before, after))| {
         let (old, new) = (before.revision(), after.revision());
-        (old != new).then(|| Changed {
+        (old != new).then(|| CellChange {
             cell: after.id().to_owned(),
             index,
-            what: Change::Edited,
+            what: ChangeKind::Edited,
             before: Some(old),
             after: Some(new),
         })
@@ -85,14 +87,14 @@ fn formatted(page: &Page, document: &Document) -> Result<Document, EditError> {
     let mut named = document.clone();
     let done = match shared(document).and_then(|_| real(page)) {
         None => Ok(false),
-        Some(real) => named.set_kernelspec(&Kernelspec {
+        Some(real) => named.set_kernelspec(&KernelspecMetadata {
             name: &real.name,
             display_name: &real.display_name,
             language: &real.language,
         }),
     };
     let done = done.and_then(|_| named.formatted());
-    let not_applied = |error: CellError| NotApplied {
+    let not_applied = |error: CellError| OperationFailure {
         number: 0,
         source: error.into(),
     };

@@ -11,7 +11,7 @@ use super::transaction::{self, WriteError};
 use crate::activity::participants::joined;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
-use crate::notebook::{Document, Kernelspec, Named, NotANotebook, with_kernelspec};
+use crate::notebook::{Document, KernelspecMetadata, NamedKernel, NotANotebook, with_kernelspec};
 use crate::project::{Project, RealSpec, State, Status, registry};
 use crate::task::causes::with_causes;
 
@@ -36,7 +36,7 @@ pub enum RenameError {
 pub(crate) fn put_back(project: &Project, state: &State, key: &str) -> Option<String> {
     let notebook = project.notebook(key);
     let shared = match std::fs::read(&notebook) {
-        Ok(text) => match Named::read(&text) {
+        Ok(text) => match NamedKernel::read(&text) {
             Ok(named) => named
                 .kernelspec
                 .is_some_and(|name| spec::is_shared_name(&name)),
@@ -60,7 +60,7 @@ pub(crate) fn put_back(project: &Project, state: &State, key: &str) -> Option<St
             spec::SHARED
         ));
     };
-    let own = Kernelspec {
+    let own = KernelspecMetadata {
         name: &real.name,
         display_name: &real.display_name,
         language: &real.language,
@@ -128,7 +128,7 @@ pub fn put_back_everywhere() -> Vec<String> {
 /// Lets a notebook name the kernelspec that front ends share, so that JupyterLab starts it by
 /// itself; says whether that changed the file. The session keeps the real one.
 pub fn select(notebook: &Path, real: &RealSpec) -> Result<bool, RenameError> {
-    let shared = Kernelspec {
+    let shared = KernelspecMetadata {
         name: &spec::shared_name(&real.language),
         display_name: &spec::shared_display_name(&real.language),
         language: &real.language,
@@ -137,11 +137,11 @@ pub fn select(notebook: &Path, real: &RealSpec) -> Result<bool, RenameError> {
 }
 
 /// Names a kernelspec in a notebook's file; says whether that changed it.
-fn name(page: &Page, named: &Kernelspec<'_>) -> Result<bool, RenameError> {
+fn name(page: &Page, named: &KernelspecMetadata<'_>) -> Result<bool, RenameError> {
     let written = transaction::write(page, false, |document| {
         match with_kernelspec(&document.to_bytes(), named)? {
             Some(text) => Document::parse(text).map(|mut named| {
-                named.take_ids(document);
+                named.adopt_ids(document);
                 named
             }),
             None => Ok(document.clone()),

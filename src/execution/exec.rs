@@ -227,7 +227,7 @@ pub fn cells(document: &Document, which: &Which) -> Vec<JobCell> {
             && !cell.source().trim().is_empty()
             && meant.as_ref().is_none_or(|meant| meant.contains(place))
             && !(which.skips && bears(cell, &["skip-execution".to_owned()]))
-            && (!which.failed || cell.glance(0).failed)
+            && (!which.failed || cell.outputs_summary(0).failed)
             && (which.tags.is_empty() || bears(cell, &which.tags))
             && which.not_run.as_ref().is_none_or(|ran| !ran.has(cell))
     });

@@ -113,7 +113,7 @@ fn outputs_differ(before: &Document, after: &Document, id: &str) -> bool {
 mod tests {
     use super::*;
     use crate::notebook::tests::fixtures::cells;
-    use crate::notebook::{Execution, Json};
+    use crate::notebook::{CellExecution, Json};
     use crate::project::jobs::JobCell;
 
     /// A project with a job whose cell `a` runs.
@@ -149,9 +149,9 @@ mod tests {
                 if let Some((asked, ask)) = folder.asks().pop() {
                     assert_eq!(ask, Ask::Write);
                     let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
-                    let execution = Execution {
+                    let execution = CellExecution {
                         outputs: vec![Json::parse(output).unwrap()],
-                        ..Execution::default()
+                        ..CellExecution::default()
                     };
                     file.borrow_mut().set_execution(0, &execution).unwrap();
                     folder.forget(&asked);

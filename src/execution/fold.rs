@@ -3,25 +3,25 @@
 use serde::de::DeserializeOwned;
 
 use crate::client::Output;
-use crate::notebook::{Bundle, Fold, Folded, Json, LeftOut};
+use crate::notebook::{Json, MimeBundle, OmittedOutput, OutputAccumulator, OutputChange};
 use crate::project::jobs::Said;
 
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    folded: Folded,
+    folded: OutputAccumulator,
 }
 
 impl Outputs {
     /// Returns no outputs, which will keep about so many bytes of text.
     pub fn bounded(most: usize) -> Self {
         Self {
-            folded: Folded::bounded(most, ""),
+            folded: OutputAccumulator::bounded(most, ""),
         }
     }
 
     /// Returns what was too much.
-    pub fn left_out(&self) -> LeftOut {
+    pub fn left_out(&self) -> OmittedOutput {
         self.folded.left_out()
     }
 
@@ -29,8 +29,8 @@ impl Outputs {
     /// Returns what it shows under a display id: other cells may show it too.
     pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Option<Shown> {
         match self.folded.take(msg_type, content) {
-            Fold::Displayed { display_id, shown } => Some(Shown { display_id, shown }),
-            Fold::Nothing | Fold::Changed | Fold::Unreadable => None,
+            OutputChange::Displayed { display_id, shown } => Some(Shown { display_id, shown }),
+            OutputChange::Nothing | OutputChange::Changed | OutputChange::Unreadable => None,
         }
     }
 
@@ -49,7 +49,7 @@ impl Outputs {
 #[derive(Clone, Debug)]
 pub struct Shown {
     display_id: String,
-    shown: Bundle,
+    shown: MimeBundle,
 }
 
 /// Reads an output as a notebook has it.

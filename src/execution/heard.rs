@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::client::{Event, Raised, Told};
-use crate::notebook::pages;
+use crate::notebook::pager_pages;
 
 /// Which kinds of outputs came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +44,7 @@ impl Heard {
             content: content.into(),
             buffers: Vec::new(),
         };
-        let pages = pages(reply).into_iter();
+        let pages = pager_pages(reply).into_iter();
         let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
         // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
         let is_told = |raised: &Raised| self.error || (raised.traceback.is_empty() && self.stderr);

@@ -11,7 +11,7 @@ use crate::editing::page::Page;
 use crate::editing::transaction;
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
-    Bundle, Cell, CellType, Document, EditError, Execution, Widgets, stale_note,
+    Cell, CellExecution, CellType, Document, EditError, MimeBundle, Widgets, stale_note,
 };
 use crate::task::causes::with_causes;
 
@@ -25,7 +25,7 @@ pub(super) struct Leaving {
     /// What was run.
     pub(super) code: String,
     /// Its outputs, count and times.
-    pub(super) execution: Execution,
+    pub(super) execution: CellExecution,
     /// When the kernel began with it.
     pub(super) begun: Option<Timestamp>,
     /// It was a front end's, of which only the text is certain: it goes where just one cell says
@@ -144,7 +144,7 @@ pub(super) struct Update {
     /// Which of them.
     pub(super) places: Vec<usize>,
     /// What they show now.
-    pub(super) shown: Bundle,
+    pub(super) shown: MimeBundle,
 }
 
 /// Updates what outputs of earlier executions show, where they are as those left them: nothing of a
@@ -178,7 +178,7 @@ impl Update {
         let Some(index) = cells.position(|cell| self.is_of(cell)) else {
             return Ok(());
         };
-        document.set_shown(index, &self.places, &self.shown)?;
+        document.set_displayed(index, &self.places, &self.shown)?;
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Leaving {
         }
         let is_later = self
             .begun
-            .is_some_and(|begun| cell.ran_from().is_some_and(|other| other > begun));
+            .is_some_and(|begun| cell.execution_began().is_some_and(|other| other > begun));
         let is_of_later = self.asked_since
             && self
                 .execution
@@ -269,7 +269,7 @@ mod tests {
             at: 0,
             cell: cell.map(str::to_owned),
             code: code.to_owned(),
-            execution: Execution {
+            execution: CellExecution {
                 outputs: vec![Json::parse(output).unwrap()],
                 execution_count: Some(3),
                 times: None,
@@ -307,8 +307,8 @@ mod tests {
             "stale"
         );
         assert_eq!(document.cells()[0].execution_count(), None);
-        assert!(document.cells()[0].is_marked_stale());
-        assert!(!document.cells()[1].is_marked_stale());
+        assert!(document.cells()[0].has_stale_note());
+        assert!(!document.cells()[1].has_stale_note());
     }
 
     #[test]
@@ -331,17 +331,17 @@ mod tests {
 
     #[test]
     fn only_what_an_execution_left_is_updated() {
-        let mut folded = crate::notebook::Folded::default();
+        let mut folded = crate::notebook::OutputAccumulator::default();
         let content = br#"{"data":{"text/plain":"new"},"transient":{"display_id":"d"}}"#;
         let told = folded.take("display_data", content);
-        let crate::notebook::Fold::Displayed { shown, .. } = told else {
+        let crate::notebook::OutputChange::Displayed { shown, .. } = told else {
             panic!("{told:?}");
         };
         let outputs = [
             r#"{"output_type":"stream","name":"stdout","text":"x"}"#,
             r#"{"output_type":"execute_result","execution_count":3,"data":{"text/plain":"old"},"metadata":{}}"#,
         ];
-        let execution = Execution {
+        let execution = CellExecution {
             outputs: outputs.map(|it| Json::parse(it).unwrap()).to_vec(),
             execution_count: Some(3),
             times: Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z"}"#).ok(),
@@ -361,7 +361,7 @@ mod tests {
         let texts: Vec<_> = after.cells()[0].read_outputs().map(|it| it.text).collect();
         assert_eq!(texts, ["x", "new"]);
         assert_eq!(after.cells()[0].execution_count(), Some(3));
-        assert!(after.cells()[0].ran_from().is_some());
+        assert!(after.cells()[0].execution_began().is_some());
         let untouched = [
             Update {
                 execution_count: 4,

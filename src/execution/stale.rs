@@ -17,7 +17,7 @@ pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
         let cell = document.cells().get(*place)?;
         (cell.cell_type() == CellType::Code).then_some((*place, cell))
     });
-    let marked = cells.clone().filter(|(_, cell)| cell.is_marked_stale());
+    let marked = cells.clone().filter(|(_, cell)| cell.has_stale_note());
     let mut stale: Vec<_> = marked.map(|(place, _)| place).collect();
     // One that is marked has no count.
     let mut ran = cells.filter(|(_, cell)| cell.execution_count().is_some());

@@ -26,7 +26,7 @@ use crate::kernel::spec;
 use crate::kernel::spec::quirks;
 use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
-use crate::notebook::Named;
+use crate::notebook::NamedKernel;
 use crate::project::{
     Backend, Confinement, Container, Ended, KernelSettings, Limits, Project, RealSpec, Session,
     StateError, Status, Transport, beneath,
@@ -553,7 +553,7 @@ fn differs(session: &Session, options: &OpenOptions) -> Option<String> {
     })
 }
 
-pub(super) fn read_named(notebook: &Path) -> Result<Named, OpenError> {
+pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
     let bytes = match std::fs::read(notebook) {
         Ok(bytes) => bytes,
         // A front end may open a kernel for a notebook that it has not saved yet.
@@ -566,7 +566,7 @@ pub(super) fn read_named(notebook: &Path) -> Result<Named, OpenError> {
             });
         }
     };
-    Named::read(&bytes).map_err(|source| OpenError::NotANotebook {
+    NamedKernel::read(&bytes).map_err(|source| OpenError::NotANotebook {
         path: notebook.to_owned(),
         source,
     })
@@ -576,17 +576,17 @@ pub(super) fn read_named(notebook: &Path) -> Result<Named, OpenError> {
 ///
 /// Whoever chose the spec of a language wants that one, whatever ran there before. The spec for
 /// Python is also what is at hand for every notebook, so the notebook's own word counts more.
-fn meant(named: Named, chosen: Option<&str>) -> Named {
+fn meant(named: NamedKernel, chosen: Option<&str>) -> NamedKernel {
     let Some(chosen) = chosen else { return named };
     let same = |language: &String| language.eq_ignore_ascii_case(chosen);
     if named.language.is_none() {
         let language = Some(chosen.to_owned());
-        return Named { language, ..named };
+        return NamedKernel { language, ..named };
     }
     if spec::is_python(chosen) || named.language.as_ref().is_some_and(same) {
         return named;
     }
-    Named {
+    NamedKernel {
         kernelspec: None,
         language: Some(chosen.to_owned()),
     }
@@ -653,7 +653,7 @@ mod tests {
 
     #[test]
     fn the_spec_that_was_chosen_says_the_language_where_the_notebook_does_not() {
-        let named = |kernelspec: Option<&str>, language: Option<&str>| Named {
+        let named = |kernelspec: Option<&str>, language: Option<&str>| NamedKernel {
             kernelspec: kernelspec.map(str::to_owned),
             language: language.map(str::to_owned),
         };

@@ -22,20 +22,24 @@ mod undo;
 pub(crate) mod tests;
 
 pub use document::{
-    Cell, CellType, Document, Kernelspec, Named, Near, NoCellType, NotANotebook, NotARevision,
-    Revision, SelectError, Selector, first_line, new_notebook, with_kernelspec,
+    Cell, CellCandidate, CellSelector, CellType, Document, KernelspecMetadata, NamedKernel,
+    NotANotebook, Revision, RevisionParseError, SelectError, UnknownCellType, first_line,
+    new_notebook, with_kernelspec,
 };
 pub use edit::{
-    Change, Changed, Conflict, EditError, Execution, NewCell, NotApplied, NotOperations, Operation,
-    OperationError,
+    CellChange, CellExecution, ChangeKind, Conflict, EditError, NewCell, Operation, OperationError,
+    OperationFailure, OperationListError,
 };
-pub use json::{Json, NotJson};
+pub use json::{Json, JsonError};
 pub use merge::{
-    CellDiff, CellSide, FieldDiff, Hunk, Line, Merged, OutputsDiff, changes, diff, diff_metadata,
-    merge, moved,
+    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, MergedNotebook, OutputsDiff, changes, diff,
+    diff_metadata, merge, out_of_order,
 };
 pub use outputs::{
-    Bundle, Fold, Folded, Form, Glance, Hit, LeftOut, MimeData, Output, OutputKind, Widgets,
-    Within, pages, size, stale_note,
+    MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
+    OutputKind, OutputsSummary, SearchMatch, SearchScope, Widgets, pager_pages, size, stale_note,
 };
-pub use undo::{Exact, TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
+pub use undo::{
+    ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, UndoneNotebook,
+    position_beside,
+};

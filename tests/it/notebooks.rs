@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nb::editing::edit::{self, Editor};
 use nb::editing::history;
 use nb::editing::page::Page;
-use nb::notebook::{CellType, Change, Document, EditError, Json, NewCell, Operation};
+use nb::notebook::{CellType, ChangeKind, Document, EditError, Json, NewCell, Operation};
 use serde_json::{Value, json};
 
 use crate::{made, python};
@@ -63,7 +63,7 @@ fn edited(
     at: usize,
     to: usize,
     text: &str,
-) -> Result<Change, EditError> {
+) -> Result<ChangeKind, EditError> {
     let changed = match what {
         "source" => document.set_source(at, text),
         "metadata" => {

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::{Doings, Looked};
 use crate::activity::company::{self, label};
 use crate::editing::history::Recorded;
-use crate::notebook::Change;
+use crate::notebook::ChangeKind;
 use crate::project::journal::Entry;
 
 /// At most this many lines are told.
@@ -18,12 +18,12 @@ const LINES: usize = 3;
 const CELLS: usize = 4;
 
 /// The words for what is done to cells, in the order in which they are told.
-const VERBS: [(Change, &str); 5] = [
-    (Change::Edited, "edited"),
-    (Change::Inserted, "inserted"),
-    (Change::Removed, "removed"),
-    (Change::Moved, "moved"),
-    (Change::Outputs, "cleared"),
+const VERBS: [(ChangeKind, &str); 5] = [
+    (ChangeKind::Edited, "edited"),
+    (ChangeKind::Inserted, "inserted"),
+    (ChangeKind::Removed, "removed"),
+    (ChangeKind::Moved, "moved"),
+    (ChangeKind::Outputs, "cleared"),
 ];
 
 /// What one other did, as it is gathered.
@@ -36,7 +36,7 @@ pub(super) struct Gathered {
     ran: Vec<(String, Option<String>)>,
     runs: Option<(String, Timestamp)>,
     /// What was done to which cells, in short; each cell once.
-    cells: Vec<(Change, String)>,
+    cells: Vec<(ChangeKind, String)>,
     /// Each kind of event with how often it happened and when last.
     events: Vec<(&'static str, usize, Timestamp)>,
     variables_gone: bool,
@@ -174,7 +174,7 @@ fn is_seen(status: &str) -> bool {
 }
 
 /// Returns what an entry tells of a notebook's cells.
-fn cells_of(entry: &Entry) -> Vec<(Change, String)> {
+fn cells_of(entry: &Entry) -> Vec<(ChangeKind, String)> {
     let changes = Recorded::of(entry).map(|recorded| recorded.changes);
     let mut cells = Vec::new();
     for step in changes.unwrap_or_default() {
@@ -184,7 +184,7 @@ fn cells_of(entry: &Entry) -> Vec<(Change, String)> {
 }
 
 /// Adds what was done to a cell to what was done to cells before: a cell is told once.
-fn add_cell(cells: &mut Vec<(Change, String)>, what: Change, cell: String) {
+fn add_cell(cells: &mut Vec<(ChangeKind, String)>, what: ChangeKind, cell: String) {
     let Some(at) = cells.iter().position(|(_, known)| *known == cell) else {
         cells.push((what, cell));
         return;
@@ -194,9 +194,10 @@ fn add_cell(cells: &mut Vec<(Change, String)>, what: Change, cell: String) {
     };
     match (*known, what) {
         // It came and went.
-        (Change::Inserted, Change::Removed) => drop(cells.remove(at)),
-        (Change::Removed, Change::Inserted) => *known = Change::Edited,
-        (Change::Inserted, _) | (Change::Edited, Change::Moved | Change::Outputs) => {}
+        (ChangeKind::Inserted, ChangeKind::Removed) => drop(cells.remove(at)),
+        (ChangeKind::Removed, ChangeKind::Inserted) => *known = ChangeKind::Edited,
+        (ChangeKind::Inserted, _)
+        | (ChangeKind::Edited, ChangeKind::Moved | ChangeKind::Outputs) => {}
         _ => *known = what,
     }
 }

@@ -8,7 +8,7 @@ use crate::editing::edit::EditError;
 use crate::editing::page::PageError;
 use crate::editing::transaction::WriteError;
 use crate::kernel::shell::quote;
-use crate::notebook::{EditError as CellError, Near, OperationError, SelectError};
+use crate::notebook::{CellCandidate, EditError as CellError, OperationError, SelectError};
 
 /// What helps to name a cell.
 pub(crate) const LIST: &str = "nb cells lists the cells";
@@ -116,7 +116,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         }
         _ => ProblemKind::Failed,
     };
-    let near: &[Near] = match error {
+    let near: &[CellCandidate] = match error {
         SelectError::NoSuchId { near, .. }
         | SelectError::TooShort { near, .. }
         | SelectError::NoSuchCount { near, .. } => near,
@@ -125,7 +125,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
     };
     // In lines of their own they are easier to read than after each other.
     let message = message.split("; there is ").next().unwrap_or(message);
-    let near: Vec<_> = near.iter().map(Near::to_string).collect();
+    let near: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
     let problem = Problem::new(kind, message).lines(&near);
     match error {
         SelectError::Malformed(_) | SelectError::Many(_) => problem,

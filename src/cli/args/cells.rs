@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::api::problem::{LIST, Problem, ProblemKind};
-use crate::notebook::{Document, SelectError, Selector};
+use crate::notebook::{CellSelector, Document, SelectError};
 
 /// Names of cells that say themselves what they are.
 #[derive(Args, Clone, Debug, Default)]
@@ -24,16 +24,19 @@ pub(crate) struct Which {
 
 impl Which {
     /// Returns what is named: by the words, by ids and by indexes, in this order.
-    pub(crate) fn selectors(&self, words: &[String]) -> Result<Vec<Selector>, Problem> {
+    pub(crate) fn selectors(&self, words: &[String]) -> Result<Vec<CellSelector>, Problem> {
         let words = words.iter().map(|word| Ok(word.parse()?));
-        let ids = self.ids.iter().map(|id| Ok(Selector::id(id)));
-        let indexes = self.indexes.iter().map(|index| Ok(Selector::index(*index)));
+        let ids = self.ids.iter().map(|id| Ok(CellSelector::id(id)));
+        let indexes = self
+            .indexes
+            .iter()
+            .map(|index| Ok(CellSelector::index(*index)));
         words.chain(ids).chain(indexes).collect()
     }
 
     /// Returns the one cell that is named: by an option, else by the first of the words, which is
     /// taken from them.
-    pub(crate) fn one(&self, words: &mut Vec<String>) -> Result<Selector, Problem> {
+    pub(crate) fn one(&self, words: &mut Vec<String>) -> Result<CellSelector, Problem> {
         let mut named = self.selectors(&[])?;
         match (named.len(), words.is_empty()) {
             (0, true) => Err(missing("a cell is wanted")),
@@ -75,8 +78,10 @@ impl Beside {
     }
 
     /// Returns the cell after which, and the one before which the place is.
-    pub(crate) fn selectors(&self) -> Result<(Option<Selector>, Option<Selector>), Problem> {
-        let cell = |word: &Option<String>| -> Result<Option<Selector>, SelectError> {
+    pub(crate) fn selectors(
+        &self,
+    ) -> Result<(Option<CellSelector>, Option<CellSelector>), Problem> {
+        let cell = |word: &Option<String>| -> Result<Option<CellSelector>, SelectError> {
             word.as_deref().map(str::parse).transpose()
         };
         Ok((cell(&self.after)?, cell(&self.before)?))
@@ -90,7 +95,10 @@ pub(crate) fn missing(what: &str) -> Problem {
 }
 
 /// Returns the places of the cells that are named, each once, in the order of their naming.
-pub(crate) fn places(document: &Document, selectors: &[Selector]) -> Result<Vec<usize>, Problem> {
+pub(crate) fn places(
+    document: &Document,
+    selectors: &[CellSelector],
+) -> Result<Vec<usize>, Problem> {
     let mut places = Vec::new();
     for selector in selectors {
         for place in document.select(selector)? {

@@ -66,7 +66,7 @@ impl Command for Apply {
         self.manner.json
     }
 
-    fn in_short() -> String {
+    fn summary() -> String {
         "nb apply -".to_owned()
     }
 

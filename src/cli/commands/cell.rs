@@ -73,7 +73,7 @@ impl Command for Cell {
         self.json
     }
 
-    fn in_short() -> String {
+    fn summary() -> String {
         "nb cell CELL".to_owned()
     }
 
@@ -306,7 +306,7 @@ fn object(
         "id": cell.id(),
         "type": cell.cell_type(),
         "execution_count": cell.execution_count(),
-        "state": state(cell, cell.glance(0).failed, is_stale, runs),
+        "state": state(cell, cell.outputs_summary(0).failed, is_stale, runs),
         "revision": cell.revision(),
         "source": cell.source(),
         "metadata": cell.metadata(&[]).map(|metadata| parsed(&metadata)),

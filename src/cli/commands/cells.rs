@@ -21,7 +21,7 @@ use crate::editing::page::Page;
 use crate::editing::running::running;
 use crate::editing::view;
 use crate::execution::stale::stale;
-use crate::notebook::{Cell, CellType, Change, Document, Revision, first_line};
+use crate::notebook::{Cell, CellType, ChangeKind, Document, Revision, first_line};
 
 /// How much of a cell's first line is shown where no terminal's width says it.
 const FIRST_LINE: usize = 80;
@@ -69,7 +69,7 @@ struct Rows<'a> {
     rows: Vec<Row<'a>>,
     texts: String,
     /// What was done to which cell, by its index, since the revision that was asked for.
-    changes: BTreeMap<usize, Vec<Change>>,
+    changes: BTreeMap<usize, Vec<ChangeKind>>,
 }
 
 /// What it says of one.
@@ -106,7 +106,7 @@ struct Told<'a> {
     outputs_in_short: &'a str,
     revision: Revision,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    changes: &'a [Change],
+    changes: &'a [ChangeKind],
 }
 
 /// What the list says of a cell that is there no more.
@@ -216,7 +216,7 @@ fn since(
 
 /// Returns the places of the cells that are still there.
 fn kept(steps: &[Step]) -> Vec<usize> {
-    let there = steps.iter().filter(|step| step.what != Change::Removed);
+    let there = steps.iter().filter(|step| step.what != ChangeKind::Removed);
     let mut places: Vec<_> = there.map(|step| step.index).collect();
     places.sort_unstable();
     places.dedup();
@@ -224,7 +224,7 @@ fn kept(steps: &[Step]) -> Vec<usize> {
 }
 
 fn gone(page: &Page, steps: &[Step], limit: usize) -> Vec<Gone> {
-    let gone = steps.iter().filter(|step| step.what == Change::Removed);
+    let gone = steps.iter().filter(|step| step.what == ChangeKind::Removed);
     let gone = gone.map(|step| {
         let source = step
             .before
@@ -265,7 +265,7 @@ fn rows<'a>(
     let mut rows = Vec::with_capacity(places.len());
     rows.extend(places.iter().filter_map(|index| {
         let cell = document.cells().get(*index)?;
-        let glance = cell.glance(outputs);
+        let glance = cell.outputs_summary(outputs);
         let source = cell.source();
         let line = first_line(&source, most);
         let start = texts.len();
@@ -314,7 +314,7 @@ impl Rows<'_> {
         [start..between, between..end].map(|part| self.texts.get(part).unwrap_or_default())
     }
 
-    fn changes(&self, row: &Row<'_>) -> &[Change] {
+    fn changes(&self, row: &Row<'_>) -> &[ChangeKind] {
         self.changes.get(&row.index).map_or(&[], Vec::as_slice)
     }
 
@@ -358,7 +358,7 @@ impl Rows<'_> {
 
 impl Row<'_> {
     /// Appends what stands in one of the columns before its text.
-    fn column(&self, column: usize, changes: &[Change], out: &mut String) {
+    fn column(&self, column: usize, changes: &[ChangeKind], out: &mut String) {
         match (column, self.execution_count) {
             (0, _) => number(self.index as u64, out),
             (1, _) => {
@@ -385,7 +385,7 @@ impl Row<'_> {
     }
 
     /// Returns how wide that is; of what every row has, without writing it.
-    fn width(&self, column: usize, changes: &[Change]) -> usize {
+    fn width(&self, column: usize, changes: &[ChangeKind]) -> usize {
         match (column, self.execution_count) {
             (0, _) => digits(self.index as u64),
             (1, _) => columns::width(self.short) + 1 + self.cell.revision().digits().len(),
@@ -437,14 +437,14 @@ fn number(number: u64, out: &mut String) {
     let _ = write!(out, "{number}");
 }
 
-fn word(change: Change) -> &'static str {
+fn word(change: ChangeKind) -> &'static str {
     match change {
-        Change::Nothing => "",
-        Change::Inserted => "new",
-        Change::Edited => "edited",
-        Change::Moved => "moved",
-        Change::Outputs => "cleared",
-        Change::Removed => "removed",
+        ChangeKind::Nothing => "",
+        ChangeKind::Inserted => "new",
+        ChangeKind::Edited => "edited",
+        ChangeKind::Moved => "moved",
+        ChangeKind::Outputs => "cleared",
+        ChangeKind::Removed => "removed",
     }
 }
 
@@ -531,7 +531,7 @@ mod tests {
         all.rows[2].state = Some("stale");
         all.rows[4].cell_type = CellType::Markdown;
         for row in &all.rows {
-            for changes in [&[][..], &[Change::Edited, Change::Moved]] {
+            for changes in [&[][..], &[ChangeKind::Edited, ChangeKind::Moved]] {
                 for column in 0..6 {
                     let mut text = String::new();
                     row.column(column, changes, &mut text);

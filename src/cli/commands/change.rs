@@ -13,7 +13,7 @@ use crate::cli::render::problem;
 use crate::cli::render::print;
 use crate::editing::edit::{self, Done, Editor};
 use crate::editing::page::Page;
-use crate::notebook::{Cell, Change, Changed, Conflict, Operation};
+use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Operation};
 
 /// How a notebook is edited and what of it is told.
 #[derive(Args, Debug, Default)]
@@ -124,7 +124,7 @@ impl Context {
 }
 
 /// Returns the changes with what the notebook has now: what somebody saved in between is in it too.
-fn as_they_are(done: &Done) -> Vec<Changed> {
+fn as_they_are(done: &Done) -> Vec<CellChange> {
     let mut changes = done.changes.clone();
     let cells = done.document.cells();
     for at in 0..changes.len() {
@@ -141,16 +141,16 @@ fn as_they_are(done: &Done) -> Vec<Changed> {
         };
         change.index = index;
         change.after = cells.get(index).map(Cell::revision);
-        if change.what == Change::Removed {
+        if change.what == ChangeKind::Removed {
             // Somebody's edit of it outlives that.
-            change.what = Change::Nothing;
+            change.what = ChangeKind::Nothing;
         }
     }
     changes
 }
 
 /// Returns a line for each change, and with the last the notebook's revision.
-fn text(done: &Done, changes: &[Changed]) -> String {
+fn text(done: &Done, changes: &[CellChange]) -> String {
     let lines = runs(changes);
     let lines = lines.iter().map(|it| line(it, done));
     let mut lines: Vec<_> = lines.collect();
@@ -168,15 +168,15 @@ fn text(done: &Done, changes: &[Changed]) -> String {
 }
 
 /// Returns the changes, those of one cell that follow each other as one.
-fn runs(changes: &[Changed]) -> Vec<Changed> {
-    let mut runs: Vec<Changed> = Vec::new();
+fn runs(changes: &[CellChange]) -> Vec<CellChange> {
+    let mut runs: Vec<CellChange> = Vec::new();
     for change in changes {
-        let is_text = |it: &Changed| matches!(it.what, Change::Edited | Change::Nothing);
+        let is_text = |it: &CellChange| matches!(it.what, ChangeKind::Edited | ChangeKind::Nothing);
         match runs.last_mut() {
             Some(last) if last.cell == change.cell && is_text(last) && is_text(change) => {
                 last.after = change.after;
-                if change.what == Change::Edited {
-                    last.what = Change::Edited;
+                if change.what == ChangeKind::Edited {
+                    last.what = ChangeKind::Edited;
                 }
             }
             _ => runs.push(change.clone()),
@@ -185,7 +185,7 @@ fn runs(changes: &[Changed]) -> Vec<Changed> {
     runs
 }
 
-fn line(change: &Changed, done: &Done) -> String {
+fn line(change: &CellChange, done: &Done) -> String {
     let cell = done.document.cells().get(change.index);
     let has_outputs = cell.is_some_and(|cell| cell.id() == change.cell && cell.has_run());
     let mut conflicts = done.conflicts.iter();
@@ -196,16 +196,16 @@ fn line(change: &Changed, done: &Done) -> String {
     let what = match change.what {
         // What they saved stays, and nothing of the edit is there.
         _ if is_theirs => "kept",
-        Change::Nothing => "unchanged",
-        Change::Inserted => "inserted",
-        Change::Edited => "edited",
-        Change::Moved => "moved",
+        ChangeKind::Nothing => "unchanged",
+        ChangeKind::Inserted => "inserted",
+        ChangeKind::Edited => "edited",
+        ChangeKind::Moved => "moved",
         // An undo brings them back.
-        Change::Outputs if has_outputs => "outputs are back:",
-        Change::Outputs => "cleared",
-        Change::Removed => "removed",
+        ChangeKind::Outputs if has_outputs => "outputs are back:",
+        ChangeKind::Outputs => "cleared",
+        ChangeKind::Removed => "removed",
     };
-    let Changed { cell, index, .. } = change;
+    let CellChange { cell, index, .. } = change;
     let revisions = match (change.before, change.after) {
         (Some(before), Some(after)) if before != after && !is_theirs => {
             format!(" {before} → {after}")
@@ -214,7 +214,7 @@ fn line(change: &Changed, done: &Done) -> String {
         (None, None) => String::new(),
     };
     let index = match change.what {
-        Change::Removed => format!("was cell {index}"),
+        ChangeKind::Removed => format!("was cell {index}"),
         _ => format!("cell {index}"),
     };
     let in_part = match conflict {

@@ -20,7 +20,9 @@ use crate::editing::page::Page;
 use crate::editing::seen::Seen;
 use crate::editing::view::{self, View};
 use crate::kernel::shell::quote;
-use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Hunk, Line, diff, diff_metadata};
+use crate::notebook::{
+    CellDiff, CellSide, DiffHunk, DiffLine, Document, FieldDiff, diff, diff_metadata,
+};
 
 /// Show what differs, cell by cell
 ///
@@ -268,9 +270,9 @@ impl Shown<'_> {
                 }
                 for line in &hunk.lines {
                     lines.push(match line {
-                        Line::Same(text) => format!(" {text}"),
-                        Line::Removed(text) => paint(&format!("-{text}"), Style::new().red()),
-                        Line::Added(text) => paint(&format!("+{text}"), Style::new().green()),
+                        DiffLine::Same(text) => format!(" {text}"),
+                        DiffLine::Removed(text) => paint(&format!("-{text}"), Style::new().red()),
+                        DiffLine::Added(text) => paint(&format!("+{text}"), Style::new().green()),
                     });
                 }
             }
@@ -338,7 +340,7 @@ fn head(cell: &CellDiff) -> String {
     format!("{} ({index}) · {}{line}", cell.cell, what.join(", "))
 }
 
-fn place(hunk: &Hunk) -> String {
+fn place(hunk: &DiffHunk) -> String {
     let (before, after) = hunk.lengths();
     // A patch names the line before where there is none of its own.
     let start = |at: usize, length: usize| if length == 0 { at - 1 } else { at };

@@ -16,7 +16,7 @@ use crate::cli::commands::exec::Then;
 use crate::cli::commands::insert::cell_type;
 use crate::cli::commands::{Command, Group, diff};
 use crate::editing::edit::would;
-use crate::notebook::{CellType, Operation, Revision, Selector};
+use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
 ///
@@ -106,7 +106,7 @@ impl Command for Edit {
 
 impl Edit {
     /// Reads what the words mean, without the notebook and the cell.
-    fn meant(&self, cell: &Selector) -> Result<Vec<Operation>, Problem> {
+    fn meant(&self, cell: &CellSelector) -> Result<Vec<Operation>, Problem> {
         let replaces = !self.replace.is_empty();
         let word = match self.words.as_slice() {
             [] => None,

@@ -20,7 +20,7 @@ use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 use crate::execution::replay::Replay;
 use crate::kernel::process::limits::amount;
 use crate::kernel::shell::quote;
-use crate::notebook::{Document, Operation, Selector};
+use crate::notebook::{CellSelector, Document, Operation};
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -112,7 +112,7 @@ impl Command for Exec {
         self.form.json
     }
 
-    fn in_short() -> String {
+    fn summary() -> String {
         "nb exec CELL".to_owned()
     }
 
@@ -224,11 +224,11 @@ impl Exec {
     fn places(
         &self,
         document: &Document,
-        named: &[Selector],
+        named: &[CellSelector],
     ) -> Result<Option<Vec<usize>>, Problem> {
         let filters = self.failed || self.changed || self.replay || !self.tag.is_empty();
         let end = |word: &Option<String>| match word {
-            Some(word) => Ok::<_, Problem>(Some(document.find(&word.parse::<Selector>()?)?)),
+            Some(word) => Ok::<_, Problem>(Some(document.find(&word.parse::<CellSelector>()?)?)),
             None => Ok(None),
         };
         let (from, to) = (end(&self.from)?, end(&self.to)?);

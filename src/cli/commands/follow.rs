@@ -17,7 +17,7 @@ use crate::cli::terminal::{CtrlC, Lines};
 use crate::execution::follow::{Followed, Left, follow, taken};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
-use crate::notebook::LeftOut;
+use crate::notebook::OmittedOutput;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
@@ -50,7 +50,7 @@ impl Patience {
     pub(crate) fn cut(&self, more: &str) -> Cut {
         Cut {
             limit: self.limit(),
-            left_out: LeftOut::default(),
+            left_out: OmittedOutput::default(),
             more: more.to_owned(),
         }
     }

@@ -22,7 +22,7 @@ use crate::editing::view;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target;
-use crate::notebook::{Change, Selector};
+use crate::notebook::{CellSelector, ChangeKind};
 use crate::project::Project;
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions
@@ -155,7 +155,7 @@ impl Log {
         &self,
         context: &Context,
         page: &Page,
-        cell: &Selector,
+        cell: &CellSelector,
     ) -> Result<io::Result<()>, Problem> {
         let document = view::open(page, context.by())?.document;
         let gone = history::deleted(page, &document);
@@ -371,24 +371,25 @@ fn changes(it: &Recorded) -> String {
     let mut parts: Vec<String> = Vec::new();
     for step in it.changes.iter().take(MOST) {
         let word = match step.what {
-            Change::Inserted => "inserted",
-            Change::Edited => "edited",
-            Change::Removed => "removed",
-            Change::Moved => "moved",
-            Change::Outputs if step.kept.is_some() => "cleared",
-            Change::Outputs => "brought back the outputs of",
-            Change::Nothing => continue,
+            ChangeKind::Inserted => "inserted",
+            ChangeKind::Edited => "edited",
+            ChangeKind::Removed => "removed",
+            ChangeKind::Moved => "moved",
+            ChangeKind::Outputs if step.kept.is_some() => "cleared",
+            ChangeKind::Outputs => "brought back the outputs of",
+            ChangeKind::Nothing => continue,
         };
         let revisions = match (step.what, step.before, step.after) {
-            (Change::Edited, Some(before), Some(after)) => format!(" {before} → {after}"),
-            (Change::Inserted, _, Some(revision)) | (Change::Removed, Some(revision), _) => {
+            (ChangeKind::Edited, Some(before), Some(after)) => format!(" {before} → {after}"),
+            (ChangeKind::Inserted, _, Some(revision))
+            | (ChangeKind::Removed, Some(revision), _) => {
                 format!(" {revision}")
             }
             _ => String::new(),
         };
         let cell = &step.cell;
         parts.push(match step.what {
-            Change::Moved => format!("{word} {cell} to {}", step.index),
+            ChangeKind::Moved => format!("{word} {cell} to {}", step.index),
             _ => format!("{word} {cell}{revisions}"),
         });
     }

@@ -71,7 +71,7 @@ pub(crate) trait Command: Args + Debug + Sized {
     }
 
     /// Returns the command for hints, where what was typed is too long to be repeated.
-    fn in_short() -> String {
+    fn summary() -> String {
         format!("nb {}", Self::NAME)
     }
 
@@ -170,7 +170,7 @@ impl Entry {
 pub(crate) trait AnyCommand: Debug {
     fn notebook(&self) -> Option<PathBuf>;
     fn json(&self) -> bool;
-    fn in_short(&self) -> String;
+    fn summary(&self) -> String;
     fn alone(&self) -> Option<ExitCode>;
     fn run<'a>(self: Box<Self>, context: &'a Context) -> Running<'a>;
 }
@@ -187,8 +187,8 @@ impl<C: Command + 'static> AnyCommand for C {
         Command::json(self)
     }
 
-    fn in_short(&self) -> String {
-        C::in_short()
+    fn summary(&self) -> String {
+        C::summary()
     }
 
     fn alone(&self) -> Option<ExitCode> {

@@ -11,7 +11,7 @@ use crate::cli::args::cells::{Beside, Which};
 use crate::cli::args::first_notebook;
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
-use crate::notebook::{Operation, Selector};
+use crate::notebook::{CellSelector, Operation};
 
 /// Move a cell: after or before another one, or to an index
 ///
@@ -71,7 +71,7 @@ impl Command for MoveCell {
 
 impl MoveCell {
     /// Reads what the words mean, without the notebook and the cell.
-    fn meant(&self, cell: Selector) -> Result<Operation, Problem> {
+    fn meant(&self, cell: CellSelector) -> Result<Operation, Problem> {
         let usage = |message: String| {
             Problem::new(ProblemKind::Usage, message)
                 .hint("nb move CELL --after CELL | --before CELL | --to INDEX")

@@ -11,7 +11,7 @@ use crate::cli::args::cells::{Which, missing};
 use crate::cli::args::first_notebook;
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
-use crate::notebook::{Operation, Revision, Selector};
+use crate::notebook::{CellSelector, Operation, Revision};
 
 /// Remove cells
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Rm {
     which: Which,
     /// A range as START:END
     #[arg(short = 'r', long = "range", hide = true, value_parser = range)]
-    ranges: Vec<Selector>,
+    ranges: Vec<CellSelector>,
     /// Only if the cell still has this revision
     #[arg(long, value_name = "REVISION")]
     if_rev: Option<Revision>,
@@ -77,7 +77,7 @@ impl Command for Rm {
 }
 
 /// Reads a range as nb-cli writes them.
-fn range(word: &str) -> Result<Selector, String> {
+fn range(word: &str) -> Result<CellSelector, String> {
     let range = word.replacen(':', "..", 1).parse();
     range.map_err(|error: crate::notebook::SelectError| error.to_string())
 }

@@ -71,7 +71,7 @@ impl Command for Run {
         self.form.json
     }
 
-    fn in_short() -> String {
+    fn summary() -> String {
         "nb run CODE".to_owned()
     }
 

@@ -14,7 +14,7 @@ use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::editing::gather::{Found, gather};
 use crate::kernel::shell::quote;
-use crate::notebook::{Document, Hit, Within};
+use crate::notebook::{Document, SearchMatch, SearchScope};
 use crate::project::Project;
 
 /// How many characters of a line are printed.
@@ -66,13 +66,13 @@ Examples:
 struct In {
     notebook: String,
     /// With each line, as much of its cell's id as is needed.
-    hits: Vec<(String, Hit)>,
+    hits: Vec<(String, SearchMatch)>,
 }
 
 /// The arguments as they are meant.
 struct Meant {
     pattern: Regex,
-    within: Within,
+    within: SearchScope,
     paths: Vec<PathBuf>,
 }
 
@@ -90,7 +90,7 @@ impl Command for Search {
         self.json
     }
 
-    fn in_short() -> String {
+    fn summary() -> String {
         "nb search PATTERN".to_owned()
     }
 
@@ -160,9 +160,9 @@ impl Search {
             ))
         })?;
         let within = match (self.source, self.outputs) {
-            (true, _) => Within::Source,
-            (_, true) => Within::Outputs,
-            _ => Within::All,
+            (true, _) => SearchScope::Source,
+            (_, true) => SearchScope::Outputs,
+            _ => SearchScope::All,
         };
         Ok(Meant {
             pattern,

@@ -177,7 +177,7 @@ fn problem(error: &UndoError, page: &Page) -> Problem {
                 "to take it back over that: nb undo {notebook} {} --force",
                 op.op
             )),
-        UndoError::Unknown { .. } | UndoError::TakeBack { .. } => {
+        UndoError::Unknown { .. } | UndoError::Operation { .. } => {
             problem(ProblemKind::Failed).hint(versions::not_kept(page))
         }
         UndoError::Page(_) | UndoError::Edit(_) => problem(ProblemKind::Failed),

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::execution::run::{Bundle, Output, Raised};
-use crate::notebook::{LeftOut, size};
+use crate::notebook::{OmittedOutput, size};
 
 /// What is to be written where.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Cut {
     /// How many characters are kept; none keeps all.
     pub(crate) limit: Option<usize>,
     /// What is left out of them already.
-    pub(crate) left_out: LeftOut,
+    pub(crate) left_out: OmittedOutput,
     /// What shows the rest.
     pub(crate) more: String,
 }
@@ -49,9 +49,9 @@ pub(crate) fn text(outputs: &[Output], how: &Cut) -> Text {
         Some(limit) => {
             // Of the longer one.
             let (of_out, of_err) = if out.len() >= err.len() {
-                (how.left_out, LeftOut::default())
+                (how.left_out, OmittedOutput::default())
             } else {
-                (LeftOut::default(), how.left_out)
+                (OmittedOutput::default(), how.left_out)
             };
             (
                 cut_more(&out, limit, of_out, &how.more).into_owned(),
@@ -158,11 +158,11 @@ pub(crate) fn plain(text: &str) -> String {
 /// Keeps head and tail of a text of more than `limit` characters, whole lines where it can; between
 /// them it says how much is left out, and `more`.
 pub(crate) fn cut<'a>(text: &'a str, limit: usize, more: &str) -> Cow<'a, str> {
-    cut_more(text, limit, LeftOut::default(), more)
+    cut_more(text, limit, OmittedOutput::default(), more)
 }
 
 /// Cuts a text of which something is left out already, in its middle.
-fn cut_more<'a>(text: &'a str, limit: usize, before: LeftOut, more: &str) -> Cow<'a, str> {
+fn cut_more<'a>(text: &'a str, limit: usize, before: OmittedOutput, more: &str) -> Cow<'a, str> {
     let count = text.chars().count();
     if count <= limit {
         return Cow::Borrowed(text);
@@ -263,7 +263,7 @@ mod tests {
         ];
         let how = Cut {
             limit: Some(50),
-            left_out: LeftOut::default(),
+            left_out: OmittedOutput::default(),
             more: "more".to_owned(),
         };
         let text = text(&outputs, &how);
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), 10);
         assert_eq!(cut("short", 5, "more"), "short");
         assert!(cut("short", 0, "more").contains("5 characters"));
-        let before = LeftOut {
+        let before = OmittedOutput {
             bytes: 100,
             lines: 9,
             displays: 0,

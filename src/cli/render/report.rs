@@ -12,7 +12,7 @@ use crate::execution::fold;
 use crate::execution::follow::{Followed, Left};
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
-use crate::notebook::LeftOut;
+use crate::notebook::OmittedOutput;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
 
@@ -70,7 +70,7 @@ impl Report<'_> {
         let mut outputs = heard.map(|heard| heard.outputs.read()).unwrap_or_default();
         outputs::for_json(&mut outputs, self.limit, &more(&self.followed.job));
         let left_out = heard.map(|heard| heard.outputs.left_out());
-        let left_out = left_out.filter(|it| *it != LeftOut::default());
+        let left_out = left_out.filter(|it| *it != OmittedOutput::default());
         let mut object = json!({
             "cell": cell.cell, "revision": cell.revision, "status": cell.status,
             "execution_count": cell.execution_count, "took_ms": cell.took_ms,

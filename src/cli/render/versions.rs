@@ -79,15 +79,15 @@ pub(crate) fn not_kept(page: &Page) -> String {
 }
 
 fn what(version: &CellVersion) -> String {
-    use crate::notebook::Change;
+    use crate::notebook::ChangeKind;
     let word = match version.what {
         None => "was there",
-        Some(Change::Inserted) => "inserted",
-        Some(Change::Edited) => "edited",
-        Some(Change::Removed) => "removed",
-        Some(Change::Moved) => "moved",
-        Some(Change::Outputs) => "outputs",
-        Some(Change::Nothing) => "nothing",
+        Some(ChangeKind::Inserted) => "inserted",
+        Some(ChangeKind::Edited) => "edited",
+        Some(ChangeKind::Removed) => "removed",
+        Some(ChangeKind::Moved) => "moved",
+        Some(ChangeKind::Outputs) => "outputs",
+        Some(ChangeKind::Nothing) => "nothing",
     };
     match (version.deed.as_deref(), &version.op) {
         (Some(deed @ ("undo" | "restore")), _) => format!("{word} by {deed}"),

@@ -7,7 +7,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::editing::page::Page;
-use crate::notebook::{Cell, Exact, Json, Revision};
+use crate::notebook::{Cell, ExactBytes, Json, Revision};
 use crate::project::Project;
 
 /// More than this is kept without the outputs.
@@ -38,7 +38,7 @@ impl Versions {
     }
 
     /// Adds the bytes that an operation changes and returns their name.
-    pub(super) fn exact(&mut self, exact: &Exact) -> Option<String> {
+    pub(super) fn exact(&mut self, exact: &ExactBytes) -> Option<String> {
         let text = serde_json::to_string(exact).ok()?;
         if text.len() > LARGEST {
             return None;
@@ -67,7 +67,7 @@ pub fn version(page: &Page, revision: Revision) -> Option<Json> {
 }
 
 /// Returns the bytes that an operation changed, by the name that the journal has for them.
-pub(super) fn exact(page: &Page, name: &str) -> Option<Exact> {
+pub(super) fn exact(page: &Page, name: &str) -> Option<ExactBytes> {
     serde_json::from_slice(&page.kept()?.get(name)?).ok()
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::steps::{self, Manifest, Step};
 use super::{Deed, version_source};
 use crate::editing::page::Page;
-use crate::notebook::{Cell, Change, Document, Revision};
+use crate::notebook::{Cell, ChangeKind, Document, Revision};
 
 /// So many of `nb`'s last edits are watched for what becomes of them. Who saves over more of them
 /// has kept a notebook open for days.
@@ -56,7 +56,7 @@ pub(super) struct Watched {
     /// Which cell.
     pub cell: String,
     /// Inserted, edited or removed.
-    pub what: Change,
+    pub what: ChangeKind,
     /// The cell's revision before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Revision>,
@@ -138,7 +138,11 @@ impl Known {
     /// Watches what becomes of a command's changes from now on.
     pub(super) fn watch(&mut self, op: &str, by: &str, steps: &[Step]) {
         let at = Timestamp::now();
-        let lasting = [Change::Inserted, Change::Edited, Change::Removed];
+        let lasting = [
+            ChangeKind::Inserted,
+            ChangeKind::Edited,
+            ChangeKind::Removed,
+        ];
         let steps = steps.iter().filter(|step| lasting.contains(&step.what));
         self.watched.extend(steps.map(|step| Watched {
             op: op.to_owned(),
@@ -163,13 +167,13 @@ impl Intent {
         };
         let index = |cells: &Manifest, id: &str| cells.iter().position(|(its, _)| its == id);
         self.steps.iter().any(|step| match step.what {
-            Change::Inserted => of(there, &step.cell).is_some(),
-            Change::Removed => of(there, &step.cell).is_none(),
-            Change::Edited => of(there, &step.cell) == step.after,
-            Change::Moved => {
+            ChangeKind::Inserted => of(there, &step.cell).is_some(),
+            ChangeKind::Removed => of(there, &step.cell).is_none(),
+            ChangeKind::Edited => of(there, &step.cell) == step.after,
+            ChangeKind::Moved => {
                 known.len() == there.len() && index(there, &step.cell) == Some(step.index)
             }
-            Change::Outputs | Change::Nothing => false,
+            ChangeKind::Outputs | ChangeKind::Nothing => false,
         })
     }
 }

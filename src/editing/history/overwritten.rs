@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::known::Watched;
 use super::recorded::Overwritten;
 use super::steps::Manifest;
-use crate::notebook::{Change, Revision};
+use crate::notebook::{ChangeKind, Revision};
 
 /// What a save has left of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +93,10 @@ fn judge_one(
     text: &dyn Fn(Revision) -> Option<String>,
 ) -> Left {
     match (edit.what, then, now) {
-        (Change::Inserted, None, _) | (Change::Removed, Some(_), _) => Left::Over,
-        (Change::Inserted, Some(_), None) => Left::Nothing,
-        (Change::Inserted, Some(_), Some(_)) | (Change::Removed, None, None) => Left::Whole,
-        (Change::Removed, None, Some(_)) => Left::TakenBack,
+        (ChangeKind::Inserted, None, _) | (ChangeKind::Removed, Some(_), _) => Left::Over,
+        (ChangeKind::Inserted, Some(_), None) => Left::Nothing,
+        (ChangeKind::Inserted, Some(_), Some(_)) | (ChangeKind::Removed, None, None) => Left::Whole,
+        (ChangeKind::Removed, None, Some(_)) => Left::TakenBack,
         (_, None, _) => Left::Over,
         // With its cell, which was deleted.
         (_, Some(_), None) => Left::Nothing,
@@ -209,9 +209,9 @@ mod tests {
                 at: jiff::Timestamp::UNIX_EPOCH,
                 cell: cell.to_owned(),
                 what: match (before, after) {
-                    (None, _) => Change::Inserted,
-                    (_, None) => Change::Removed,
-                    _ => Change::Edited,
+                    (None, _) => ChangeKind::Inserted,
+                    (_, None) => ChangeKind::Removed,
+                    _ => ChangeKind::Edited,
                 },
                 before,
                 after,

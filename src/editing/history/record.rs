@@ -15,7 +15,7 @@ use super::{GLANCE, TURN, overwritten, untold};
 use crate::activity::participants::joined;
 use crate::editing::page::Page;
 use crate::editing::transaction::Written;
-use crate::notebook::{Cell, Change, Changed, Document, Exact, Revision};
+use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
 use crate::project::fresh_id;
 use crate::project::ledger::Ledger;
 
@@ -227,7 +227,7 @@ impl<'a> Recording<'a> {
         &mut self,
         before: &Document,
         after: &Document,
-        changes: &[Changed],
+        changes: &[CellChange],
         deed: &Deed,
     ) {
         if self.ledger.is_some()
@@ -258,7 +258,7 @@ impl<'a> Recording<'a> {
         known: &Known,
         before: &Document,
         after: &Document,
-        changes: &[Changed],
+        changes: &[CellChange],
     ) -> (Vec<Step>, Option<String>) {
         let there = steps::manifest_after(after, before, &known.cells);
         let mut steps = steps::between(&known.cells, &there);
@@ -283,15 +283,18 @@ impl<'a> Recording<'a> {
             };
             let now = new.get(&*change.cell).copied();
             // An undo brings outputs back, and so does a restore: that is something to take back too.
-            let lost = cell.ran_unlike(now);
-            let came = now.is_some_and(|now| now.ran_unlike(Some(cell)));
+            let lost = cell.has_other_results_than(now);
+            let came = now.is_some_and(|now| now.has_other_results_than(Some(cell)));
             let only_came = came && !cell.has_run();
-            if change.what == Change::Nothing || !looked.insert(&*change.cell) || !(lost || came) {
+            if change.what == ChangeKind::Nothing
+                || !looked.insert(&*change.cell)
+                || !(lost || came)
+            {
                 continue;
             }
             let revision = cell.revision();
             let kept = lost.then(|| versions.whole(cell, revision)).flatten();
-            let lasting = [Change::Removed, Change::Edited];
+            let lasting = [ChangeKind::Removed, ChangeKind::Edited];
             let step = steps
                 .iter_mut()
                 .find(|step| step.cell == change.cell && lasting.contains(&step.what));
@@ -299,7 +302,7 @@ impl<'a> Recording<'a> {
                 Some(step) => (step.kept, step.came) = (kept, only_came),
                 None => steps.push(Step {
                     cell: change.cell.clone(),
-                    what: Change::Outputs,
+                    what: ChangeKind::Outputs,
                     index: change.index,
                     from: None,
                     before: Some(revision),
@@ -311,7 +314,7 @@ impl<'a> Recording<'a> {
         }
         let exact = match steps.is_empty() {
             true => None,
-            false => Exact::of(before, after).and_then(|exact| versions.exact(&exact)),
+            false => ExactBytes::of(before, after).and_then(|exact| versions.exact(&exact)),
         };
         versions.keep(&self.page.project);
         (steps, exact)
@@ -323,7 +326,7 @@ impl<'a> Recording<'a> {
         mut self,
         written: &Written,
         meant: &Document,
-        changes: &[Changed],
+        changes: &[CellChange],
         deed: &Deed,
     ) -> Option<String> {
         self.ledger.as_ref()?;
@@ -335,7 +338,7 @@ impl<'a> Recording<'a> {
         &mut self,
         written: &Written,
         meant: &Document,
-        changes: &[Changed],
+        changes: &[CellChange],
         deed: &Deed,
     ) -> io::Result<Option<String>> {
         let Some(mut known) = self.known.take() else {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::steps::Step;
-use crate::notebook::{Change, Revision};
+use crate::notebook::{ChangeKind, Revision};
 use crate::project::journal::Entry;
 
 /// What kind of command an edit was.
@@ -63,7 +63,7 @@ pub struct Overwritten {
     /// Whose edit it was.
     pub by: String,
     /// What it had done: `inserted`, `edited` or `removed`.
-    pub what: Change,
+    pub what: ChangeKind,
     /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been
     /// removed, the one that is back. None where versions are not kept.
     pub revision: Option<Revision>,

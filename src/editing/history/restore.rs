@@ -8,7 +8,9 @@ use super::versions::{
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::page::{Page, PageError};
 use crate::editing::view;
-use crate::notebook::{Changed, Document, Json, Revision, SelectError, Selector, place_beside};
+use crate::notebook::{
+    CellChange, CellSelector, Document, Json, Revision, SelectError, position_beside,
+};
 
 /// So many deleted cells are suggested.
 const MOST_NEAR: usize = 5;
@@ -102,7 +104,7 @@ struct Wanted {
 /// notebook cannot be written.
 pub fn restore(
     page: &Page,
-    cell: &Selector,
+    cell: &CellSelector,
     revision: Option<&str>,
     editor: &Editor,
 ) -> Result<Restored, RestoreError> {
@@ -127,36 +129,38 @@ pub fn restore(
     })
 }
 
-fn put(document: &mut Document, wanted: &Wanted) -> Result<Changed, crate::notebook::EditError> {
+fn put(document: &mut Document, wanted: &Wanted) -> Result<CellChange, crate::notebook::EditError> {
     let mut cells = document.cells().iter();
     if let Some(at) = cells.position(|cell| cell.id() == wanted.cell) {
-        return document.put_version(at, &wanted.json);
+        return document.restore_version(at, &wanted.json);
     }
     let at = match &wanted.gone {
-        Some((order, _)) if !order.is_empty() => place_beside(document, order, &wanted.cell),
+        Some((order, _)) if !order.is_empty() => position_beside(document, order, &wanted.cell),
         Some((_, index)) => (*index).min(document.cells().len()),
         None => document.cells().len(),
     };
-    document.put_back(at, &wanted.cell, &wanted.json)
+    document.restore_cell(at, &wanted.cell, &wanted.json)
 }
 
 fn wanted(
     page: &Page,
     document: &Document,
-    cell: &Selector,
+    cell: &CellSelector,
     revision: Option<&str>,
 ) -> Result<Wanted, RestoreError> {
     let gone = deleted(page, document);
     match (select(document, &gone, cell), cell) {
         (Ok(Selected::Present(index)), _) => of_present(page, document, index, revision),
         (Ok(Selected::Deleted(gone)), _) => of_deleted(page, document, gone, revision),
-        (Err(NotSelected { candidates, .. }), Selector::Id(given)) if !candidates.is_empty() => {
+        (Err(NotSelected { candidates, .. }), CellSelector::Id(given))
+            if !candidates.is_empty() =>
+        {
             Err(RestoreError::Ambiguous {
                 given: given.clone(),
                 candidates: candidates.into_iter().cloned().collect(),
             })
         }
-        (Err(NotSelected { source, .. }), Selector::Id(_)) => Err(RestoreError::NoSuchCell {
+        (Err(NotSelected { source, .. }), CellSelector::Id(_)) => Err(RestoreError::NoSuchCell {
             source,
             deleted: gone.into_iter().take(MOST_NEAR).collect(),
         }),

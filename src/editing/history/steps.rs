@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::notebook::{Change, Document, Revision, moved};
+use crate::notebook::{ChangeKind, Document, Revision, out_of_order};
 
 /// The cells of a notebook in their order: id and revision.
 pub type Manifest = Vec<(String, Revision)>;
@@ -15,7 +15,7 @@ pub struct Step {
     /// Its id.
     pub cell: String,
     /// What was done to it.
-    pub what: Change,
+    pub what: ChangeKind,
     /// Where it stands after all steps; a removed cell: where it stood before them.
     pub index: usize,
     /// Where a moved cell stood before all steps.
@@ -84,7 +84,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
     }
     let (old, new) = (places(before), places(after));
     let there: Vec<_> = before.iter().map(|(id, _)| new.get(id).copied()).collect();
-    let moved = moved(&there);
+    let moved = out_of_order(&there);
     let mut steps = Vec::new();
     for (from, (((cell, revision), to), moved)) in before.iter().zip(&there).zip(moved).enumerate()
     {
@@ -96,7 +96,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
         }
         let step = Step {
             cell: cell.clone(),
-            what: Change::Removed,
+            what: ChangeKind::Removed,
             index: from,
             from: None,
             before: Some(*revision),
@@ -110,7 +110,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
         };
         if moved {
             steps.push(Step {
-                what: Change::Moved,
+                what: ChangeKind::Moved,
                 index: to,
                 from: Some(from),
                 before: after,
@@ -120,7 +120,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
         }
         if after != step.before {
             steps.push(Step {
-                what: Change::Edited,
+                what: ChangeKind::Edited,
                 index: to,
                 after,
                 ..step
@@ -131,7 +131,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
     let inserted = inserted.filter(|(_, (id, _))| !old.contains_key(id));
     steps.extend(inserted.map(|(index, (id, revision))| Step {
         cell: id.clone(),
-        what: Change::Inserted,
+        what: ChangeKind::Inserted,
         index,
         from: None,
         before: None,
@@ -144,8 +144,8 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
 
 /// Returns the list that the steps led from, given the one that they led to.
 pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
-    let gone = ids(steps, &[Change::Inserted, Change::Moved]);
-    let revisions = steps.iter().filter(|step| step.what == Change::Edited);
+    let gone = ids(steps, &[ChangeKind::Inserted, ChangeKind::Moved]);
+    let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
     let revisions: HashMap<_, _> = revisions
         .filter_map(|step| Some((&*step.cell, step.before?)))
         .collect();
@@ -154,8 +154,8 @@ pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
     let stay = after.iter().filter(|(id, _)| !gone.contains(&**id));
     let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
     let come = steps.iter().filter_map(|step| match step.what {
-        Change::Removed => Some((step.index, (step.cell.clone(), step.before?))),
-        Change::Moved => Some((step.from?, (step.cell.clone(), of(&step.cell)?))),
+        ChangeKind::Removed => Some((step.index, (step.cell.clone(), step.before?))),
+        ChangeKind::Moved => Some((step.from?, (step.cell.clone(), of(&step.cell)?))),
         _ => None,
     });
     placed(stay.collect(), come.collect())
@@ -163,8 +163,8 @@ pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
 
 /// Returns the list that the steps lead to.
 pub fn forth(before: &Manifest, steps: &[Step]) -> Manifest {
-    let gone = ids(steps, &[Change::Removed, Change::Moved]);
-    let revisions = steps.iter().filter(|step| step.what == Change::Edited);
+    let gone = ids(steps, &[ChangeKind::Removed, ChangeKind::Moved]);
+    let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
     let revisions: HashMap<_, _> = revisions
         .filter_map(|step| Some((&*step.cell, step.after?)))
         .collect();
@@ -173,14 +173,14 @@ pub fn forth(before: &Manifest, steps: &[Step]) -> Manifest {
     let stay = before.iter().filter(|(id, _)| !gone.contains(&**id));
     let stay = stay.filter_map(|(id, _)| Some((id.clone(), of(id)?)));
     let come = steps.iter().filter_map(|step| match step.what {
-        Change::Inserted => Some((step.index, (step.cell.clone(), step.after?))),
-        Change::Moved => Some((step.index, (step.cell.clone(), of(&step.cell)?))),
+        ChangeKind::Inserted => Some((step.index, (step.cell.clone(), step.after?))),
+        ChangeKind::Moved => Some((step.index, (step.cell.clone(), of(&step.cell)?))),
         _ => None,
     });
     placed(stay.collect(), come.collect())
 }
 
-fn ids<'a>(steps: &'a [Step], what: &[Change]) -> HashSet<&'a str> {
+fn ids<'a>(steps: &'a [Step], what: &[ChangeKind]) -> HashSet<&'a str> {
     let steps = steps.iter().filter(|step| what.contains(&step.what));
     steps.map(|step| &*step.cell).collect()
 }
@@ -228,10 +228,10 @@ mod tests {
         assert_eq!(
             said,
             [
-                ("b", Change::Removed, 1, None),
-                ("c", Change::Edited, 3, None),
-                ("d", Change::Moved, 0, Some(3)),
-                ("x", Change::Inserted, 2, None),
+                ("b", ChangeKind::Removed, 1, None),
+                ("c", ChangeKind::Edited, 3, None),
+                ("d", ChangeKind::Moved, 0, Some(3)),
+                ("x", ChangeKind::Inserted, 2, None),
             ]
         );
         assert_eq!(between(&list("a1 b1"), &list("a1 b1")), []);

@@ -6,7 +6,7 @@ use super::*;
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::page::Page;
 use crate::editing::view;
-use crate::notebook::{Change, Document, Operation, Selector, new_notebook};
+use crate::notebook::{CellSelector, ChangeKind, Document, Operation, new_notebook};
 use crate::project::journal::Entry;
 
 /// A notebook in a project of its own.
@@ -145,7 +145,7 @@ fn what_nb_and_others_did_is_told_apart() {
     let step = recorded
         .changes
         .iter()
-        .find(|step| step.what == Change::Edited);
+        .find(|step| step.what == ChangeKind::Edited);
     assert_eq!(step.unwrap().before, Some(a));
     assert_eq!(version_source(&desk.page, a).as_deref(), Some("1"));
     // A cell that a stranger removed is kept as it was.
@@ -294,9 +294,9 @@ fn outputs_that_a_command_takes_away_are_kept() {
         )
     };
     let cell = |index: usize| Some(document.cells()[index].json());
-    assert_eq!(kept("a"), (Change::Outputs, cell(0)));
-    assert_eq!(kept("b"), (Change::Edited, None));
-    assert_eq!(kept("c"), (Change::Removed, cell(2)));
+    assert_eq!(kept("a"), (ChangeKind::Outputs, cell(0)));
+    assert_eq!(kept("b"), (ChangeKind::Edited, None));
+    assert_eq!(kept("c"), (ChangeKind::Removed, cell(2)));
 }
 
 #[test]
@@ -544,7 +544,7 @@ fn outputs_that_a_restore_has_brought_go_with_its_undo() {
     )
     .unwrap();
     let id = desk.ids()[2].clone();
-    let selector = Selector::Id(id);
+    let selector = CellSelector::Id(id);
     let restored = restore(
         &desk.page,
         &selector,

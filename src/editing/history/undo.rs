@@ -15,7 +15,8 @@ use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::page::{Page, PageError};
 use crate::editing::view;
 use crate::notebook::{
-    self, Change, Conflict, Document, TakeBack, TakeBackError, Touched, Version,
+    self, ChangeKind, Conflict, Document, OperationUndo, OperationUndoError, RememberedCell,
+    TouchedCell,
 };
 
 /// So many operations are suggested where none was meant.
@@ -117,11 +118,11 @@ pub enum UndoError {
     },
     /// A version that is needed is forgotten.
     #[error("{} cannot be taken back", op.op)]
-    TakeBack {
+    Operation {
         /// The operation.
         op: Box<Op>,
         /// Why.
-        source: TakeBackError,
+        source: OperationUndoError,
     },
     /// The notebook could not be edited.
     #[error(transparent)]
@@ -163,7 +164,7 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
     let mut gone = Vec::new();
     for known in all.iter().filter(own).take(MOST_PASSED) {
         let back = back(page, known)?;
-        if let Ok(taken) = back.taken_back(&document, editor.force)
+        if let Ok(taken) = back.undo(&document, editor.force)
             && taken.conflicts.is_empty()
             && notebook::changes(&document, &taken.document).is_empty()
         {
@@ -275,7 +276,7 @@ fn named<'a>(all: &'a [Known], given: &str) -> Result<&'a Known, UndoError> {
 }
 
 /// Returns what an operation did, with the versions of its cells that are kept.
-fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
+fn back(page: &Page, known: &Known) -> Result<OperationUndo, UndoError> {
     let recorded = &known.recorded;
     let after = manifest_at(page, recorded.after).ok_or_else(|| UndoError::Unknown {
         op: Box::new(known.op.clone()),
@@ -283,24 +284,24 @@ fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
     let before = steps::back(&after, &recorded.changes);
     let ids = |cells: steps::Manifest| cells.into_iter().map(|(id, _)| id).collect();
     let steps = recorded.changes.iter();
-    let steps = steps.filter(|step| step.what != Change::Moved);
+    let steps = steps.filter(|step| step.what != ChangeKind::Moved);
     // What an operation had taken away an undo of it has brought back.
     let came = |step: &Step| {
         let first = known.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
-            steps.find(|first| first.cell == step.cell && first.what != Change::Moved)
+            steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)
         });
         step.came
-            || step.what == Change::Outputs && step.kept.is_none()
+            || step.what == ChangeKind::Outputs && step.kept.is_none()
             || first.is_some_and(|first| first.kept.is_some() && first.after.is_some())
     };
-    let version = |revision, kept| Version {
+    let version = |revision, kept| RememberedCell {
         cell: json_of(page, revision, kept),
         revision,
     };
-    Ok(TakeBack {
+    Ok(OperationUndo {
         cells: steps
-            .map(|step| Touched {
+            .map(|step| TouchedCell {
                 cell: step.cell.clone(),
                 before: step.before.map(|it| version(it, step.kept.as_deref())),
                 after: step.after.map(|it| version(it, None)),
@@ -319,7 +320,7 @@ fn back(page: &Page, known: &Known) -> Result<TakeBack, UndoError> {
 fn take_back(
     page: &Page,
     known: &Known,
-    back: &TakeBack,
+    back: &OperationUndo,
     editor: &Editor,
 ) -> Result<Undone, UndoError> {
     let deed = Deed {
@@ -335,8 +336,8 @@ fn take_back(
     let op = || Box::new(known.op.clone());
     let mut merged = Vec::new();
     let done = edit::change(page, &editor, &deed, &[], |document| {
-        let taken = back.taken_back(document, editor.force);
-        let taken = taken.map_err(|source| other(UndoError::TakeBack { op: op(), source }))?;
+        let taken = back.undo(document, editor.force);
+        let taken = taken.map_err(|source| other(UndoError::Operation { op: op(), source }))?;
         if !taken.conflicts.is_empty() {
             return Err(other(UndoError::Conflicts {
                 op: op(),
@@ -366,7 +367,7 @@ fn other(error: UndoError) -> EditError {
 }
 
 /// Returns the cells that became neither what they were nor what the operation left.
-fn mixed(back: &TakeBack, document: &Document) -> Vec<String> {
+fn mixed(back: &OperationUndo, document: &Document) -> Vec<String> {
     let mut mixed = Vec::new();
     for touched in &back.cells {
         let mut cells = document.cells().iter();

@@ -11,7 +11,7 @@ use crate::activity::company;
 use crate::activity::since;
 use crate::activity::zone;
 use crate::editing::page::Page;
-use crate::notebook::Change;
+use crate::notebook::ChangeKind;
 use crate::project::{Project, beneath};
 
 /// So many wait at most; the oldest are not told then, and are in the journal still.
@@ -113,12 +113,12 @@ fn line(one: &Overwritten, zone: &TimeZone) -> String {
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();
     let what = match one.what {
-        Change::Removed => {
+        ChangeKind::Removed => {
             return format!(
                 "{short}, which you removed {at}, is in the file again: a save overwrote that; nb rm {cell} removes it"
             );
         }
-        Change::Inserted => format!("your new cell {short}"),
+        ChangeKind::Inserted => format!("your new cell {short}"),
         _ => format!("your edit of {short}"),
     };
     format!("{what} ({at}) is no longer in the file: a save overwrote it{back}")
@@ -128,7 +128,7 @@ fn line(one: &Overwritten, zone: &TimeZone) -> String {
 mod tests {
     use super::*;
 
-    fn lost(cell: &str, what: Change) -> Overwritten {
+    fn lost(cell: &str, what: ChangeKind) -> Overwritten {
         Overwritten {
             cell: cell.to_owned(),
             op: "12345678".to_owned(),
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn a_line_tells_what_is_gone_and_how_it_comes_back() {
         let all = [
-            lost("77de0a1b", Change::Edited),
-            lost("load", Change::Inserted),
-            lost("0123abcd", Change::Removed),
-            lost("77de0a1b", Change::Edited),
+            lost("77de0a1b", ChangeKind::Edited),
+            lost("load", ChangeKind::Inserted),
+            lost("0123abcd", ChangeKind::Removed),
+            lost("77de0a1b", ChangeKind::Edited),
         ];
         let words = words_in(&all, &TimeZone::UTC);
         let words: Vec<_> = words
@@ -164,7 +164,7 @@ mod tests {
             ]
         );
         let many: Vec<_> = ["a", "b", "c", "d"]
-            .map(|id| lost(id, Change::Edited))
+            .map(|id| lost(id, ChangeKind::Edited))
             .into();
         let words = words_in(&many, &TimeZone::UTC);
         assert_eq!(words.len(), 3);

@@ -7,7 +7,7 @@ use super::keep::{kept, version};
 use super::recorded::Recorded;
 use super::steps::Step;
 use crate::editing::page::Page;
-use crate::notebook::{Change, Document, Json, Revision, SelectError, Selector};
+use crate::notebook::{CellSelector, ChangeKind, Document, Json, Revision, SelectError};
 
 /// One change of a notebook, by whomever, with its place in time.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct CellVersion {
     /// Who made it so, where that is known.
     pub by: Option<String>,
     /// What was done to the cell; none for what was found.
-    pub what: Option<Change>,
+    pub what: Option<ChangeKind>,
     /// The edit, as `nb undo` knows it; none for what somebody saved.
     pub op: Option<String>,
     /// The kind of command.
@@ -98,7 +98,7 @@ fn versions_of(
     let mut first = now;
     for event in events {
         let steps = event.recorded.changes.iter().rev();
-        for step in steps.filter(|step| step.cell == cell && step.what != Change::Moved) {
+        for step in steps.filter(|step| step.cell == cell && step.what != ChangeKind::Moved) {
             list.push(CellVersion {
                 at: Some(event.at),
                 by: event.by.clone(),
@@ -136,7 +136,7 @@ pub fn deleted(page: &Page, document: &Document) -> Vec<Deleted> {
         document.cells().iter().map(|cell| cell.id()).collect();
     let mut list: Vec<Deleted> = Vec::new();
     for event in events(page) {
-        let removed = |step: &&Step| step.what == Change::Removed;
+        let removed = |step: &&Step| step.what == ChangeKind::Removed;
         for step in event.recorded.changes.iter().filter(removed) {
             let known = list.iter().any(|deleted| deleted.cell == step.cell);
             let Some(revision) = step.before.filter(|_| !known) else {
@@ -191,10 +191,10 @@ pub struct NotSelected<'a> {
 pub fn select<'a>(
     document: &Document,
     deleted: &'a [Deleted],
-    cell: &Selector,
+    cell: &CellSelector,
 ) -> Result<Selected<'a>, NotSelected<'a>> {
     let given = match cell {
-        Selector::Id(given) => given.as_str(),
+        CellSelector::Id(given) => given.as_str(),
         _ => "",
     };
     if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == given) {

@@ -117,8 +117,8 @@ fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Optio
         // Who saved last knows best: what the stopped command put there is older than what was
         // saved into the file it swapped out, anything else is newer.
         let now = std::fs::metadata(&page.real).map(|found| Stamp::of(&found));
-        base.take_ids(current);
-        saved.take_ids(&base);
+        base.adopt_ids(current);
+        saved.adopt_ids(&base);
         let merged = match now.is_ok_and(|now| leftover.has_placed(&now)) {
             true => merge(&base, &saved, current, &|_| false),
             false => merge(&base, current, &saved, &|_| false),

@@ -197,7 +197,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
 
     /// Takes what was swapped out; returns what they made of the base.
     fn placed_over(&mut self, mut over: Over) -> Document {
-        over.saved.take_ids(&self.there);
+        over.saved.adopt_ids(&self.there);
         let theirs = self.without_mine(&over.saved);
         self.saves.saw(over.saved_at());
         self.there = self.wanted.clone();
@@ -211,7 +211,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     /// or nothing if it has the same text.
     fn read_again(&mut self) -> Result<Option<Document>, PageError> {
         let (mut saved, stamp) = self.page.read_stamped()?;
-        saved.take_ids(&self.there);
+        saved.adopt_ids(&self.there);
         self.saves.saw(&stamp);
         self.stamp = stamp;
         if text::same(&saved, &self.there) {

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use super::*;
-use crate::notebook::{NotApplied, Operation};
+use crate::notebook::{Operation, OperationFailure};
 
 struct Folder {
     temp: tempfile::TempDir,
@@ -59,7 +59,7 @@ fn text(one: &str, two: &str) -> String {
 }
 
 /// Sets the source of a cell.
-fn set(document: &Document, id: &str, source: &str) -> Result<Document, NotApplied> {
+fn set(document: &Document, id: &str, source: &str) -> Result<Document, OperationFailure> {
     let list = format!(r#"[{{"op": "edit", "cell": "{id}", "source": "{source}"}}]"#);
     let operations = Operation::read_list(&list).unwrap();
     Ok(document.applied(&operations, &mut || "cccc".into())?.0)

@@ -15,7 +15,7 @@ use super::gaps::Wrote;
 use super::writing::Recorded;
 use crate::execution::flush::{ask_to_write, holders};
 use crate::execution::into_notebook::{self, Update};
-use crate::notebook::Bundle;
+use crate::notebook::MimeBundle;
 use crate::project::displays::Displays;
 use crate::project::jobs::Job;
 
@@ -25,7 +25,7 @@ const MOST: usize = 1000;
 /// What is to be shown in cells of earlier executions.
 #[derive(Default)]
 pub(super) struct Elsewhere {
-    shown: HashMap<String, Bundle>,
+    shown: HashMap<String, MimeBundle>,
     /// What was noted of this job's own cells.
     noted: HashMap<usize, Displays>,
     /// The ids that earlier executions have shown, once that matters.
@@ -34,7 +34,7 @@ pub(super) struct Elsewhere {
 
 impl Recorder<'_> {
     /// Takes what is shown under an id; `is_own` says that a cell of this job shows it.
-    pub(super) fn takes_shown(&self, id: &str, shown: &Bundle, is_own: bool) {
+    pub(super) fn takes_shown(&self, id: &str, shown: &MimeBundle, is_own: bool) {
         if !self.reaches_elsewhere() {
             return;
         }

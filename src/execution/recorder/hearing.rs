@@ -14,7 +14,7 @@ use crate::execution::reply;
 use crate::execution::run::{Audience, Event, Prompt};
 use crate::kernel::process::{Process, Signal};
 use crate::lifecycle::target::recorded;
-use crate::notebook::{Document, Fold};
+use crate::notebook::{Document, OutputChange};
 use crate::project::jobs::{Ask, JobPrompt, JobState};
 use crate::project::past;
 
@@ -135,11 +135,11 @@ impl Recorder<'_> {
         if msg_type != "comm_msg" {
             return;
         }
-        let lacking = self.widgets.borrow().lacks(content);
+        let lacking = self.widgets.borrow().unknown_output_widget(content);
         if let Some(id) = lacking {
             let text = std::fs::read(&self.job.borrow().path).ok();
             let document = text.and_then(|text| Document::parse(text).ok());
-            self.widgets.borrow_mut().recall(&id, document.as_ref());
+            self.widgets.borrow_mut().load(&id, document.as_ref());
         }
     }
 }
@@ -200,11 +200,11 @@ impl Audience for Recorder<'_> {
                 let is_widgets = self.widgets.borrow_mut().take(msg_type, content, buffers);
                 recorded.raised |= msg_type == "error";
                 let fold = if is_widgets {
-                    Fold::Changed
+                    OutputChange::Changed
                 } else {
                     recorded.folded.take(msg_type, content)
                 };
-                if fold == Fold::Nothing {
+                if fold == OutputChange::Nothing {
                     return;
                 }
                 if let Err(error) = self.events.borrow_mut().append(at, msg_type, content) {
@@ -217,7 +217,7 @@ impl Audience for Recorder<'_> {
                 }
                 let mut unwritten = self.unwritten.borrow_mut();
                 unwritten.insert(at);
-                if let Fold::Displayed { display_id, shown } = fold {
+                if let OutputChange::Displayed { display_id, shown } = fold {
                     let mut is_own = all.get(at).is_some_and(|it| it.folded.shows(&display_id));
                     for (other, recorded) in all.iter_mut().enumerate() {
                         if other != at && recorded.folded.update(&display_id, &shown) {

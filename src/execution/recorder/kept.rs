@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 
 use super::writing::{Recorded, no_widgets};
-use crate::notebook::{Fold, Widgets};
+use crate::notebook::{OutputChange, Widgets};
 use crate::project::jobs::{Job, JobFolder, Said};
 
 /// What a job's cells have left so far, by what is in its folder.
@@ -51,7 +51,8 @@ impl Kept {
             return;
         };
         recorded.raised |= said.msg_type == "error";
-        if let Fold::Displayed { display_id, shown } = recorded.folded.take(&said.msg_type, content)
+        if let OutputChange::Displayed { display_id, shown } =
+            recorded.folded.take(&said.msg_type, content)
         {
             for (other, recorded) in self.outputs.iter_mut().enumerate() {
                 if other != said.cell {

@@ -189,7 +189,7 @@ impl<'a> Recorder<'a> {
         let ran = joined.run(&options, self).await;
         // Where no front end fills output widgets, as nbclient does: one that joins later asks the
         // kernel for them.
-        for content in self.widgets.borrow_mut().untold() {
+        for content in self.widgets.borrow_mut().unsent_updates() {
             if let Ok(content) = RawValue::from_string(content.text().into_owned()) {
                 joined.tell_comm(&content);
             }

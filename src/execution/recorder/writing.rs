@@ -10,13 +10,13 @@ use super::salvage::asked_again;
 use super::{Never, Recorder};
 use crate::activity::participants::joined_to;
 use crate::execution::into_notebook::{self, Leaving};
-use crate::notebook::{Execution, Folded, Json, Widgets};
+use crate::notebook::{CellExecution, Json, OutputAccumulator, Widgets};
 use crate::project::jobs::Job;
 
 /// What an execution leaves, as it grows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
-    pub(super) folded: Folded,
+    pub(super) folded: OutputAccumulator,
     /// An error was among what it said.
     pub(super) raised: bool,
     pub(super) busy: Option<Timestamp>,
@@ -35,11 +35,11 @@ impl Recorded {
 }
 
 /// Returns no outputs, which will be as many as a job puts into the notebook of a cell.
-fn nothing_yet(job: &Job) -> Folded {
+fn nothing_yet(job: &Job) -> OutputAccumulator {
     let most = job.max_output.map(usize::try_from).and_then(Result::ok);
     let folded = most.map(|most| {
         let more = format!("nb wait {} --all --stream shows all", job.id);
-        Folded::bounded(most, more)
+        OutputAccumulator::bounded(most, more)
     });
     folded.unwrap_or_default()
 }
@@ -199,7 +199,7 @@ impl Recorded {
                 false => Some(ran.cell.clone()?),
             },
             code: ran.code.clone(),
-            execution: Execution {
+            execution: CellExecution {
                 outputs: self.folded.outputs(),
                 execution_count: ran.execution_count.filter(|_| !runs),
                 times: self.times(),

@@ -14,7 +14,7 @@ use crate::kernel::spec::candidates::CandidateSource;
 use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::available::available;
-use crate::notebook::Named;
+use crate::notebook::NamedKernel;
 use crate::project::{Project, RealSpec};
 use crate::task::causes::with_causes;
 
@@ -200,7 +200,7 @@ fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
 fn names_ours(notebook: &Path) -> bool {
     let named = std::fs::read(notebook)
         .ok()
-        .and_then(|text| Named::read(&text).ok());
+        .and_then(|text| NamedKernel::read(&text).ok());
     let named = named.and_then(|named| named.kernelspec);
     named.is_some_and(|name| spec::is_shared_name(&name))
 }

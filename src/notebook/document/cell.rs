@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::one_line::first_line;
 use super::revision::{EXECUTION_KEYS, Revision, metadata_digest};
-use super::source::joined;
+use super::source::joined_strings;
 use crate::notebook::json::{
     Json, Layout, Object, digest, is, items, lossy, remove_value_at, set_value_at, value_at,
 };
@@ -171,7 +171,7 @@ impl Cell {
     pub(in crate::notebook) fn source_bytes(&self) -> Cow<'_, [u8]> {
         // Format 3 called the source of code its input.
         let raw = self.raw("source").or_else(|| self.raw("input"));
-        joined(raw.unwrap_or_default())
+        joined_strings(raw.unwrap_or_default())
     }
 
     /// Returns the first line of its source that is not blank, of at most `limit` characters.
@@ -260,7 +260,7 @@ impl Cell {
 
     /// Returns whether running it has left something, outputs, a count or times, that is not in the
     /// other.
-    pub fn ran_unlike(&self, other: Option<&Self>) -> bool {
+    pub fn has_other_results_than(&self, other: Option<&Self>) -> bool {
         let left = |name, nothing: &[u8], other: Option<&Self>| {
             let own = self.raw(name).filter(|raw| *raw != nothing);
             own.is_some() && own != other.and_then(|other| other.raw(name))
@@ -279,7 +279,7 @@ impl Json {
     pub fn cell_source(&self) -> Option<String> {
         let object = Object::read(self.bytes())?;
         let raw = object.get(self.bytes(), "source")?.of(self.bytes());
-        Some(lossy(joined(raw)).into_owned())
+        Some(lossy(joined_strings(raw)).into_owned())
     }
 }
 
@@ -304,15 +304,15 @@ impl fmt::Display for CellType {
 /// Says that a word names no type of cells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no type of cells: {0:?}; there are code, markdown and raw")]
-pub struct NoCellType(pub String);
+pub struct UnknownCellType(pub String);
 
 impl FromStr for CellType {
-    type Err = NoCellType;
+    type Err = UnknownCellType;
 
-    fn from_str(word: &str) -> Result<Self, NoCellType> {
+    fn from_str(word: &str) -> Result<Self, UnknownCellType> {
         let known = [Self::Code, Self::Markdown, Self::Raw];
         let found = known.into_iter().find(|known| known.name() == word);
-        found.ok_or_else(|| NoCellType(word.to_owned()))
+        found.ok_or_else(|| UnknownCellType(word.to_owned()))
     }
 }
 
@@ -339,7 +339,9 @@ mod tests {
         let mut copy = document.clone();
         copy.set_source(1, "z").unwrap();
         assert!(copy.cells()[0].is_untouched(code) && !copy.cells()[1].is_untouched(words));
-        assert!(code.ran_unlike(None) && code.ran_unlike(Some(words)));
-        assert!(!words.ran_unlike(Some(code)) && !code.ran_unlike(Some(code)));
+        assert!(code.has_other_results_than(None) && code.has_other_results_than(Some(words)));
+        assert!(
+            !words.has_other_results_than(Some(code)) && !code.has_other_results_than(Some(code))
+        );
     }
 }

@@ -4,13 +4,13 @@ use bytes::Bytes;
 
 use super::cell::{Cell, CellType};
 use super::lossless::Document;
-use super::source::written;
+use super::source::source_json;
 use crate::notebook::edit::NewCell;
 use crate::notebook::json::Json;
 
 impl Document {
     /// Puts a cell at an index. What stands between cells belongs to the place, not to the cell.
-    pub(in crate::notebook) fn put(&mut self, index: usize, mut cell: Cell) {
+    pub(in crate::notebook) fn put_cell(&mut self, index: usize, mut cell: Cell) {
         if self.cells.is_empty() {
             let layout = self.item_layout();
             cell.before = layout.lead.clone().into();
@@ -26,7 +26,7 @@ impl Document {
     }
 
     /// Takes out the cell at an index, which there must be.
-    pub(in crate::notebook) fn take(&mut self, index: usize) -> Cell {
+    pub(in crate::notebook) fn take_cell(&mut self, index: usize) -> Cell {
         let cell = self.cells.remove(index);
         match self.cells.get_mut(0) {
             Some(first) if index == 0 => first.before.clone_from(&cell.before),
@@ -38,7 +38,7 @@ impl Document {
 
     /// Moves the cell at one index to another; there must be cells at both. What stands between
     /// cells stays as it is.
-    pub(in crate::notebook) fn shift(&mut self, from: usize, to: usize) {
+    pub(in crate::notebook) fn shift_cell(&mut self, from: usize, to: usize) {
         let between: Vec<_> = self.cells.iter().map(|cell| cell.before.clone()).collect();
         let cell = self.cells.remove(from);
         self.cells.insert(to, cell);
@@ -51,7 +51,7 @@ impl Document {
     pub(in crate::notebook) fn new_text(&self, cell: &NewCell, metadata: &[u8]) -> Vec<u8> {
         let layout = self.item_layout();
         let source = cell.source.as_bytes();
-        let source = written(None, source, &layout.deeper(), self.style.lists);
+        let source = source_json(None, source, &layout.deeper(), self.style.lists);
         let code = cell.cell_type == CellType::Code;
         let [count, outputs]: [&[u8]; 2] = match code {
             true => [b"\"execution_count\":null,", b"\"outputs\":[],"],

@@ -5,14 +5,14 @@ use crate::notebook::json::{Json, Layout, Object, Scanner, set_value_at, spliced
 
 /// What a notebook's metadata says about its kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedKernel {
     /// The name of the kernelspec.
     pub kernelspec: Option<String>,
     /// The language of the cells.
     pub language: Option<String>,
 }
 
-impl Named {
+impl NamedKernel {
     /// Reads it from a notebook's bytes; an empty file names nothing, as editors make such files.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ fn top(bytes: &[u8]) -> Result<Object, NotANotebook> {
 
 /// The kernelspec that a notebook is to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernelspec<'a> {
+pub struct KernelspecMetadata<'a> {
     /// The name of its folder.
     pub name: &'a str,
     /// The name that people see.
@@ -68,7 +68,7 @@ pub struct Kernelspec<'a> {
     pub language: &'a str,
 }
 
-impl<'a> Kernelspec<'a> {
+impl<'a> KernelspecMetadata<'a> {
     /// Returns the fields that are to be set.
     pub(in crate::notebook) fn fields(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
         let fields = [
@@ -90,7 +90,7 @@ impl<'a> Kernelspec<'a> {
 /// The bytes are not a notebook's, or it has no metadata to name a kernelspec in.
 pub fn with_kernelspec(
     text: &[u8],
-    spec: &Kernelspec<'_>,
+    spec: &KernelspecMetadata<'_>,
 ) -> Result<Option<Vec<u8>>, NotANotebook> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -128,12 +128,12 @@ mod tests {
     use super::*;
     use crate::notebook::Document;
 
-    const SHARED: Kernelspec<'_> = Kernelspec {
+    const SHARED: KernelspecMetadata<'_> = KernelspecMetadata {
         name: "nb-shared",
         display_name: "nb shared kernel",
         language: "python",
     };
-    const REAL: Kernelspec<'_> = Kernelspec {
+    const REAL: KernelspecMetadata<'_> = KernelspecMetadata {
         name: "café",
         display_name: "My \"own\" Python",
         language: "python",
@@ -143,7 +143,7 @@ mod tests {
         serde_json::to_string(text).unwrap()
     }
 
-    fn named(text: &str, spec: &Kernelspec<'_>) -> Option<String> {
+    fn named(text: &str, spec: &KernelspecMetadata<'_>) -> Option<String> {
         let new = with_kernelspec(text.as_bytes(), spec).unwrap();
         new.map(|new| String::from_utf8(new).unwrap())
     }
@@ -218,7 +218,7 @@ mod tests {
         let empty = named(r#"{"metadata": {"kernelspec": {}}}"#, &SHARED).unwrap();
         let value: Value = serde_json::from_str(&empty).unwrap();
         assert_eq!(value["metadata"]["kernelspec"]["name"], "nb-shared");
-        let unknown = Kernelspec {
+        let unknown = KernelspecMetadata {
             language: "",
             ..REAL
         };
@@ -260,7 +260,7 @@ mod tests {
                 "{space}{{{space}\"metadata\":{space}{{\"kernelspec\"{space}:{space}{{{space}{}}}}}{space}}}{space}",
                 fields.join(",")
             );
-            let spec = Kernelspec { name: &name, display_name: "D", language: "L" };
+            let spec = KernelspecMetadata { name: &name, display_name: "D", language: "L" };
             let new = with_kernelspec(text.as_bytes(), &spec).unwrap().unwrap();
             let value: Value = serde_json::from_slice(&new).unwrap();
             let found = &value["metadata"]["kernelspec"];
@@ -277,30 +277,33 @@ mod tests {
         }
     }
 
-    fn kernel_of(text: &str) -> Named {
-        Named::read(text.as_bytes()).unwrap()
+    fn kernel_of(text: &str) -> NamedKernel {
+        NamedKernel::read(text.as_bytes()).unwrap()
     }
 
     #[test]
     fn the_kernels_own_word_on_its_language_wins() {
         let text = r#"{"cells":[],"metadata":{"kernelspec":{"name":"ir","language":"r"},
             "language_info":{"name":"R","version":"4"}}}"#;
-        let both = Named {
+        let both = NamedKernel {
             kernelspec: Some("ir".into()),
             language: Some("R".into()),
         };
         assert_eq!(kernel_of(text), both);
         let spec = r#"{"metadata":{"kernelspec":{"name":"j","language":"julia"}}}"#;
         assert_eq!(kernel_of(spec).language.as_deref(), Some("julia"));
-        assert_eq!(kernel_of(r#"{"metadata":{}}"#), Named::default());
-        assert_eq!(kernel_of(" \n"), Named::default());
-        assert_eq!(kernel_of("\u{feff}{\"metadata\":null}"), Named::default());
+        assert_eq!(kernel_of(r#"{"metadata":{}}"#), NamedKernel::default());
+        assert_eq!(kernel_of(" \n"), NamedKernel::default());
+        assert_eq!(
+            kernel_of("\u{feff}{\"metadata\":null}"),
+            NamedKernel::default()
+        );
     }
 
     #[test]
     fn metadata_of_what_is_no_notebook_is_an_error() {
         for text in ["{", "[]", "{\"metadata\":3}"] {
-            assert!(Named::read(text.as_bytes()).is_err(), "{text}");
+            assert!(NamedKernel::read(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

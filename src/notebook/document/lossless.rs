@@ -7,7 +7,9 @@ use super::ids;
 use super::legacy;
 use super::not_a_notebook::NotANotebook;
 use super::revision::Revision;
-use crate::notebook::json::{Json, LONGEST, Layout, NotJson, Object, Scanner, Span, is, value_at};
+use crate::notebook::json::{
+    Json, JsonError, LONGEST, Layout, Object, Scanner, Span, is, value_at,
+};
 
 /// A notebook whose untouched bytes stay what they are.
 ///
@@ -305,7 +307,7 @@ impl Style {
     }
 }
 
-fn scan(scanner: &mut Scanner<'_>) -> Result<Found, NotJson> {
+fn scan(scanner: &mut Scanner<'_>) -> Result<Found, JsonError> {
     let mut found = Found::default();
     let text = scanner.text();
     if scanner.next() != Some(b'{') {
@@ -345,7 +347,7 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, NotJson> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::Change;
+    use crate::notebook::ChangeKind;
     use crate::notebook::EditError;
     use crate::notebook::NewCell;
     use crate::notebook::new_notebook;
@@ -444,7 +446,10 @@ mod tests {
             assert_eq!(ids[1], "same");
             let unique: std::collections::HashSet<_> = ids.iter().collect();
             assert_eq!(unique.len(), 4);
-            assert_eq!(document.set_source(0, "x").unwrap().what, Change::Nothing);
+            assert_eq!(
+                document.set_source(0, "x").unwrap().what,
+                ChangeKind::Nothing
+            );
             assert_eq!(text(&document), file);
             document.set_source(0, "y").unwrap();
             let edited = file.replace("\"x\"", "\"y\"");
@@ -476,7 +481,7 @@ mod tests {
                 (
                     cell.source().into_owned(),
                     cell.execution_count(),
-                    cell.outputs_in_short(80),
+                    cell.outputs_line(80),
                 )
             })
             .collect();

@@ -17,17 +17,17 @@ mod selector;
 mod short_ids;
 mod source;
 
-pub use cell::{Cell, CellType, NoCellType};
-pub use kernelspec::{Kernelspec, Named, with_kernelspec};
+pub use cell::{Cell, CellType, UnknownCellType};
+pub use kernelspec::{KernelspecMetadata, NamedKernel, with_kernelspec};
 pub use lossless::Document;
 pub use new::new_notebook;
 pub use not_a_notebook::NotANotebook;
 pub use one_line::first_line;
-pub use revision::{NotARevision, Revision};
-pub use selector::{Near, SelectError, Selector};
+pub use revision::{Revision, RevisionParseError};
+pub use selector::{CellCandidate, CellSelector, SelectError};
 
 pub(in crate::notebook) use ids::{record_id, write_id};
 pub(in crate::notebook) use lossless::Style;
 pub(in crate::notebook) use one_line::{one_line, one_line_of};
 pub(in crate::notebook) use revision::{EXECUTION_KEYS, metadata_digest};
-pub(in crate::notebook) use source::{joined, split_lines, written};
+pub(in crate::notebook) use source::{joined_strings, source_json, split_lines};

@@ -34,7 +34,7 @@ mod tests {
         let text = new_notebook("python3", "Python 3 (ipykernel)", "python");
         assert!(text.starts_with("{\n \"cells\": [],\n \"metadata\": {\n  \"kernelspec\": {\n"));
         assert!(text.ends_with(" \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n"));
-        let named = crate::notebook::Named::read(text.as_bytes()).unwrap();
+        let named = crate::notebook::NamedKernel::read(text.as_bytes()).unwrap();
         assert_eq!(named.kernelspec.as_deref(), Some("python3"));
     }
 }

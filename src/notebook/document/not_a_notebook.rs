@@ -1,6 +1,6 @@
 //! A file that is no notebook.
 
-use crate::notebook::json::NotJson;
+use crate::notebook::json::JsonError;
 
 /// Says that a file is no notebook, and where one would have gone on otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +42,7 @@ impl NotANotebook {
         }
     }
 
-    pub(in crate::notebook) fn of(text: &[u8], fault: &NotJson) -> Self {
+    pub(in crate::notebook) fn of(text: &[u8], fault: &JsonError) -> Self {
         Self::at(text, fault.at, fault.expected)
     }
 }

@@ -71,14 +71,14 @@ impl fmt::Display for Revision {
 /// Says that a text is not a revision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a revision: {0:?}; one has ten hexadecimal digits")]
-pub struct NotARevision(pub String);
+pub struct RevisionParseError(pub String);
 
 impl FromStr for Revision {
-    type Err = NotARevision;
+    type Err = RevisionParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotARevision> {
+    fn from_str(text: &str) -> Result<Self, RevisionParseError> {
         let mut bytes = [0; 5];
-        hex::decode_to_slice(text, &mut bytes).map_err(|_| NotARevision(text.to_owned()))?;
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| RevisionParseError(text.to_owned()))?;
         Ok(Self(bytes))
     }
 }

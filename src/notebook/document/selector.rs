@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// How a command names cells. A form never falls back to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selector {
+pub enum CellSelector {
     /// By place, from 0; a negative one from the end.
     Index(i64),
     /// By id, or by the beginning of one: at least 3 characters that begin no other id.
@@ -27,7 +27,7 @@ pub enum Selector {
 
 /// A cell that might have been meant.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Near {
+pub struct CellCandidate {
     /// Its place, from 0.
     pub index: usize,
     /// Its id.
@@ -50,7 +50,7 @@ pub enum SelectError {
         /// What was asked for.
         given: String,
         /// The cells with the ids most like it.
-        near: Vec<Near>,
+        near: Vec<CellCandidate>,
     },
     /// Too little of an id.
     #[error(
@@ -61,7 +61,7 @@ pub enum SelectError {
         /// What was asked for.
         given: String,
         /// The cells whose ids begin so.
-        near: Vec<Near>,
+        near: Vec<CellCandidate>,
     },
     /// Several cells are named so.
     #[error("{given} is more than one cell{}", listed(candidates))]
@@ -69,7 +69,7 @@ pub enum SelectError {
         /// What was asked for.
         given: String,
         /// All of them.
-        candidates: Vec<Near>,
+        candidates: Vec<CellCandidate>,
     },
     /// No cell has been run as this number.
     #[error("no cell is In[{count}]{}", listed(near))]
@@ -77,7 +77,7 @@ pub enum SelectError {
         /// What was asked for.
         count: u64,
         /// The cells with the nearest numbers.
-        near: Vec<Near>,
+        near: Vec<CellCandidate>,
     },
     /// The notebook has fewer cells.
     #[error("there is no cell {index}: the notebook has {cells}, from 0")]
@@ -89,13 +89,13 @@ pub enum SelectError {
     },
     /// A range without cells.
     #[error("{0} holds no cell")]
-    NoCells(Selector),
+    NoCells(CellSelector),
     /// A range where one cell is meant.
     #[error("{0} is a range: one cell is meant here")]
-    Many(Selector),
+    Many(CellSelector),
 }
 
-impl Selector {
+impl CellSelector {
     /// Names a cell by its id, even where it looks like an index.
     pub fn id(id: impl Into<String>) -> Self {
         Self::Id(id.into())
@@ -107,7 +107,7 @@ impl Selector {
     }
 }
 
-impl FromStr for Selector {
+impl FromStr for CellSelector {
     type Err = SelectError;
 
     /// Reads a whole number of up to four digits as an index, `In[12]` as a count, what has two dots
@@ -157,8 +157,8 @@ impl FromStr for Selector {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Selector {
-    /// Reads a number as an index, a string as [`Selector::from_str`] does, and `{"id": "1234"}` as
+impl<'de> serde::Deserialize<'de> for CellSelector {
+    /// Reads a number as an index, a string as [`CellSelector::from_str`] does, and `{"id": "1234"}` as
     /// an id, whatever it looks like.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = serde_json::Value::deserialize(deserializer)?;
@@ -180,12 +180,12 @@ impl Document {
     ///
     /// # Errors
     /// No cell is, or several are; the error lists those that might be.
-    pub fn find(&self, selector: &Selector) -> Result<usize, SelectError> {
+    pub fn find(&self, selector: &CellSelector) -> Result<usize, SelectError> {
         match selector {
-            Selector::Index(index) => self.place_of(*index, self.cells.len()),
-            Selector::Id(given) => self.find_id(given),
-            Selector::Count(count) => self.find_count(*count),
-            Selector::Range { .. } => Err(SelectError::Many(selector.clone())),
+            CellSelector::Index(index) => self.place_of(*index, self.cells.len()),
+            CellSelector::Id(given) => self.find_id(given),
+            CellSelector::Count(count) => self.find_count(*count),
+            CellSelector::Range { .. } => Err(SelectError::Many(selector.clone())),
         }
     }
 
@@ -193,8 +193,8 @@ impl Document {
     ///
     /// # Errors
     /// As [`Document::find`]; and a range that holds no cell or reaches beyond the end.
-    pub fn select(&self, selector: &Selector) -> Result<Range<usize>, SelectError> {
-        let Selector::Range {
+    pub fn select(&self, selector: &CellSelector) -> Result<Range<usize>, SelectError> {
+        let CellSelector::Range {
             start,
             end,
             inclusive,
@@ -279,7 +279,7 @@ impl Document {
     }
 
     /// Returns the cells whose ids are most like a text.
-    fn likest(&self, given: &str) -> Vec<Near> {
+    fn likest(&self, given: &str) -> Vec<CellCandidate> {
         let beginning = |text: &str| text.chars().take(64).collect::<String>();
         let given = beginning(given);
         let mut all: Vec<_> = self
@@ -299,10 +299,10 @@ impl Document {
         self.near(all.into_iter().map(|(_, index)| index).take(MOST_NEAR))
     }
 
-    fn near(&self, indexes: impl IntoIterator<Item = usize>) -> Vec<Near> {
+    fn near(&self, indexes: impl IntoIterator<Item = usize>) -> Vec<CellCandidate> {
         let near = indexes.into_iter().filter_map(|index| {
             let cell = self.cells.get(index)?;
-            Some(Near {
+            Some(CellCandidate {
                 index,
                 id: cell.id().to_owned(),
                 execution_count: cell.execution_count(),
@@ -316,15 +316,15 @@ impl Document {
 /// How many cells an error suggests; of an ambiguous name it lists all.
 const MOST_NEAR: usize = 3;
 
-fn listed(near: &[Near]) -> String {
+fn listed(near: &[CellCandidate]) -> String {
     if near.is_empty() {
         return String::new();
     }
-    let words: Vec<_> = near.iter().map(Near::to_string).collect();
+    let words: Vec<_> = near.iter().map(CellCandidate::to_string).collect();
     format!("; there is {}", words.join(", "))
 }
 
-impl fmt::Display for Near {
+impl fmt::Display for CellCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (cell {}", self.id, self.index)?;
         if let Some(count) = self.execution_count {
@@ -337,7 +337,7 @@ impl fmt::Display for Near {
     }
 }
 
-impl fmt::Display for Selector {
+impl fmt::Display for CellSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(index) => write!(f, "{index}"),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     fn found(text: &str) -> Result<Range<usize>, String> {
-        let selector: Selector = text
+        let selector: CellSelector = text
             .parse()
             .map_err(|error: SelectError| error.to_string())?;
         notebook()
@@ -407,8 +407,8 @@ mod tests {
         ] {
             assert_eq!(found(text), Ok(range), "{text}");
         }
-        assert_eq!(notebook().find(&Selector::id("1234")), Ok(3));
-        assert_eq!(notebook().find(&Selector::id("7")), Ok(2));
+        assert_eq!(notebook().find(&CellSelector::id("1234")), Ok(3));
+        assert_eq!(notebook().find(&CellSelector::id("7")), Ok(2));
     }
 
     #[test]
@@ -463,13 +463,13 @@ mod tests {
         }
         let range = "1..2".parse().unwrap();
         assert!(matches!(notebook().find(&range), Err(SelectError::Many(_))));
-        assert_eq!("12345".parse(), Ok(Selector::id("12345")));
+        assert_eq!("12345".parse(), Ok(CellSelector::id("12345")));
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_is_a_selector_or_an_error(text in "[-0-9.=In\\[\\] ab]{0,8}") {
-            if let Ok(selector) = text.parse::<Selector>() {
+            if let Ok(selector) = text.parse::<CellSelector>() {
                 if let Ok(range) = notebook().select(&selector) {
                     proptest::prop_assert!(range.start < range.end && range.end <= 5);
                 }

@@ -1,7 +1,7 @@
 //! Short names for a notebook's cells: as much of each id as is needed.
 
 use super::lossless::Document;
-use super::selector::Selector;
+use super::selector::CellSelector;
 
 /// Fewer characters are nobody's habit, and soon begin another id too.
 const FEWEST: usize = 4;
@@ -32,7 +32,7 @@ impl Document {
             // A beginning that reads as an index, like 1234, names another cell.
             let named = ends
                 .filter_map(|end| id.get(..end))
-                .find(|part| matches!(part.parse(), Ok(Selector::Id(_))));
+                .find(|part| matches!(part.parse(), Ok(CellSelector::Id(_))));
             if let (Some(named), Some(short)) = (named, short.get_mut(*index)) {
                 *short = named;
             }
@@ -77,7 +77,11 @@ mod tests {
         );
         for (index, short) in short.iter().enumerate() {
             // An id that is an index as a whole needs `-c`.
-            assert_eq!(document.find(&Selector::id(*short)), Ok(index), "{short}");
+            assert_eq!(
+                document.find(&CellSelector::id(*short)),
+                Ok(index),
+                "{short}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::notebook::json::{Layout, Scanner, Span, append, decode, items, splice
 /// beginning and the end keep their bytes; `lists` says how the file writes where `old` does not.
 ///
 /// `layout` is that of the cell's fields.
-pub(in crate::notebook) fn written(
+pub(in crate::notebook) fn source_json(
     old: Option<&[u8]>,
     text: &[u8],
     layout: &Layout,
@@ -131,7 +131,7 @@ pub(in crate::notebook) fn written(
 }
 
 /// Returns the text of a string or of a list of strings; other values have none.
-pub(in crate::notebook) fn joined(raw: &[u8]) -> Cow<'_, [u8]> {
+pub(in crate::notebook) fn joined_strings(raw: &[u8]) -> Cow<'_, [u8]> {
     if raw.starts_with(b"\"") {
         return decode(raw);
     }
@@ -188,7 +188,7 @@ mod tests {
             unit: " ".into(),
             ..Layout::default()
         };
-        String::from_utf8(written(
+        String::from_utf8(source_json(
             Some(old.as_bytes()),
             text.as_bytes(),
             &layout,

@@ -2,18 +2,20 @@
 
 use super::error::EditError;
 use crate::notebook::document::ids;
-use crate::notebook::document::{Cell, CellType, Document, Kernelspec, Revision, written};
+use crate::notebook::document::{
+    Cell, CellType, Document, KernelspecMetadata, Revision, source_json,
+};
 use crate::notebook::json::{Json, Layout, Object, encode, find_all, set_value_at};
 
 /// What an edit did.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Changed {
+pub struct CellChange {
     /// The cell's id.
     pub cell: String,
     /// Where it stands now, or stood before it was removed.
     pub index: usize,
     /// What was done to it.
-    pub what: Change,
+    pub what: ChangeKind,
     /// Its revision before; none for a new cell.
     pub before: Option<Revision>,
     /// Its revision now; none for a removed cell.
@@ -23,7 +25,7 @@ pub struct Changed {
 /// The kinds of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum ChangeKind {
     /// The cell had it already: no byte changed.
     Nothing,
     /// A new cell.
@@ -57,7 +59,7 @@ impl Document {
     ///
     /// # Errors
     /// The index is beyond the end, the id not allowed or taken, the metadata no object.
-    pub fn insert(&mut self, index: usize, cell: &NewCell) -> Result<Changed, EditError> {
+    pub fn insert(&mut self, index: usize, cell: &NewCell) -> Result<CellChange, EditError> {
         self.check_writable()?;
         if index > self.cells.len() {
             let cells = self.cells.len();
@@ -83,11 +85,11 @@ impl Document {
         new.own_id = self.holds_ids();
         new.recorded_id = !new.own_id;
         let after = Some(new.revision());
-        self.put(index, new);
-        Ok(Changed {
+        self.put_cell(index, new);
+        Ok(CellChange {
             cell: cell.id.clone(),
             index,
-            what: Change::Inserted,
+            what: ChangeKind::Inserted,
             before: None,
             after,
         })
@@ -97,12 +99,12 @@ impl Document {
     ///
     /// # Errors
     /// There is none at the index.
-    pub fn remove(&mut self, index: usize) -> Result<Changed, EditError> {
+    pub fn remove(&mut self, index: usize) -> Result<CellChange, EditError> {
         self.check(index)?;
-        let cell = self.take(index);
-        Ok(Changed {
+        let cell = self.take_cell(index);
+        Ok(CellChange {
             index,
-            what: Change::Removed,
+            what: ChangeKind::Removed,
             before: Some(cell.revision()),
             after: None,
             cell: cell.id,
@@ -113,16 +115,16 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at one of the indexes.
-    pub fn move_cell(&mut self, from: usize, to: usize) -> Result<Changed, EditError> {
+    pub fn move_cell(&mut self, from: usize, to: usize) -> Result<CellChange, EditError> {
         self.check(from)?;
         self.check(to)?;
         if from != to {
-            self.shift(from, to);
+            self.shift_cell(from, to);
         }
         let what = if from == to {
-            Change::Nothing
+            ChangeKind::Nothing
         } else {
-            Change::Moved
+            ChangeKind::Moved
         };
         Ok(self.report(to, what, None))
     }
@@ -131,7 +133,7 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index.
-    pub fn set_source(&mut self, index: usize, source: &str) -> Result<Changed, EditError> {
+    pub fn set_source(&mut self, index: usize, source: &str) -> Result<CellChange, EditError> {
         self.set_source_bytes(index, source.as_bytes())
     }
 
@@ -139,13 +141,13 @@ impl Document {
         &mut self,
         index: usize,
         source: &[u8],
-    ) -> Result<Changed, EditError> {
+    ) -> Result<CellChange, EditError> {
         let lists = self.style.lists;
-        self.change(index, Change::Edited, |cell, layout| {
+        self.change(index, ChangeKind::Edited, |cell, layout| {
             if *cell.source_bytes() == *source && cell.raw("source").is_some() {
                 return None;
             }
-            let value = written(cell.raw("source"), source, layout, lists);
+            let value = source_json(cell.raw("source"), source, layout, lists);
             Some(cell.with("source", &value, layout))
         })
     }
@@ -160,7 +162,7 @@ impl Document {
         old: &str,
         new: &str,
         all: bool,
-    ) -> Result<Changed, EditError> {
+    ) -> Result<CellChange, EditError> {
         let cell = self.check(index)?;
         if old.is_empty() {
             return Err(EditError::Empty);
@@ -192,11 +194,11 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index, or no such type.
-    pub fn set_type(&mut self, index: usize, cell_type: CellType) -> Result<Changed, EditError> {
+    pub fn set_type(&mut self, index: usize, cell_type: CellType) -> Result<CellChange, EditError> {
         if cell_type == CellType::Unknown {
             return Err(EditError::NoType);
         }
-        self.change(index, Change::Edited, |cell, layout| {
+        self.change(index, ChangeKind::Edited, |cell, layout| {
             (cell.cell_type() != cell_type).then(|| cell.as_type(cell_type, layout))
         })
     }
@@ -211,11 +213,11 @@ impl Document {
         index: usize,
         path: &[&str],
         value: &Json,
-    ) -> Result<Changed, EditError> {
+    ) -> Result<CellChange, EditError> {
         if path.is_empty() {
             return Err(EditError::NotAnObject);
         }
-        self.change(index, Change::Edited, |cell, layout| {
+        self.change(index, ChangeKind::Edited, |cell, layout| {
             cell.with_metadata(path, value, layout)
         })
     }
@@ -224,8 +226,12 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index.
-    pub fn remove_metadata(&mut self, index: usize, path: &[&str]) -> Result<Changed, EditError> {
-        self.change(index, Change::Edited, |cell, layout| {
+    pub fn remove_metadata(
+        &mut self,
+        index: usize,
+        path: &[&str],
+    ) -> Result<CellChange, EditError> {
+        self.change(index, ChangeKind::Edited, |cell, layout| {
             cell.without_metadata(path, layout)
         })
     }
@@ -257,7 +263,7 @@ impl Document {
     ///
     /// # Errors
     /// The format is only read.
-    pub fn set_kernelspec(&mut self, spec: &Kernelspec<'_>) -> Result<bool, EditError> {
+    pub fn set_kernelspec(&mut self, spec: &KernelspecMetadata<'_>) -> Result<bool, EditError> {
         let mut changed = false;
         for (name, value) in spec.fields() {
             changed |= self.set_notebook_metadata(&["kernelspec", name], &Json::string(value))?;
@@ -302,14 +308,14 @@ impl Document {
     pub(in crate::notebook) fn change(
         &mut self,
         index: usize,
-        what: Change,
+        what: ChangeKind,
         edit: impl FnOnce(&Cell, &Layout) -> Option<Vec<u8>>,
-    ) -> Result<Changed, EditError> {
+    ) -> Result<CellChange, EditError> {
         let cell = self.check(index)?;
         let before = cell.revision();
         let layout = cell.object.layout(&cell.text, &self.style.cell);
         let Some(text) = edit(cell, &layout) else {
-            return Ok(self.report(index, Change::Nothing, Some(before)));
+            return Ok(self.report(index, ChangeKind::Nothing, Some(before)));
         };
         if let Some(cell) = self.cells.get_mut(index) {
             cell.rewrite(text);
@@ -317,10 +323,10 @@ impl Document {
         Ok(self.report(index, what, Some(before)))
     }
 
-    fn report(&self, index: usize, what: Change, before: Option<Revision>) -> Changed {
+    fn report(&self, index: usize, what: ChangeKind, before: Option<Revision>) -> CellChange {
         let cell = self.cells.get(index);
         let after = cell.map(Cell::revision);
-        Changed {
+        CellChange {
             cell: cell.map(|cell| cell.id.clone()).unwrap_or_default(),
             index,
             what,

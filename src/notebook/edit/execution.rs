@@ -1,14 +1,14 @@
 //! Outputs, execution count and times of a cell: one unit, set and cleared together.
 
-use super::cells::{Change, Changed};
+use super::cells::{CellChange, ChangeKind};
 use super::error::EditError;
 use crate::notebook::document::{CellType, Document, split_lines};
 use crate::notebook::json::{Json, Layout, Object, decode, value_at};
-use crate::notebook::outputs::Bundle;
+use crate::notebook::outputs::MimeBundle;
 
 /// What an execution leaves in a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Execution {
+pub struct CellExecution {
     /// The outputs in their order, as nbformat 4 has them; a long text may be one string.
     pub outputs: Vec<Json>,
     /// The number in `In [ ]`.
@@ -26,14 +26,14 @@ impl Document {
     pub fn set_execution(
         &mut self,
         index: usize,
-        execution: &Execution,
-    ) -> Result<Changed, EditError> {
+        execution: &CellExecution,
+    ) -> Result<CellChange, EditError> {
         let cell = self.check(index)?;
         if cell.cell_type() != CellType::Code {
             return Err(EditError::NotCode(cell.id().to_owned()));
         }
         let lists = self.style.lists;
-        self.change(index, Change::Outputs, |cell, layout| {
+        self.change(index, ChangeKind::Outputs, |cell, layout| {
             let mut new = cell.clone();
             let outputs = list(&execution.outputs, layout, lists);
             let same = cell
@@ -65,19 +65,19 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index, or it is no code.
-    pub fn set_shown(
+    pub fn set_displayed(
         &mut self,
         index: usize,
         places: &[usize],
-        shown: &Bundle,
-    ) -> Result<Changed, EditError> {
+        shown: &MimeBundle,
+    ) -> Result<CellChange, EditError> {
         let cell = self.check(index)?;
         let outputs = cell.outputs().enumerate();
         let outputs = outputs.map(|(place, output)| {
             let new = places.contains(&place).then(|| shown.within(&output));
             new.flatten().unwrap_or(output)
         });
-        let execution = Execution {
+        let execution = CellExecution {
             outputs: outputs.collect(),
             execution_count: cell.execution_count(),
             times: cell.metadata(&["execution"]),
@@ -89,8 +89,8 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index, or it is no code.
-    pub fn clear_outputs(&mut self, index: usize) -> Result<Changed, EditError> {
-        self.set_execution(index, &Execution::default())
+    pub fn clear_outputs(&mut self, index: usize) -> Result<CellChange, EditError> {
+        self.set_execution(index, &CellExecution::default())
     }
 }
 

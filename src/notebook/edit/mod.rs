@@ -9,8 +9,8 @@ mod operation;
 mod split_join;
 mod widget_state;
 
-pub use cells::{Change, Changed, NewCell};
+pub use cells::{CellChange, ChangeKind, NewCell};
 pub use conflict::Conflict;
 pub use error::EditError;
-pub use execution::Execution;
-pub use operation::{NotApplied, NotOperations, Operation, OperationError};
+pub use execution::CellExecution;
+pub use operation::{Operation, OperationError, OperationFailure, OperationListError};

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize as _;
 
-use super::cells::{Change, Changed, NewCell};
+use super::cells::{CellChange, ChangeKind, NewCell};
 use super::conflict::Conflict;
 use super::error::EditError;
-use crate::notebook::document::{CellType, Document, Revision, SelectError, Selector};
-use crate::notebook::json::{Json, NotJson, Object, items};
+use crate::notebook::document::{CellSelector, CellType, Document, Revision, SelectError};
+use crate::notebook::json::{Json, JsonError, Object, items};
 
 /// One edit; [`Operation::read_list`] reads them from JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -17,9 +17,9 @@ pub enum Operation {
     /// A new cell: after or before another, at a place, or at the end.
     Insert {
         /// The cell that it comes after.
-        after: Option<Selector>,
+        after: Option<CellSelector>,
         /// The cell that it comes before.
-        before: Option<Selector>,
+        before: Option<CellSelector>,
         /// The place that it takes, from 0; a negative one counts from the end, -1 is before the
         /// last cell.
         at: Option<i64>,
@@ -37,7 +37,7 @@ pub enum Operation {
     /// Another source, type or metadata, or several of them.
     Edit {
         /// Which cell.
-        cell: Selector,
+        cell: CellSelector,
         /// Its revision, if it must be that.
         if_rev: Option<Revision>,
         /// The whole new text.
@@ -53,7 +53,7 @@ pub enum Operation {
     /// Another text for a part of the source.
     Replace {
         /// Which cell.
-        cell: Selector,
+        cell: CellSelector,
         /// Its revision, if it must be that.
         if_rev: Option<Revision>,
         /// What stands there, exactly once unless `all`.
@@ -69,18 +69,18 @@ pub enum Operation {
     Remove {
         /// Which cells or ranges, all named as they stand before any is removed.
         #[serde(rename = "cell", alias = "cells", deserialize_with = "one_or_several")]
-        cells: Vec<Selector>,
+        cells: Vec<CellSelector>,
         /// Its revision, if it is one cell and must be that.
         if_rev: Option<Revision>,
     },
     /// Another place: after or before another cell, or at a place.
     Move {
         /// Which cell.
-        cell: Selector,
+        cell: CellSelector,
         /// The cell that it comes after.
-        after: Option<Selector>,
+        after: Option<CellSelector>,
         /// The cell that it comes before.
-        before: Option<Selector>,
+        before: Option<CellSelector>,
         /// Its place in the end, from 0; a negative one counts from the end, -1 is the last.
         to: Option<i64>,
     },
@@ -93,12 +93,12 @@ pub enum Operation {
             default,
             deserialize_with = "one_or_several"
         )]
-        cells: Vec<Selector>,
+        cells: Vec<CellSelector>,
     },
     /// Two cells of one.
     Split {
         /// Which cell.
-        cell: Selector,
+        cell: CellSelector,
         /// Its revision, if it must be that.
         if_rev: Option<Revision>,
         /// The line with which the second begins, from 0.
@@ -111,15 +111,15 @@ pub enum Operation {
     Join {
         /// The range of cells, or a list of those that stand next to each other.
         #[serde(rename = "cells", alias = "cell", deserialize_with = "one_or_several")]
-        cells: Vec<Selector>,
+        cells: Vec<CellSelector>,
     },
 }
 
 /// Reads what names cells: one selector or a list of them, which is not empty.
 fn one_or_several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
-) -> Result<Vec<Selector>, D::Error> {
-    let read = |cell| Selector::deserialize(cell).map_err(serde::de::Error::custom);
+) -> Result<Vec<CellSelector>, D::Error> {
+    let read = |cell| CellSelector::deserialize(cell).map_err(serde::de::Error::custom);
     let cells = match serde_json::Value::deserialize(deserializer)? {
         serde_json::Value::Array(cells) => {
             cells.into_iter().map(read).collect::<Result<Vec<_>, _>>()?
@@ -141,10 +141,10 @@ fn values<'de, D: serde::Deserializer<'de>>(
 
 /// Says that a text is no list of operations.
 #[derive(Debug, thiserror::Error)]
-pub enum NotOperations {
+pub enum OperationListError {
     /// It is not JSON.
     #[error(transparent)]
-    Json(#[from] NotJson),
+    Json(#[from] JsonError),
     /// It is something else than a list.
     #[error("a list of operations is meant: [{{\"op\": \"edit\", ...}}, ...]")]
     NoList,
@@ -163,16 +163,16 @@ impl Operation {
     ///
     /// # Errors
     /// The text is not JSON, not a list, or one of the list has a field too many or too few.
-    pub fn read_list(text: &str) -> Result<Vec<Self>, NotOperations> {
+    pub fn read_list(text: &str) -> Result<Vec<Self>, OperationListError> {
         let list = Json::parse(text)?;
         let list = list.bytes();
         if !list.starts_with(b"[") {
-            return Err(NotOperations::NoList);
+            return Err(OperationListError::NoList);
         }
         let operations = items(list).into_iter().enumerate();
         let operations = operations.map(|(number, item)| {
             let read = Self::read(item.of(list));
-            read.map_err(|reason| NotOperations::Operation { number, reason })
+            read.map_err(|reason| OperationListError::Operation { number, reason })
         });
         operations.collect()
     }
@@ -196,7 +196,7 @@ impl Operation {
 /// Why a list of operations was not done; none of them was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {number}: {source}")]
-pub struct NotApplied {
+pub struct OperationFailure {
     /// Which one, from 0.
     pub number: usize,
     /// Why.
@@ -245,12 +245,12 @@ impl Document {
         &self,
         operations: &[Operation],
         fresh_id: &mut dyn FnMut() -> String,
-    ) -> Result<(Self, Vec<Changed>), NotApplied> {
+    ) -> Result<(Self, Vec<CellChange>), OperationFailure> {
         let mut document = self.clone();
         let mut changes = Vec::new();
         for (number, operation) in operations.iter().enumerate() {
             let done = document.apply(operation, fresh_id);
-            changes.extend(done.map_err(|source| NotApplied { number, source })?);
+            changes.extend(done.map_err(|source| OperationFailure { number, source })?);
         }
         Ok((document, changes))
     }
@@ -259,7 +259,7 @@ impl Document {
         &mut self,
         operation: &Operation,
         fresh_id: &mut dyn FnMut() -> String,
-    ) -> Result<Vec<Changed>, OperationError> {
+    ) -> Result<Vec<CellChange>, OperationError> {
         match operation {
             Operation::Insert {
                 after,
@@ -360,8 +360,9 @@ impl Document {
                     let code = self.check(at)?.cell_type() == CellType::Code;
                     if code || named {
                         let change = self.clear_outputs(at)?;
-                        changes
-                            .extend(Some(change).filter(|it| named || it.what != Change::Nothing));
+                        changes.extend(
+                            Some(change).filter(|it| named || it.what != ChangeKind::Nothing),
+                        );
                     }
                 }
                 Ok(changes)
@@ -394,7 +395,7 @@ impl Document {
     /// wants it to have.
     fn expected(
         &self,
-        cell: &Selector,
+        cell: &CellSelector,
         revision: Option<Revision>,
         yours: Option<&str>,
     ) -> Result<usize, OperationError> {
@@ -420,7 +421,7 @@ impl Document {
     }
 
     /// Returns the places of all that is named, each once, in their order.
-    fn places(&self, cells: &[Selector]) -> Result<BTreeSet<usize>, SelectError> {
+    fn places(&self, cells: &[CellSelector]) -> Result<BTreeSet<usize>, SelectError> {
         let mut places = BTreeSet::new();
         for cell in cells {
             places.extend(self.select(cell)?);
@@ -430,8 +431,8 @@ impl Document {
 
     fn place(
         &self,
-        after: Option<&Selector>,
-        before: Option<&Selector>,
+        after: Option<&CellSelector>,
+        before: Option<&CellSelector>,
         at: Option<usize>,
         end: Option<usize>,
     ) -> Result<usize, OperationError> {
@@ -463,13 +464,19 @@ fn from_end(place: i64, cells: usize, limit: usize) -> Result<usize, OperationEr
 }
 
 /// Returns several changes of one cell as one.
-fn as_one(changes: Vec<Changed>) -> Vec<Changed> {
+fn as_one(changes: Vec<CellChange>) -> Vec<CellChange> {
     let before = changes.first().and_then(|change| change.before);
-    let edited = changes.iter().any(|change| change.what == Change::Edited);
+    let edited = changes
+        .iter()
+        .any(|change| change.what == ChangeKind::Edited);
     let last = changes.into_iter().next_back();
-    let one = last.map(|last| Changed {
+    let one = last.map(|last| CellChange {
         before,
-        what: if edited { Change::Edited } else { last.what },
+        what: if edited {
+            ChangeKind::Edited
+        } else {
+            last.what
+        },
         ..last
     });
     one.into_iter().collect()
@@ -492,7 +499,7 @@ mod tests {
         Document::parse(text).unwrap()
     }
 
-    fn said(operations: &str) -> Result<String, String> {
+    fn in_words(operations: &str) -> Result<String, String> {
         let operations = Operation::read_list(operations).map_err(|error| error.to_string())?;
         let mut number = 0;
         let mut fresh = || {
@@ -501,7 +508,7 @@ mod tests {
         };
         let done = notebook().applied(&operations, &mut fresh);
         let (document, _) = done.map_err(|error| error.to_string())?;
-        Ok(crate::notebook::tests::fixtures::said(&document))
+        Ok(crate::notebook::tests::fixtures::in_words(&document))
     }
 
     #[test]
@@ -528,7 +535,7 @@ mod tests {
                 "bbbb:bbbb 1|bbbb 2|y",
             ),
         ] {
-            assert_eq!(said(operations), Ok(want.into()), "{operations}");
+            assert_eq!(in_words(operations), Ok(want.into()), "{operations}");
         }
     }
 
@@ -565,7 +572,7 @@ mod tests {
                 "operation 0: a revision is that of one cell, and several are meant".to_owned(),
             ),
         ] {
-            assert_eq!(said(&operations), Err(want), "{operations}");
+            assert_eq!(in_words(&operations), Err(want), "{operations}");
         }
         for (text, error) in [
             (
@@ -598,7 +605,7 @@ mod tests {
             ("{}", "a list of operations is meant"),
             ("[", "not JSON: at byte 1, expected a value"),
         ] {
-            let fault = said(text).unwrap_err();
+            let fault = in_words(text).unwrap_err();
             assert!(fault.starts_with(error), "{fault}");
         }
     }
@@ -613,7 +620,7 @@ mod tests {
         let [change] = changes.as_slice() else {
             panic!("one change of one cell: {changes:?}");
         };
-        assert_eq!(change.what, Change::Edited);
+        assert_eq!(change.what, ChangeKind::Edited);
         assert_eq!(change.before, Some(notebook().cells()[0].revision()));
         assert_eq!(change.after, Some(document.cells()[0].revision()));
     }

@@ -1,6 +1,6 @@
 //! One cell made two, and several made one.
 
-use super::cells::{Change, Changed, NewCell};
+use super::cells::{CellChange, ChangeKind, NewCell};
 use super::error::EditError;
 use crate::notebook::document::{Cell, CellType, Document};
 
@@ -16,7 +16,7 @@ impl Document {
         index: usize,
         line: usize,
         id: &str,
-    ) -> Result<[Changed; 2], EditError> {
+    ) -> Result<[CellChange; 2], EditError> {
         let cell = self.check(index)?;
         let source = cell.source_bytes();
         let lines: Vec<_> = source.split_inclusive(|byte| *byte == b'\n').collect();
@@ -47,8 +47,8 @@ impl Document {
         let mut edited = self.clone();
         edited.insert(index + 1, &new)?;
         edited.remove_metadata(index + 1, &["execution"])?;
-        let second = Changed {
-            what: Change::Inserted,
+        let second = CellChange {
+            what: ChangeKind::Inserted,
             before: None,
             ..edited.set_source_bytes(index + 1, &second)?
         };
@@ -60,7 +60,7 @@ impl Document {
         {
             edited.clear_outputs(index)?;
         }
-        first.what = Change::Edited;
+        first.what = ChangeKind::Edited;
         *self = edited;
         Ok([first, second])
     }
@@ -70,7 +70,7 @@ impl Document {
     ///
     /// # Errors
     /// There are fewer cells, or fewer than two were asked for.
-    pub fn join(&mut self, index: usize, count: usize) -> Result<Vec<Changed>, EditError> {
+    pub fn join(&mut self, index: usize, count: usize) -> Result<Vec<CellChange>, EditError> {
         self.check(index)?;
         if count < 2 {
             return Err(EditError::NothingToJoin);

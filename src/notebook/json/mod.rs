@@ -35,7 +35,7 @@ pub(super) struct Span {
 /// Says that a text is not one JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: at byte {at}, expected {expected}")]
-pub struct NotJson {
+pub struct JsonError {
     /// How many bytes of the text were well.
     pub at: usize,
     /// What would have gone on.

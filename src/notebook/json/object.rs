@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::{Layout, NotJson, Scanner, Span, decode, is, lossy};
+use super::{JsonError, Layout, Scanner, Span, decode, is, lossy};
 
 /// Where a field is, in half the bytes that two [`Span`]s have: there are six of them in each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Field {
-    key: Near,
-    value: Near,
+    key: ShortSpan,
+    value: ShortSpan,
 }
 
 /// A [`Span`] of a text that is no longer than [`LONGEST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Near {
+struct ShortSpan {
     start: u32,
     end: u32,
 }
 
-impl Near {
+impl ShortSpan {
     #[inline]
     fn of(span: Span) -> Self {
         // The scanner goes no further.
@@ -43,8 +43,8 @@ impl Field {
     #[inline]
     pub(in crate::notebook) fn new(key: Span, value: Span) -> Self {
         Self {
-            key: Near::of(key),
-            value: Near::of(value),
+            key: ShortSpan::of(key),
+            value: ShortSpan::of(value),
         }
     }
 
@@ -81,7 +81,7 @@ pub(in crate::notebook) struct Object {
 
 impl Object {
     /// Reads the object that the scanner is at.
-    pub(in crate::notebook) fn scan(scanner: &mut Scanner<'_>) -> Result<Self, NotJson> {
+    pub(in crate::notebook) fn scan(scanner: &mut Scanner<'_>) -> Result<Self, JsonError> {
         let mut fields = Vec::new();
         let span = scanner.object(|scanner, key| {
             let value = scanner.value()?;

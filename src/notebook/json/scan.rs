@@ -1,6 +1,6 @@
 //! One pass over JSON text: every byte is looked at once, and nothing is built.
 
-use super::{LONGEST, NotJson, Span, quote_or_backslash};
+use super::{JsonError, LONGEST, Span, quote_or_backslash};
 
 /// Steps over values; it fails at the first byte that cannot be.
 pub(in crate::notebook) struct Scanner<'a> {
@@ -47,15 +47,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// Says that something else was expected here.
-    pub(in crate::notebook) fn fault<T>(&self, expected: &'static str) -> Result<T, NotJson> {
-        Err(NotJson {
+    pub(in crate::notebook) fn fault<T>(&self, expected: &'static str) -> Result<T, JsonError> {
+        Err(JsonError {
             at: self.at,
             expected,
         })
     }
 
     /// Makes sure that only white space is left.
-    pub(in crate::notebook) fn end(&mut self) -> Result<(), NotJson> {
+    pub(in crate::notebook) fn end(&mut self) -> Result<(), JsonError> {
         match self.next() {
             None => Ok(()),
             Some(_) => self.fault("the end of the file"),
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over one value of any kind and depth.
-    pub(in crate::notebook) fn value(&mut self) -> Result<Span, NotJson> {
+    pub(in crate::notebook) fn value(&mut self) -> Result<Span, JsonError> {
         let mut open = Open::default();
         self.next();
         let start = self.at;
@@ -120,8 +120,8 @@ impl<'a> Scanner<'a> {
     /// Steps over an object; for each field, `field` gets the key's place and steps over the value.
     pub(in crate::notebook) fn object(
         &mut self,
-        mut field: impl FnMut(&mut Self, Span) -> Result<(), NotJson>,
-    ) -> Result<Span, NotJson> {
+        mut field: impl FnMut(&mut Self, Span) -> Result<(), JsonError>,
+    ) -> Result<Span, JsonError> {
         if self.next() != Some(b'{') {
             return self.fault("an object, which begins with {");
         }
@@ -147,8 +147,8 @@ impl<'a> Scanner<'a> {
     /// Steps over an array; `item` steps over each of its values.
     pub(in crate::notebook) fn array(
         &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<(), NotJson>,
-    ) -> Result<Span, NotJson> {
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<Span, JsonError> {
         if self.next() != Some(b'[') {
             return self.fault("a list, which begins with [");
         }
@@ -169,7 +169,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over a comma (then there is more) or the closing bracket.
-    fn more(&mut self, close: u8) -> Result<bool, NotJson> {
+    fn more(&mut self, close: u8) -> Result<bool, JsonError> {
         match self.next() {
             Some(b',') => {
                 self.at += 1;
@@ -185,7 +185,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over a key and its colon.
-    fn key(&mut self, expected: &'static str) -> Result<Span, NotJson> {
+    fn key(&mut self, expected: &'static str) -> Result<Span, JsonError> {
         if self.next() != Some(b'"') {
             return self.fault(expected);
         }
@@ -198,7 +198,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over a string, at whose quote it is.
-    fn string(&mut self) -> Result<Span, NotJson> {
+    fn string(&mut self) -> Result<Span, JsonError> {
         let start = self.at;
         self.at += 1;
         loop {
@@ -230,7 +230,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<(), NotJson> {
+    fn number(&mut self) -> Result<(), JsonError> {
         if self.text.get(self.at) == Some(&b'-') {
             if self.text.get(self.at + 1) == Some(&b'I') {
                 self.at += 1;
@@ -268,7 +268,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<(), NotJson> {
+    fn word(&mut self, word: &'static [u8]) -> Result<(), JsonError> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         if !rest.starts_with(word) {
             return self.fault("a value");
@@ -315,7 +315,7 @@ impl Open {
 mod tests {
     use super::*;
 
-    fn scanned(text: &str) -> Result<(), NotJson> {
+    fn scanned(text: &str) -> Result<(), JsonError> {
         let mut scanner = Scanner::new(text.as_bytes(), 0);
         scanner.value().and_then(|_| scanner.end())
     }
@@ -372,7 +372,7 @@ mod tests {
             ("[[", 2, "a value"),
             ("\u{feff}1", 0, "a value"),
         ] {
-            assert_eq!(scanned(text), Err(NotJson { at, expected }), "{text}");
+            assert_eq!(scanned(text), Err(JsonError { at, expected }), "{text}");
         }
     }
 }

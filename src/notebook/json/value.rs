@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{NotJson, Object, Scanner, decode, encode, lossy};
+use super::{JsonError, Object, Scanner, decode, encode, lossy};
 
 /// A JSON value, kept as it was written: big integers, `1e-05` and the order of keys stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ impl Json {
     ///
     /// # Errors
     /// The text is something else.
-    pub fn parse(text: &str) -> Result<Self, NotJson> {
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
         let mut scanner = Scanner::new(text.as_bytes(), 0);
         scanner.value()?;
         scanner.end()?;

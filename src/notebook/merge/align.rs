@@ -167,7 +167,7 @@ fn places_by_id(cells: &[Cell], which: impl Fn(&Cell) -> bool) -> HashMap<&str, 
 }
 
 /// Returns which of the places are out of order: those that are not in a longest rising sequence.
-pub fn moved(places: &[Option<usize>]) -> Vec<bool> {
+pub fn out_of_order(places: &[Option<usize>]) -> Vec<bool> {
     // For each length of a rising sequence, the item that ends one lowest.
     let mut ends: Vec<(usize, usize)> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; places.len()];
@@ -256,12 +256,13 @@ mod tests {
 
     #[test]
     fn as_few_as_possible_have_moved() {
-        let places = |list: &[usize]| moved(&list.iter().copied().map(Some).collect::<Vec<_>>());
+        let places =
+            |list: &[usize]| out_of_order(&list.iter().copied().map(Some).collect::<Vec<_>>());
         assert_eq!(places(&[0, 1, 2]), [false; 3]);
         assert_eq!(places(&[3, 0, 1, 2]), [true, false, false, false]);
         assert_eq!(places(&[1, 2, 3, 0]), [false, false, false, true]);
         assert_eq!(
-            moved(&[None, Some(1), None, Some(0)])
+            out_of_order(&[None, Some(1), None, Some(0)])
                 .iter()
                 .filter(|moved| **moved)
                 .count(),

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::fields::{merge_objects, same};
 use super::lines::merged;
-use crate::notebook::document::{Cell, CellType, Style, written};
+use crate::notebook::document::{Cell, CellType, Style, source_json};
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::{Json, Layout, Object, Span, decode, digest, lossy};
 
@@ -27,7 +27,7 @@ const KNOWN: [&str; 7] = [
 #[derive(Debug)]
 pub(in crate::notebook) enum Source {
     /// It is merged already.
-    Merged(Vec<u8>),
+    MergedNotebook(Vec<u8>),
     /// It stays, and with it what running it has left.
     Kept,
 }
@@ -68,7 +68,7 @@ pub(in crate::notebook) fn merge_cell(
     };
     merge.cell_type();
     match source {
-        Some(Source::Merged(source)) => merge.new = with_source(&merge.new, source, style),
+        Some(Source::MergedNotebook(source)) => merge.new = with_source(&merge.new, source, style),
         Some(Source::Kept) => {}
         None => merge.source(style.lists),
     }
@@ -105,7 +105,7 @@ pub(in crate::notebook) fn with_source(cell: &Cell, source: &[u8], style: &Style
     let mut new = cell.clone();
     if *new.source_bytes() != *source {
         let layout = new.object.layout(&new.text, &style.cell);
-        let value = written(new.raw("source"), source, &layout, style.lists);
+        let value = source_json(new.raw("source"), source, &layout, style.lists);
         new.rewrite(new.with("source", &value, &layout));
     }
     new
@@ -160,7 +160,7 @@ impl MergeCell<'_> {
         match source {
             Some(source) if source == *file => {}
             Some(source) => {
-                let value = written(self.new.raw("source"), &source, &self.layout, lists);
+                let value = source_json(self.new.raw("source"), &source, &self.layout, lists);
                 self.new
                     .rewrite(self.new.with("source", &value, &self.layout));
             }
@@ -263,7 +263,7 @@ impl MergeCell<'_> {
         if base.as_ref() != Some(&file) && !runs && !is_later(self.writer, self.file) {
             let lost = self.base.and_then(|base| outputs_lost(base, self.writer));
             self.lost.extend(lost.map(|conflict| Conflict {
-                theirs: Some(self.file.outputs_in_short(200)),
+                theirs: Some(self.file.outputs_line(200)),
                 ..conflict
             }));
             return;
@@ -304,7 +304,7 @@ pub(in crate::notebook) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
 
 /// Says that a cell was run, but is not there any more to show it.
 pub(in crate::notebook) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
-    let text = |cell: &Cell| Some(cell.outputs_in_short(200));
+    let text = |cell: &Cell| Some(cell.outputs_line(200));
     has_new_outputs(old, cell).then(|| Conflict {
         cell: Some(cell.id().to_owned()),
         field: "outputs".into(),
@@ -338,7 +338,7 @@ fn last_time(cell: &Cell) -> Option<Timestamp> {
 
 impl Cell {
     /// Returns when the execution began whose outputs the cell shows, where that was written.
-    pub fn ran_from(&self) -> Option<Timestamp> {
+    pub fn execution_began(&self) -> Option<Timestamp> {
         times(self).into_iter().min()
     }
 }

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::align::{align, align_edited, inverse, moved};
+use super::align::{align, align_edited, inverse, out_of_order};
 use super::lines::differences;
 use crate::notebook::document::{Cell, CellType, Document, EXECUTION_KEYS, Revision};
-use crate::notebook::edit::{Change, Changed};
+use crate::notebook::edit::{CellChange, ChangeKind};
 use crate::notebook::json::{Json, Layout, Object, digest, lossy, value_at};
 
 /// One cell that is not the same in both versions.
@@ -23,7 +23,7 @@ pub struct CellDiff {
     /// Whether it stands elsewhere among the cells that both have.
     pub moved: bool,
     /// What differs in its source; of a cell that one side lacks, all of it.
-    pub source: Vec<Hunk>,
+    pub source: Vec<DiffHunk>,
     /// What differs in its metadata, and its attachments.
     pub metadata: Vec<FieldDiff>,
     /// Its outputs in short, where they differ.
@@ -46,19 +46,19 @@ pub struct CellSide {
 
 /// Lines that differ, with some that do not around them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hunk {
+pub struct DiffHunk {
     /// The number of its first line before, from 1.
     pub before: usize,
     /// The number of its first line after, from 1.
     pub after: usize,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DiffLine>,
 }
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Line {
+pub enum DiffLine {
     /// In both.
     Same(String),
     /// Only before.
@@ -110,7 +110,7 @@ fn compared(
     places: &[Option<usize>],
     ran: Ran,
 ) -> Vec<CellDiff> {
-    let moved = moved(places);
+    let moved = out_of_order(places);
     let origins = inverse(places, after.cells.len());
     let gone_after = |from: usize| {
         let rest = places.iter().enumerate().skip(from);
@@ -143,7 +143,7 @@ pub fn diff_metadata(before: &Document, after: &Document) -> Vec<FieldDiff> {
 
 /// Returns the changes that make `after`, which was made of `before` by edits, as edits report
 /// theirs: at most an edit, or new outputs, and a move for one cell.
-pub fn changes(before: &Document, after: &Document) -> Vec<Changed> {
+pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     let places = align_edited(&before.cells, &after.cells);
     let mut list = Vec::new();
     for diff in compared(before, after, &places, Ran::All) {
@@ -153,7 +153,7 @@ pub fn changes(before: &Document, after: &Document) -> Vec<Changed> {
             continue;
         };
         let mut report = |what| {
-            list.push(Changed {
+            list.push(CellChange {
                 cell: diff.cell.clone(),
                 index,
                 what,
@@ -162,26 +162,26 @@ pub fn changes(before: &Document, after: &Document) -> Vec<Changed> {
             });
         };
         match (was, is) {
-            (None, _) => report(Change::Inserted),
-            (_, None) => report(Change::Removed),
-            _ if revision(was) != revision(is) => report(Change::Edited),
-            _ if diff.outputs.is_some() => report(Change::Outputs),
+            (None, _) => report(ChangeKind::Inserted),
+            (_, None) => report(ChangeKind::Removed),
+            _ if revision(was) != revision(is) => report(ChangeKind::Edited),
+            _ if diff.outputs.is_some() => report(ChangeKind::Outputs),
             _ => {}
         }
         if diff.moved {
-            report(Change::Moved);
+            report(ChangeKind::Moved);
         }
     }
     list
 }
 
-impl Hunk {
+impl DiffHunk {
     /// Returns how many lines it has of what was, and of what is.
     pub fn lengths(&self) -> (usize, usize) {
-        let count = |is: fn(&Line) -> bool| self.lines.iter().filter(|line| is(line)).count();
+        let count = |is: fn(&DiffLine) -> bool| self.lines.iter().filter(|line| is(line)).count();
         (
-            count(|line| !matches!(line, Line::Added(_))),
-            count(|line| !matches!(line, Line::Removed(_))),
+            count(|line| !matches!(line, DiffLine::Added(_))),
+            count(|line| !matches!(line, DiffLine::Removed(_))),
         )
     }
 }
@@ -220,7 +220,7 @@ fn compare(
     let mut metadata = in_field("metadata", &EXECUTION_KEYS);
     metadata.extend(in_field("attachments", &[]));
     let short = |cell: Option<(usize, &Cell)>| {
-        cell.map_or_else(String::new, |(_, cell)| cell.outputs_in_short(80))
+        cell.map_or_else(String::new, |(_, cell)| cell.outputs_line(80))
     };
     let had = |cell: Option<(usize, &Cell)>| {
         let field = |name, nothing| {
@@ -256,7 +256,7 @@ fn compare(
 const AROUND: usize = 3;
 
 /// Returns what differs between two texts.
-fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<Hunk> {
+fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<DiffHunk> {
     let split = |text: &[u8]| -> Vec<String> {
         if text.is_empty() && !in_both {
             return Vec::new();
@@ -270,13 +270,13 @@ fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<Hunk> {
         return Vec::new();
     }
     let (old, new) = (split(before), split(after));
-    let mut hunks: Vec<Hunk> = Vec::new();
+    let mut hunks: Vec<DiffHunk> = Vec::new();
     // Up to where the lines of `old` are in the last hunk.
     let mut shown = 0;
     let mut last: Option<(Range<usize>, Range<usize>)> = None;
-    let same = |lines: &[String], range: Range<usize>| -> Vec<Line> {
+    let same = |lines: &[String], range: Range<usize>| -> Vec<DiffLine> {
         let lines = lines.get(range).unwrap_or_default();
-        lines.iter().cloned().map(Line::Same).collect()
+        lines.iter().cloned().map(DiffLine::Same).collect()
     };
     for (from, to) in differences(&old, &new) {
         let start = from.start.saturating_sub(AROUND);
@@ -289,7 +289,7 @@ fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<Hunk> {
                     let end = (shown + AROUND).min(old.len());
                     hunk.lines.extend(same(&old, shown..end));
                 }
-                hunks.push(Hunk {
+                hunks.push(DiffHunk {
                     before: start + 1,
                     after: to.start - (from.start - start) + 1,
                     lines: same(&old, start..from.start),
@@ -299,8 +299,9 @@ fn hunks(before: &[u8], after: &[u8], in_both: bool) -> Vec<Hunk> {
         if let Some(hunk) = hunks.last_mut() {
             let gone = old.get(from.clone()).unwrap_or_default();
             let come = new.get(to.clone()).unwrap_or_default();
-            hunk.lines.extend(gone.iter().cloned().map(Line::Removed));
-            hunk.lines.extend(come.iter().cloned().map(Line::Added));
+            hunk.lines
+                .extend(gone.iter().cloned().map(DiffLine::Removed));
+            hunk.lines.extend(come.iter().cloned().map(DiffLine::Added));
         }
         shown = from.end;
         last = Some((from, to));
@@ -366,12 +367,12 @@ fn keys(object: &Json) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notebook::Execution;
+    use crate::notebook::CellExecution;
     use crate::notebook::NewCell;
     use crate::notebook::tests::fixtures::cells;
 
     /// Each cell as `id`, what happened to it, and its lines.
-    fn said(before: &str, after: &str) -> Vec<String> {
+    fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
         let said = list.into_iter().map(|diff| {
             let what = match (&diff.before, &diff.after) {
@@ -382,9 +383,9 @@ mod tests {
             };
             let lines = diff.source.iter().flat_map(|hunk| &hunk.lines);
             let lines = lines.map(|line| match line {
-                Line::Same(text) => format!(" {text}"),
-                Line::Removed(text) => format!("-{text}"),
-                Line::Added(text) => format!("+{text}"),
+                DiffLine::Same(text) => format!(" {text}"),
+                DiffLine::Removed(text) => format!("-{text}"),
+                DiffLine::Added(text) => format!("+{text}"),
             });
             format!(
                 "{what}{} {}",
@@ -409,7 +410,7 @@ mod tests {
             ("a:1", "a:1|", vec!["~a  1|+"]),
             ("a:", "a:1", vec!["~a -|+1"]),
         ] {
-            assert_eq!(said(before, after), want, "{before} -> {after}");
+            assert_eq!(changes_in_words(before, after), want, "{before} -> {after}");
         }
     }
 
@@ -478,7 +479,7 @@ mod tests {
             [field("metadata.deep.x", Some("1"), Some("2"))]
         );
         let mut ran = before.clone();
-        let execution = Execution {
+        let execution = CellExecution {
             outputs: vec![value(
                 r#"{"output_type":"stream","name":"stdout","text":"hi"}"#,
             )],
@@ -527,7 +528,7 @@ mod tests {
         let removed = after.remove(2).unwrap();
         let edited = after.set_source(2, "4").unwrap();
         let list = changes(&before, &after);
-        let removed = Changed {
+        let removed = CellChange {
             index: 1,
             ..removed
         };
@@ -539,6 +540,6 @@ mod tests {
             .iter()
             .map(|it| (it.what, it.index))
             .collect();
-        assert_eq!(kinds, [(Change::Edited, 0), (Change::Moved, 0)]);
+        assert_eq!(kinds, [(ChangeKind::Edited, 0), (ChangeKind::Moved, 0)]);
     }
 }

@@ -47,7 +47,7 @@ fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
             4 => new.set_metadata(*at, &[side, text], &Json::from(1)),
             _ => new.set_execution(
                 *at,
-                &Execution {
+                &CellExecution {
                     outputs: vec![Json::from(
                         &json!({"output_type": "stream", "name": side, "text": text}),
                     )],
@@ -61,12 +61,12 @@ fn edited(document: &Document, steps: &Steps, side: &str) -> Document {
 }
 
 /// What a notebook says, however it is written.
-fn said(document: &Document) -> Value {
+fn in_words(document: &Document) -> Value {
     plain(meaning(document))
 }
 
 fn by_id(document: &Document) -> Vec<String> {
-    let said = said(document);
+    let said = in_words(document);
     let mut cells: Vec<_> = said["cells"]
         .as_array()
         .unwrap()
@@ -108,7 +108,7 @@ fn nobody(_: &str) -> bool {
 }
 
 /// Merges without the short way for a side that changed nothing.
-fn merged(base: &Document, file: &Document, writer: &Document) -> Merged {
+fn merged(base: &Document, file: &Document, writer: &Document) -> MergedNotebook {
     super::three_versions::ThreeVersions::of(base, file, writer).run(&nobody)
 }
 
@@ -125,7 +125,7 @@ proptest! {
         for (file, writer) in [(&base, &new), (&new, &base), (&new, &new)] {
             let merged = merged(&base, file, writer);
             prop_assert_eq!(&merged.conflicts, &[]);
-            prop_assert_eq!(said(&merged.document), said(&new));
+            prop_assert_eq!(in_words(&merged.document), in_words(&new));
             assert_whole(&merged.document);
         }
         // The file's bytes stay where the writer did nothing.
@@ -378,7 +378,7 @@ fn worked(document: &Document, steps: &[(u8, usize, usize)], side: &str) -> Docu
             11 => {
                 let output = json!({"output_type": "stream", "name": "stdout", "text": format!("{side}-out-{number}")});
                 let times = json!({"iopub.status.idle": format!("2026-01-01T{to:02}:00:00Z")});
-                let execution = Execution {
+                let execution = CellExecution {
                     outputs: vec![Json::from(&output)],
                     execution_count: Some(*to as u64),
                     times: (to % 2 == 0).then(|| Json::from(&times)),

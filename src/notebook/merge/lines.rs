@@ -14,7 +14,7 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 const MOST_PAIRS: usize = 50_000_000;
 
 /// Lines of the base that one side replaced.
-struct Hunk {
+struct Replacement {
     base: Range<usize>,
     /// The side's lines.
     new: Range<usize>,
@@ -44,12 +44,12 @@ pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> O
     hunks.extend(changes(&base_numbers, &second_numbers, 1)?);
     hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
     let sides = [&first, &second];
-    let new = |hunk: &Hunk| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
+    let new = |hunk: &Replacement| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
     // What one side inserts beside a change of the other may be there already, in that and in the lines
     // next to it: a merge that is made once more.
-    let from = |hunk: &Hunk| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
-    let until = |hunk: &Hunk| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
-    let is_part = |(at, hunk): (usize, &Hunk)| {
+    let from = |hunk: &Replacement| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
+    let until = |hunk: &Replacement| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
+    let is_part = |(at, hunk): (usize, &Replacement)| {
         let near = hunks.get(at.saturating_sub(2)..(at + 3).min(hunks.len()));
         let mut others = near.unwrap_or_default().iter();
         hunk.base.is_empty()
@@ -70,7 +70,7 @@ pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> O
         .collect();
     let mut out: Vec<&[u8]> = Vec::new();
     let mut at = 0;
-    let mut last: [Option<&Hunk>; 2] = [None, None];
+    let mut last: [Option<&Replacement>; 2] = [None, None];
     for hunk in hunks {
         if let Some(other) = last[1 - hunk.side] {
             if other.base == hunk.base && new(other) == new(hunk) {
@@ -121,7 +121,7 @@ pub(in crate::notebook) fn differences<T: Eq + std::hash::Hash>(
     }
 }
 
-fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Hunk>> {
+fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Replacement>> {
     let head = base.iter().zip(other).take_while(|(a, b)| a == b).count();
     let most = base.len().min(other.len()) - head;
     let pairs = base.iter().rev().zip(other.iter().rev());
@@ -131,7 +131,7 @@ fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Hunk>> {
     if left.len().saturating_mul(right.len()) > MOST_PAIRS {
         return None;
     }
-    let mut hunks: Vec<Hunk> = Vec::new();
+    let mut hunks: Vec<Replacement> = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, left, right) {
         let (tag, old, new) = op.as_tag_tuple();
         if tag == DiffTag::Equal {
@@ -146,7 +146,7 @@ fn changes(base: &[usize], other: &[usize], side: usize) -> Option<Vec<Hunk>> {
                 last.base.end = old.end;
                 last.new.end = new.end;
             }
-            _ => hunks.push(Hunk {
+            _ => hunks.push(Replacement {
                 base: old,
                 new,
                 side,

@@ -13,8 +13,8 @@ mod split_join;
 mod three_versions;
 mod three_way;
 
-pub use align::moved;
+pub use align::out_of_order;
 pub use diff::{
-    CellDiff, CellSide, FieldDiff, Hunk, Line, OutputsDiff, changes, diff, diff_metadata,
+    CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changes, diff, diff_metadata,
 };
-pub use three_way::{Merged, merge};
+pub use three_way::{MergedNotebook, merge};

@@ -6,7 +6,7 @@
 //! end of a line that the edit has changed: no reader of the notebook sees it, and a source is never
 //! touched, where a trailing space may mean something.
 
-use super::align::moved;
+use super::align::out_of_order;
 use super::three_way::same;
 use crate::notebook::document::{Cell, Document};
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ impl Document {
             .collect();
         let named = self.cells.iter().position(|cell| Some(cell.id()) == mover);
         let named = named.filter(|at| order.get(*at) != Some(&Some(*at)));
-        let mover = named.or_else(|| moved(&order).iter().position(|moved| *moved));
+        let mover = named.or_else(|| out_of_order(&order).iter().position(|moved| *moved));
         if let Some(cell) = mover.and_then(|at| self.cells.get_mut(at)) {
             cell.rewrite(spaced(&cell.text, 0));
             return self;

@@ -48,7 +48,7 @@ impl Document {
 
     /// Gives cells that have no id in the file the ids that they have in another version of the
     /// notebook, whoever wrote this one.
-    pub fn take_ids(&mut self, base: &Self) {
+    pub fn adopt_ids(&mut self, base: &Self) {
         if self.cells.iter().all(|cell| cell.own_id) {
             return;
         }

@@ -92,7 +92,7 @@ impl ThreeVersions<'_> {
             if let Some(texts) = cut {
                 for (place, text) in all.iter().zip(texts) {
                     if *place == to {
-                        done.of_file.insert(there, Source::Merged(text));
+                        done.of_file.insert(there, Source::MergedNotebook(text));
                         continue;
                     }
                     // Where nothing is left of a part, the other side has taken all of it away.
@@ -181,7 +181,7 @@ impl ThreeVersions<'_> {
                 .flatten();
             let others = joined.iter().filter_map(|of| self.file_of(*of));
             if let Some(text) = text {
-                done.of_file.insert(there, Source::Merged(text));
+                done.of_file.insert(there, Source::MergedNotebook(text));
                 done.joined.extend(others);
             } else {
                 done.of_file.insert(there, Source::Kept);
@@ -249,7 +249,7 @@ impl ThreeVersions<'_> {
                 }
             }
             if let Some(text) = text {
-                done.of_file.insert(there, Source::Merged(text));
+                done.of_file.insert(there, Source::MergedNotebook(text));
                 continue;
             }
             done.of_file.insert(there, Source::Kept);
@@ -314,7 +314,7 @@ fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
         lost.push(conflict("metadata", had, has));
     }
     if old.is_none_or(|old| has_new_outputs(old, cell)) {
-        let short = |cell: &Cell| cell.outputs_in_short(200);
+        let short = |cell: &Cell| cell.outputs_line(200);
         let short = (old.map(short), Some(short(cell)));
         lost.push(conflict("outputs", short.0, short.1));
     }
@@ -393,7 +393,7 @@ pub(in crate::notebook) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::notebook::tests::fixtures::{cells, said};
+    use crate::notebook::tests::fixtures::{cells, in_words};
     use crate::notebook::{Document, merge};
 
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<String>) {
@@ -405,7 +405,7 @@ mod tests {
             let yours = it.yours.unwrap_or_default().replace('\n', "|");
             format!("{} {} {yours}", it.cell.unwrap_or_default(), it.field)
         });
-        (said(&merged.document), conflicts.collect())
+        (in_words(&merged.document), conflicts.collect())
     }
 
     /// What the cells were, are in the file and are the writer's; the merge, and its conflicts.

@@ -6,7 +6,7 @@
 //! outputs; moves are kept, the file's where both moved a cell; lines of a source go together where
 //! they can. Where they cannot, the file's stays and the writer is told.
 
-use super::align::moved;
+use super::align::out_of_order;
 use super::cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
 use super::fields::merge_objects;
 use super::split_join::Reshaped;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 /// What came of a merge.
 #[derive(Clone, Debug)]
-pub struct Merged {
+pub struct MergedNotebook {
     /// The notebook to write: the file's bytes with the writer's changes.
     pub document: Document,
     /// What did not go into it.
@@ -52,8 +52,8 @@ pub fn merge(
     file: &Document,
     writer: &Document,
     runs: &dyn Fn(&str) -> bool,
-) -> Merged {
-    let whole = |document: &Document| Merged {
+) -> MergedNotebook {
+    let whole = |document: &Document| MergedNotebook {
         document: document.clone(),
         conflicts: Vec::new(),
     };
@@ -70,7 +70,7 @@ pub fn merge(
             theirs: format(file.nbformat),
             revision: None,
         }];
-        return Merged {
+        return MergedNotebook {
             document: file.clone(),
             conflicts,
         };
@@ -98,7 +98,7 @@ pub(in crate::notebook) fn same(a: &Document, b: &Document) -> bool {
 }
 
 impl ThreeVersions<'_> {
-    pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> Merged {
+    pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> MergedNotebook {
         let mut conflicts = Vec::new();
         let mut reshaped = self.reshaped();
         let order = self.order(&reshaped, &mut conflicts);
@@ -226,7 +226,7 @@ impl ThreeVersions<'_> {
                 .and_then(|cell| revisions.get(cell));
             conflict.revision = revision.copied();
         }
-        Merged {
+        MergedNotebook {
             document,
             conflicts,
         }
@@ -234,8 +234,8 @@ impl ThreeVersions<'_> {
 
     /// Returns the cells of the result in their order.
     fn order(&self, reshaped: &Reshaped, conflicts: &mut Vec<Conflict>) -> Vec<From> {
-        let moved_by_writer = moved(&self.in_writer);
-        let moved_by_file = moved(&self.in_file);
+        let moved_by_writer = out_of_order(&self.in_writer);
+        let moved_by_file = out_of_order(&self.in_file);
         let is = |list: &[bool], at: usize| list.get(at) == Some(&true);
         let mut items = vec![Item {
             from: From::Begin,
@@ -357,11 +357,11 @@ impl ThreeVersions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notebook::CellExecution;
     use crate::notebook::CellType;
-    use crate::notebook::Execution;
     use crate::notebook::Json;
     use crate::notebook::NewCell;
-    use crate::notebook::tests::fixtures::{cells, said};
+    use crate::notebook::tests::fixtures::{cells, in_words};
 
     /// A notebook of cells `id:source`.
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<(String, String)>) {
@@ -370,7 +370,7 @@ mod tests {
         let conflicts = merged.conflicts.into_iter();
         let conflicts =
             conflicts.map(|conflict| (conflict.cell.unwrap_or_default(), conflict.field));
-        (said(&merged.document), conflicts.collect())
+        (in_words(&merged.document), conflicts.collect())
     }
 
     #[test]
@@ -496,7 +496,7 @@ mod tests {
             let text = format!(
                 "{{\"output_type\": \"stream\", \"name\": \"stdout\", \"text\": \"{time}{count}\"}}"
             );
-            let execution = Execution {
+            let execution = CellExecution {
                 outputs: vec![Json::parse(&text).unwrap()],
                 execution_count: Some(count),
                 times: (!time.is_empty()).then(|| {
@@ -553,14 +553,14 @@ mod tests {
     fn what_a_human_ran_meanwhile_stays() {
         let base = cells("a:1 b:2");
         let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
-        let execution = Execution {
+        let execution = CellExecution {
             outputs: vec![Json::parse(output).unwrap()],
             execution_count: Some(1),
             times: None,
         };
         let mut ran = base.clone();
         ran.set_execution(1, &execution).unwrap();
-        let fields = |merged: Merged| -> Vec<_> {
+        let fields = |merged: MergedNotebook| -> Vec<_> {
             let conflicts = merged.conflicts.into_iter();
             conflicts.map(|conflict| conflict.field).collect()
         };
@@ -576,7 +576,7 @@ mod tests {
         ] {
             let merged = merge(&base, &ran, writer, &|_| false);
             let cell = &merged.document.cells()[1];
-            assert_eq!(cell.outputs_in_short(80), "stdout: human");
+            assert_eq!(cell.outputs_line(80), "stdout: human");
             assert_eq!(cell.source(), "2");
             assert_eq!(merged.document.cells()[0].source(), "1");
             assert_eq!(fields(merged), want);
@@ -584,7 +584,7 @@ mod tests {
         // The other way round, what a human made of the cell holds, and the writer is told.
         for file in [&removed, &text] {
             let merged = merge(&base, file, &ran, &|_| true);
-            assert_eq!(said(&merged.document), said(file));
+            assert_eq!(in_words(&merged.document), in_words(file));
             assert_eq!(fields(merged), ["outputs"]);
         }
         // Outputs that were there before are no reason to keep a cell.
@@ -594,7 +594,7 @@ mod tests {
         removed.remove(1).unwrap();
         for file in [&ran, &cleared] {
             let merged = merge(&ran, file, &removed, &|_| false);
-            assert_eq!(said(&merged.document), "a:1");
+            assert_eq!(in_words(&merged.document), "a:1");
             assert_eq!(fields(merged), [""; 0]);
         }
     }

@@ -9,36 +9,36 @@
 
 use std::borrow::Cow;
 
-use super::limit::{Bound, LeftOut, weight};
-use super::terminal_text::Screen;
+use super::limit::{OmittedOutput, OutputLimit, weight};
+use super::terminal_text::TerminalText;
 use crate::notebook::json::{Json, Object, in_parts, lossy, value_at};
 
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
-pub struct Folded {
+pub struct OutputAccumulator {
     /// The first ones, once some behind them were left out.
-    head: Vec<Folding>,
-    left_out: LeftOut,
+    head: Vec<AccumulatedOutput>,
+    left_out: OmittedOutput,
     /// Whether the first ones are apart.
     is_cut: bool,
-    outputs: Vec<Folding>,
+    outputs: Vec<AccumulatedOutput>,
     /// About how many bytes those take.
     size: usize,
     clear_with_next: bool,
-    bound: Option<Bound>,
+    bound: Option<OutputLimit>,
 }
 
 #[derive(Clone, Debug)]
-enum Folding {
+enum AccumulatedOutput {
     Stream {
         name: String,
-        screen: Screen,
+        screen: TerminalText,
     },
     /// A result or something displayed.
     Bundle {
         /// What is there beside data and metadata, as fields of JSON with a comma after each.
         head: String,
-        shown: Bundle,
+        shown: MimeBundle,
         display_id: Option<String>,
     },
     Error(Json),
@@ -46,7 +46,7 @@ enum Folding {
 
 /// One thing in several forms, and what is said of them: two objects of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle {
+pub struct MimeBundle {
     data: Json,
     metadata: Json,
     /// About how many bytes of text it has.
@@ -55,40 +55,40 @@ pub struct Bundle {
 
 /// What a message did to a cell's outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fold {
+pub enum OutputChange {
     /// Nothing: it is no output.
     Nothing,
     /// It changed the outputs, or what the next one does with them.
     Changed,
     /// It shows something under a display id, which other cells may show too: see
-    /// [`Folded::update`].
+    /// [`OutputAccumulator::update`].
     Displayed {
         /// The id.
         display_id: String,
         /// What it is now.
-        shown: Bundle,
+        shown: MimeBundle,
     },
     /// It is an output, and its content is none of JSON's objects.
     Unreadable,
 }
 
-impl Folded {
+impl OutputAccumulator {
     /// Returns no outputs, which will keep about `most` bytes of text; `more` tells, within the
     /// outputs, what shows the rest.
     pub fn bounded(most: usize, more: impl Into<String>) -> Self {
         Self {
-            bound: Some(Bound::new(most, more.into())),
+            bound: Some(OutputLimit::new(most, more.into())),
             ..Self::default()
         }
     }
 
     /// Returns what the bound left out.
-    pub fn left_out(&self) -> LeftOut {
+    pub fn left_out(&self) -> OmittedOutput {
         self.left_out
     }
 
     /// Takes a message of iopub that belongs to the cell: its type and its content.
-    pub fn take(&mut self, msg_type: &str, content: &[u8]) -> Fold {
+    pub fn take(&mut self, msg_type: &str, content: &[u8]) -> OutputChange {
         if !matches!(
             msg_type,
             "stream"
@@ -98,12 +98,12 @@ impl Folded {
                 | "error"
                 | "clear_output"
         ) {
-            return Fold::Nothing;
+            return OutputChange::Nothing;
         }
         let content = decoded(content);
         let content = content.as_bytes();
         let Some(object) = Object::read(content) else {
-            return Fold::Unreadable;
+            return OutputChange::Unreadable;
         };
         match msg_type {
             "stream" => {
@@ -111,18 +111,18 @@ impl Folded {
                 let text = text.map(|text| text.of(content));
                 let text = text.filter(|text| text.starts_with(b"\""));
                 self.stream(string(content, "name"), text.unwrap_or_default());
-                Fold::Changed
+                OutputChange::Changed
             }
             "clear_output" => {
                 let waits = value_at(content, &["wait"]);
                 if waits.is_some_and(|waits| waits.bytes() == b"true") {
                     self.clear_with_next = true;
-                    return Fold::Changed;
+                    return OutputChange::Changed;
                 }
                 self.clear();
                 // JupyterLab forgets an earlier wait.
                 self.clear_with_next = false;
-                Fold::Changed
+                OutputChange::Changed
             }
             "error" => {
                 let traceback = value_at(content, &["traceback"])
@@ -141,22 +141,22 @@ impl Folded {
                         None => text,
                     })
                 });
-                self.add(Folding::Error(json(&format!(
+                self.add(AccumulatedOutput::Error(json(&format!(
                     "{{\"output_type\":\"error\",\"ename\":{},\"evalue\":{},\"traceback\":{traceback}}}",
                     name.text(),
                     value.text(),
                 ))));
-                Fold::Changed
+                OutputChange::Changed
             }
             _ => self.bundle(msg_type, content),
         }
     }
 
     /// Replaces what is shown under a display id, and says whether there was anything.
-    pub fn update(&mut self, id: &str, new: &Bundle) -> bool {
+    pub fn update(&mut self, id: &str, new: &MimeBundle) -> bool {
         let mut found = false;
         for output in self.head.iter_mut().chain(&mut self.outputs) {
-            if let Folding::Bundle {
+            if let AccumulatedOutput::Bundle {
                 shown, display_id, ..
             } = output
                 && display_id.as_deref() == Some(id)
@@ -166,7 +166,7 @@ impl Folded {
             }
         }
         if found {
-            self.size = self.outputs.iter().map(Folding::size).sum();
+            self.size = self.outputs.iter().map(AccumulatedOutput::size).sum();
         }
         found
     }
@@ -184,7 +184,7 @@ impl Folded {
         let places = (0..self.head.len()).chain(behind..);
         let all = self.head.iter().chain(&self.outputs).zip(places);
         let shown = all.filter_map(|(output, place)| match output {
-            Folding::Bundle { display_id, .. } => Some((display_id.as_deref()?, place)),
+            AccumulatedOutput::Bundle { display_id, .. } => Some((display_id.as_deref()?, place)),
             _ => None,
         });
         (behind + self.outputs.len(), shown)
@@ -193,20 +193,20 @@ impl Folded {
     /// Returns what shows the rest, where the bound has left something out.
     fn more(&self) -> Option<&str> {
         let more = self.bound.as_ref().map_or("", |bound| bound.more.as_str());
-        (!more.is_empty() && self.left_out != LeftOut::default()).then_some(more)
+        (!more.is_empty() && self.left_out != OmittedOutput::default()).then_some(more)
     }
 
     /// Returns the outputs as nbformat 4 has them.
     pub fn outputs(&self) -> Vec<Json> {
         let note = self.more().map(|more| {
             // On stderr it stands out, and is not taken for a line of the cell's own.
-            let mut screen = Screen::default();
+            let mut screen = TerminalText::default();
             screen.write(&format!("[… {} left out here; {more} …]\n", self.left_out));
             let name = "stderr".to_owned();
-            Folding::Stream { name, screen }.to_json()
+            AccumulatedOutput::Stream { name, screen }.to_json()
         });
-        let head = self.head.iter().map(Folding::to_json);
-        let outputs = self.outputs.iter().map(Folding::to_json);
+        let head = self.head.iter().map(AccumulatedOutput::to_json);
+        let outputs = self.outputs.iter().map(AccumulatedOutput::to_json);
         head.chain(note).chain(outputs).collect()
     }
 
@@ -214,15 +214,15 @@ impl Folded {
     fn stream(&mut self, name: String, text: &[u8]) {
         self.clear_if_due();
         let goes_on = self.outputs.last().is_some_and(
-            |output| matches!(output, Folding::Stream { name: last, .. } if *last == name),
+            |output| matches!(output, AccumulatedOutput::Stream { name: last, .. } if *last == name),
         );
         if !goes_on {
-            let screen = Screen::default();
-            self.add(Folding::Stream { name, screen });
+            let screen = TerminalText::default();
+            self.add(AccumulatedOutput::Stream { name, screen });
         }
         for part in in_parts(text, PART) {
             // The last output stays, whatever is left out.
-            if let Some(Folding::Stream { screen, .. }) = self.outputs.last_mut() {
+            if let Some(AccumulatedOutput::Stream { screen, .. }) = self.outputs.last_mut() {
                 let before = screen.size();
                 screen.write(&lossy(part));
                 self.size = (self.size + screen.size()).saturating_sub(before);
@@ -231,7 +231,7 @@ impl Folded {
         }
     }
 
-    fn bundle(&mut self, msg_type: &str, content: &[u8]) -> Fold {
+    fn bundle(&mut self, msg_type: &str, content: &[u8]) -> OutputChange {
         // Not copied before it is known to be small enough.
         let object = |key: &str| {
             let fields = Object::read(content)?;
@@ -243,7 +243,7 @@ impl Folded {
             Some(bound) => bound.data(data),
             None => Json::of_valid(data),
         };
-        let shown = Bundle {
+        let shown = MimeBundle {
             size: weight(data.bytes()),
             data,
             metadata: Json::of_valid(object("metadata").unwrap_or(b"{}")),
@@ -261,19 +261,19 @@ impl Folded {
                 let count = count.map_or_else(|| "null".to_owned(), |it| it.text().into_owned());
                 head.push_str(&format!("\"execution_count\":{count},"));
             }
-            self.add(Folding::Bundle {
+            self.add(AccumulatedOutput::Bundle {
                 head,
                 shown: shown.clone(),
                 display_id: display_id.clone(),
             });
         }
         match display_id {
-            Some(display_id) => Fold::Displayed { display_id, shown },
-            None => Fold::Changed,
+            Some(display_id) => OutputChange::Displayed { display_id, shown },
+            None => OutputChange::Changed,
         }
     }
 
-    fn add(&mut self, output: Folding) {
+    fn add(&mut self, output: AccumulatedOutput) {
         self.clear_if_due();
         self.size += output.size();
         self.outputs.push(output);
@@ -289,7 +289,7 @@ impl Folded {
     fn clear(&mut self) {
         self.outputs.clear();
         self.head.clear();
-        self.left_out = LeftOut::default();
+        self.left_out = OmittedOutput::default();
         self.is_cut = false;
         self.size = 0;
     }
@@ -322,17 +322,17 @@ impl Folded {
         });
         let whole = whole.count();
         self.head = self.outputs.drain(..whole).collect();
-        let taken: usize = self.head.iter().map(Folding::size).sum();
-        if let Some(Folding::Stream { name, screen }) = self.outputs.first_mut() {
+        let taken: usize = self.head.iter().map(AccumulatedOutput::size).sum();
+        if let Some(AccumulatedOutput::Stream { name, screen }) = self.outputs.first_mut() {
             let text = screen.take_front(most.saturating_sub(taken));
             if !text.is_empty() {
-                let mut screen = Screen::default();
+                let mut screen = TerminalText::default();
                 screen.write(&text);
                 let name = name.clone();
-                self.head.push(Folding::Stream { name, screen });
+                self.head.push(AccumulatedOutput::Stream { name, screen });
             }
         }
-        self.size = self.outputs.iter().map(Folding::size).sum();
+        self.size = self.outputs.iter().map(AccumulatedOutput::size).sum();
     }
 
     /// Leaves out at least so many bytes of the first of the outputs; what was raised stays.
@@ -342,7 +342,7 @@ impl Folded {
         let mut kept = Vec::new();
         let mut whole = 0;
         for output in self.outputs.iter().take(last) {
-            let can_be_cut = matches!(output, Folding::Stream { .. });
+            let can_be_cut = matches!(output, AccumulatedOutput::Stream { .. });
             if left == 0 || (can_be_cut && output.size() - OVERHEAD > left) {
                 break;
             }
@@ -351,18 +351,20 @@ impl Folded {
         }
         for output in self.outputs.drain(..whole) {
             match output {
-                Folding::Error(_) => kept.push(output),
-                Folding::Stream { screen, .. } => self.left_out.text(&screen.text()),
-                Folding::Bundle { shown, .. } => self.left_out.display(shown.data.bytes()),
+                AccumulatedOutput::Error(_) => kept.push(output),
+                AccumulatedOutput::Stream { screen, .. } => self.left_out.text(&screen.text()),
+                AccumulatedOutput::Bundle { shown, .. } => {
+                    self.left_out.display(shown.data.bytes())
+                }
             }
         }
-        if let Some(Folding::Stream { screen, .. }) = self.outputs.first_mut()
+        if let Some(AccumulatedOutput::Stream { screen, .. }) = self.outputs.first_mut()
             && left > 0
         {
             self.left_out.text(&screen.drop_front(left));
         }
         self.outputs.splice(..0, kept);
-        self.size = self.outputs.iter().map(Folding::size).sum();
+        self.size = self.outputs.iter().map(AccumulatedOutput::size).sum();
     }
 }
 
@@ -372,7 +374,7 @@ const PART: usize = 64 << 10;
 /// What an output takes beside its text.
 const OVERHEAD: usize = 200;
 
-impl Bundle {
+impl MimeBundle {
     /// Returns an output of a notebook with this in it, instead of what it shows; none where it is
     /// nothing displayed, and no result.
     pub(in crate::notebook) fn within(&self, output: &Json) -> Option<Json> {
@@ -393,7 +395,7 @@ impl Bundle {
     }
 }
 
-impl Folding {
+impl AccumulatedOutput {
     /// Returns about how many bytes it counts for.
     fn size(&self) -> usize {
         OVERHEAD
@@ -423,7 +425,7 @@ impl Folding {
 
 /// Returns the pages of a reply's payload, as IPython's `?` sends them, each as the content of a
 /// `display_data`: JupyterLab shows them among the outputs.
-pub fn pages(reply: &[u8]) -> Vec<Json> {
+pub fn pager_pages(reply: &[u8]) -> Vec<Json> {
     let reply = decoded(reply);
     let reply = reply.as_bytes();
     let payload = value_at(reply, &["payload"]);
@@ -462,7 +464,7 @@ mod tests {
     use super::*;
 
     fn fold(messages: &[(&str, &str)]) -> Vec<String> {
-        let mut folded = Folded::default();
+        let mut folded = OutputAccumulator::default();
         for (msg_type, content) in messages {
             folded.take(msg_type, content.as_bytes());
         }
@@ -476,13 +478,13 @@ mod tests {
 
     #[test]
     fn what_is_not_utf_8_is_replaced() {
-        let mut folded = Folded::default();
+        let mut folded = OutputAccumulator::default();
         let stream = b"{\"name\":\"stdout\",\"text\":\"a\\n\xff\"}";
-        assert_eq!(folded.take("stream", stream), Fold::Changed);
+        assert_eq!(folded.take("stream", stream), OutputChange::Changed);
         folded.take("display_data", b"{\"data\":{\"text/plain\":\"\xe9\"}}");
         folded.take("error", b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
         let reply = b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}";
-        for page in pages(reply) {
+        for page in pager_pages(reply) {
             folded.take("display_data", page.text().as_bytes());
         }
         let outputs = folded.outputs();
@@ -524,8 +526,8 @@ mod tests {
         assert_eq!(fold(&[a, now]), [""; 0]);
         assert_eq!(fold(&[waits, now, a, b]), [stream("stdout", "ab")]);
         // Whoever folds what was kept must know of it.
-        let waits = Folded::default().take(waits.0, waits.1.as_bytes());
-        assert_eq!(waits, Fold::Changed);
+        let waits = OutputAccumulator::default().take(waits.0, waits.1.as_bytes());
+        assert_eq!(waits, OutputChange::Changed);
     }
 
     #[test]
@@ -550,11 +552,11 @@ mod tests {
             )
         };
         assert_eq!(fold(&messages), [is("3"), is("4"), is("3")]);
-        let mut here = Folded::default();
+        let mut here = OutputAccumulator::default();
         here.take(messages[0].0, messages[0].1.as_bytes());
         let mut there = here.clone();
         let told = there.take(messages[2].0, messages[2].1.as_bytes());
-        let Fold::Displayed { display_id, shown } = told else {
+        let OutputChange::Displayed { display_id, shown } = told else {
             panic!("{told:?}");
         };
         assert!(here.update(&display_id, &shown));
@@ -574,16 +576,22 @@ mod tests {
         let error = r#"{"ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
         let is = r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[31ma"]}"#;
         assert_eq!(fold(&[("error", error)]), [is]);
-        let mut folded = Folded::default();
+        let mut folded = OutputAccumulator::default();
         folded.take("error", br#"{"ename":"E","evalue":"x","traceback":null}"#);
         assert_eq!(folded.outputs().len(), 1);
         for wrong in ["", "[]", "{", "7"] {
-            assert_eq!(folded.take("stream", wrong.as_bytes()), Fold::Unreadable);
+            assert_eq!(
+                folded.take("stream", wrong.as_bytes()),
+                OutputChange::Unreadable
+            );
         }
-        assert_eq!(folded.take("stream", b"{\"text\":3}"), Fold::Changed);
+        assert_eq!(
+            folded.take("stream", b"{\"text\":3}"),
+            OutputChange::Changed
+        );
     }
 
-    fn printed(folded: &Folded) -> Vec<(String, String)> {
+    fn printed(folded: &OutputAccumulator) -> Vec<(String, String)> {
         let outputs = folded.outputs().into_iter().map(|output| {
             let field = |key: &str| output.get(key).and_then(|it| it.as_string());
             (
@@ -594,7 +602,7 @@ mod tests {
         outputs.collect()
     }
 
-    fn print(folded: &mut Folded, name: &str, text: &str) {
+    fn print(folded: &mut OutputAccumulator, name: &str, text: &str) {
         let text = Json::string(text);
         let content = format!("{{\"name\":\"{name}\",\"text\":{}}}", text.text());
         folded.take("stream", content.as_bytes());
@@ -602,7 +610,7 @@ mod tests {
 
     #[test]
     fn of_endless_text_the_beginning_and_the_end_stay() {
-        let mut folded = Folded::bounded(10_000, "nb wait 1 shows all");
+        let mut folded = OutputAccumulator::bounded(10_000, "nb wait 1 shows all");
         for line in 0..100_000 {
             print(&mut folded, "stdout", &format!("line {line}\n"));
             assert!(folded.size <= 10_100, "{}", folded.size);
@@ -635,7 +643,7 @@ mod tests {
 
     #[test]
     fn many_outputs_are_bounded_as_one_is() {
-        let mut folded = Folded::bounded(20_000, "");
+        let mut folded = OutputAccumulator::bounded(20_000, "");
         let error = br#"{"ename":"E","evalue":"x","traceback":[]}"#;
         folded.take(
             "display_data",
@@ -678,7 +686,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_under_an_id_is_at_its_place_among_the_outputs() {
-        let mut folded = Folded::bounded(20_000, "more");
+        let mut folded = OutputAccumulator::bounded(20_000, "more");
         let show = |id: &str| {
             format!(r#"{{"data":{{"text/plain":"{id}"}},"transient":{{"display_id":"{id}"}}}}"#)
         };
@@ -701,7 +709,7 @@ mod tests {
 
     #[test]
     fn one_output_that_is_too_large_is_cut() {
-        let mut folded = Folded::bounded(10_000, "more");
+        let mut folded = OutputAccumulator::bounded(10_000, "more");
         let long = "z".repeat(200_000);
         let data = format!(
             r#"{{"data":{{"text/plain":"{long}","text/html":"{long}","image/png":"{long}","image/gif":"AA"}},"metadata":{{}}}}"#
@@ -729,7 +737,7 @@ mod tests {
             error.len()
         );
         // Many figures are no text.
-        let mut folded = Folded::bounded(10_000, "more");
+        let mut folded = OutputAccumulator::bounded(10_000, "more");
         let figure = format!(r#"{{"data":{{"image/png":"{}"}}}}"#, "A".repeat(40_000));
         for _ in 0..3 {
             folded.take("display_data", figure.as_bytes());
@@ -740,12 +748,12 @@ mod tests {
     #[test]
     fn pages_are_shown_among_the_outputs() {
         let reply = br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
-        let pages = pages(reply);
+        let pages = pager_pages(reply);
         assert_eq!(pages.len(), 1);
         let is = r#"{"output_type":"display_data","data":{"text/plain":"help"},"metadata":{}}"#;
         assert_eq!(fold(&[("display_data", &pages[0].text())]), [is]);
         for none in ["not json", "{}", r#"{"payload":[{"source":"page"},7]}"#] {
-            assert!(super::pages(none.as_bytes()).is_empty(), "{none}");
+            assert!(super::pager_pages(none.as_bytes()).is_empty(), "{none}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! How much of a cell's outputs a notebook takes, and what is said in place of the rest.
 
 use super::size::size;
-use crate::notebook::document::joined;
+use crate::notebook::document::joined_strings;
 use crate::notebook::json::{Json, Object, items};
 
 /// How much is kept.
 #[derive(Clone, Debug)]
-pub(in crate::notebook) struct Bound {
+pub(in crate::notebook) struct OutputLimit {
     /// Bytes of text, about.
     pub(in crate::notebook) most: usize,
     /// What shows the rest; nothing is said within the outputs where this is empty.
@@ -15,7 +15,7 @@ pub(in crate::notebook) struct Bound {
 
 /// What a bound left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedOutput {
     /// How many bytes.
     pub bytes: u64,
     /// How many lines of streams.
@@ -30,7 +30,7 @@ const MEDIA: usize = 16;
 /// How many lines of a traceback are kept of each end, where it is far too long.
 const FRAMES: usize = 10;
 
-impl Bound {
+impl OutputLimit {
     pub(in crate::notebook) fn new(most: usize, more: String) -> Self {
         Self { most, more }
     }
@@ -53,7 +53,7 @@ impl Bound {
             if value.len() <= most {
                 kept.set(&[&mime], &Json::of_valid(value));
             } else if mime == "text/plain" {
-                let text = joined(value);
+                let text = joined_strings(value);
                 let text = middle(&String::from_utf8_lossy(&text), self.most / 2, &self.more);
                 kept.set(&[&mime], &Json::string(&text));
             } else {
@@ -113,7 +113,7 @@ pub(in crate::notebook) fn weight(data: &[u8]) -> usize {
     sizes.sum()
 }
 
-impl LeftOut {
+impl OmittedOutput {
     pub(in crate::notebook) fn text(&mut self, text: &str) {
         self.bytes += text.len() as u64;
         self.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
@@ -125,7 +125,7 @@ impl LeftOut {
     }
 }
 
-impl std::fmt::Display for LeftOut {
+impl std::fmt::Display for OmittedOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&size(self.bytes))?;
         for (count, one) in [(self.lines, "line"), (self.displays, "display")] {

@@ -6,11 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::size::size;
-use crate::notebook::document::joined;
+use crate::notebook::document::joined_strings;
 
 /// The bytes of one form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct MimeBytes {
     /// The bytes themselves: decoded from base64, text in UTF-8, or JSON as it is written.
     pub bytes: Vec<u8>,
     /// How a file's name ends that holds them.
@@ -28,14 +28,14 @@ pub struct MimeData {
     pub pixels: Option<(u32, u32)>,
 }
 
-impl Form {
+impl MimeBytes {
     /// Reads a form as it is written in a notebook.
     pub(super) fn of(raw: &[u8], mime: &str) -> Self {
         let is_text = raw.starts_with(b"\"") || (raw.starts_with(b"[") && !is_json(mime));
         let bytes = match (is_text, is_binary(mime)) {
             (false, _) => raw.to_vec(),
-            (true, false) => joined(raw).into_owned(),
-            (true, true) => decoded(&joined(raw)),
+            (true, false) => joined_strings(raw).into_owned(),
+            (true, true) => decoded(&joined_strings(raw)),
         };
         Self {
             bytes,
@@ -50,7 +50,7 @@ impl MimeData {
         let binary = is_binary(&mime) && matches!(value.first(), Some(b'"' | b'['));
         if !binary {
             let bytes = match value.first() {
-                Some(b'"' | b'[') if !mime.contains("json") => joined(value).len(),
+                Some(b'"' | b'[') if !mime.contains("json") => joined_strings(value).len(),
                 _ => value.len(),
             };
             return Self {
@@ -59,7 +59,7 @@ impl MimeData {
                 pixels: None,
             };
         }
-        let value = joined(value);
+        let value = joined_strings(value);
         let text = value.trim_ascii_end();
         let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
         // The header is at the beginning, and 44 characters of base64 are 33 bytes.

@@ -10,11 +10,11 @@ mod stale;
 mod terminal_text;
 mod widgets;
 
-pub use accumulator::{Bundle, Fold, Folded, pages};
-pub use limit::LeftOut;
-pub use mime::{Form, MimeData};
-pub use output::{Glance, Output, OutputKind};
-pub use search::{Hit, Within};
+pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, pager_pages};
+pub use limit::OmittedOutput;
+pub use mime::{MimeBytes, MimeData};
+pub use output::{Output, OutputKind, OutputsSummary};
+pub use search::{SearchMatch, SearchScope};
 pub use size::size;
 pub use stale::stale_note;
 pub use widgets::Widgets;

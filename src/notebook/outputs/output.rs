@@ -3,8 +3,8 @@
 use anstream::adapter::strip_str;
 use memchr::memchr2;
 
-use super::mime::{Form, MimeData, old_mime};
-use crate::notebook::document::{Cell, joined, one_line, one_line_of};
+use super::mime::{MimeBytes, MimeData, old_mime};
+use crate::notebook::document::{Cell, joined_strings, one_line, one_line_of};
 use crate::notebook::json::{Json, Object, Scanner, decode, lossy};
 
 /// One output of a cell.
@@ -53,7 +53,7 @@ impl Output {
     fn of_fields(raw: &[u8], fields: &Object) -> Self {
         let field = |name| fields.get(raw, name).map(|span| span.of(raw));
         let word = |name| field(name).map_or_else(String::new, text_of);
-        let output_type = field("output_type").map(joined).unwrap_or_default();
+        let output_type = field("output_type").map(joined_strings).unwrap_or_default();
         let (kind, text, data) = match &*output_type {
             b"stream" => {
                 let name = field("name").or_else(|| field("stream")).map(text_of);
@@ -100,13 +100,13 @@ impl Output {
 
     /// Returns the bytes of one form of an output's data; none where the output, one of
     /// [`Cell::outputs`](crate::notebook::Cell::outputs), does not have it.
-    pub fn form(output: &Json, mime: &str) -> Option<Form> {
-        Some(Form::of(form(output.bytes(), mime)?, mime))
+    pub fn form(output: &Json, mime: &str) -> Option<MimeBytes> {
+        Some(MimeBytes::of(form(output.bytes(), mime)?, mime))
     }
 
     /// Returns it on one line of at most `limit` characters: an error's name and message, an image's
     /// type and size, otherwise the last line of a stream or the first of a value.
-    pub fn in_short(&self, limit: usize) -> String {
+    pub fn summary(&self, limit: usize) -> String {
         let mut lines = self.text.lines().filter(|line| !line.trim().is_empty());
         let line = match &self.kind {
             OutputKind::Error { ename, evalue } => format!("{ename}: {evalue}"),
@@ -158,12 +158,12 @@ impl Cell {
     }
 
     /// Returns its outputs on one line of at most `limit` characters; an error comes first.
-    pub fn outputs_in_short(&self, limit: usize) -> String {
-        self.glance(limit).text
+    pub fn outputs_line(&self, limit: usize) -> String {
+        self.outputs_summary(limit).text
     }
 
     /// Returns what a list of cells says of its outputs; only the one that is shown is decoded.
-    pub fn glance(&self, limit: usize) -> Glance {
+    pub fn outputs_summary(&self, limit: usize) -> OutputsSummary {
         let raw = self.raw("outputs").unwrap_or_default();
         let (mut count, mut shown, mut failed) = (0, None, false);
         // What is no list has no outputs: its fault is nobody's.
@@ -184,13 +184,13 @@ impl Cell {
         });
         let text = match shown.map(|fields| Output::of_fields(raw, &fields)) {
             None => String::new(),
-            Some(shown) if count == 1 => shown.in_short(limit),
+            Some(shown) if count == 1 => shown.summary(limit),
             Some(shown) => {
-                let shown = shown.in_short(limit.saturating_sub(20));
+                let shown = shown.summary(limit.saturating_sub(20));
                 one_line(&format!("{shown} (of {count} outputs)"), limit)
             }
         };
-        Glance {
+        OutputsSummary {
             count,
             text,
             failed,
@@ -200,7 +200,7 @@ impl Cell {
 
 /// What a list of cells says of a cell's outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Glance {
+pub struct OutputsSummary {
     /// How many there are.
     pub count: usize,
     /// One of them on one line: the error, else the last.
@@ -238,7 +238,7 @@ fn readable(text: String) -> String {
 }
 
 fn text_of(raw: &[u8]) -> String {
-    lossy(joined(raw)).into_owned()
+    lossy(joined_strings(raw)).into_owned()
 }
 
 /// A traceback is a list of lines without their newlines.
@@ -333,7 +333,7 @@ mod tests {
             (r#"{"output_type":"display_data"}"#, "no data"),
             ("3", ""),
         ] {
-            assert_eq!(read(json).in_short(80), line, "{json}");
+            assert_eq!(read(json).summary(80), line, "{json}");
         }
         let error = read(
             r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[0;31ma\u001b[0m","b"]}"#,

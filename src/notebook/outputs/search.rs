@@ -5,7 +5,7 @@ use regex::Regex;
 
 /// A line in which a pattern was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Hit {
+pub struct SearchMatch {
     /// The cell's place, from 0.
     pub index: usize,
     /// The cell's id.
@@ -20,7 +20,7 @@ pub struct Hit {
 
 /// Where text is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Within {
+pub enum SearchScope {
     /// In sources.
     Source,
     /// In outputs, as people read them.
@@ -35,15 +35,21 @@ impl Document {
     pub fn search<'a>(
         &'a self,
         pattern: &'a Regex,
-        within: Within,
+        within: SearchScope,
         limit: usize,
-    ) -> impl Iterator<Item = Hit> + 'a {
+    ) -> impl Iterator<Item = SearchMatch> + 'a {
         let cells = self.cells().iter().enumerate();
         cells.flat_map(move |(index, cell)| hits(index, cell, pattern, within, limit))
     }
 }
 
-fn hits(index: usize, cell: &Cell, pattern: &Regex, within: Within, limit: usize) -> Vec<Hit> {
+fn hits(
+    index: usize,
+    cell: &Cell,
+    pattern: &Regex,
+    within: SearchScope,
+    limit: usize,
+) -> Vec<SearchMatch> {
     let mut hits = Vec::new();
     let mut look = |output, text: &str| {
         let mut line = 1;
@@ -61,7 +67,7 @@ fn hits(index: usize, cell: &Cell, pattern: &Regex, within: Within, limit: usize
             let first = text.get(..start).and_then(|before| before.rfind('\n'));
             let rest = text.get(first.map_or(0, |newline| newline + 1)..);
             let whole = rest.and_then(|rest| rest.split('\n').next());
-            hits.push(Hit {
+            hits.push(SearchMatch {
                 index,
                 cell: cell.id().to_owned(),
                 output,
@@ -70,10 +76,10 @@ fn hits(index: usize, cell: &Cell, pattern: &Regex, within: Within, limit: usize
             });
         }
     };
-    if within != Within::Outputs {
+    if within != SearchScope::Outputs {
         look(None, &cell.source());
     }
-    if within != Within::Source {
+    if within != SearchScope::Source {
         for (number, output) in cell.read_outputs().enumerate() {
             look(Some(number), &output.text);
         }
@@ -100,7 +106,7 @@ mod tests {
         };
         let hit = |index, output, line, text: &str| (index, output, line, text.to_owned());
         assert_eq!(
-            found("x", Within::All),
+            found("x", SearchScope::All),
             [
                 hit(0, None, 1, "x = 1"),
                 hit(0, None, 2, "xx"),
@@ -109,9 +115,12 @@ mod tests {
                 hit(1, None, 3, "x"),
             ]
         );
-        assert_eq!(found("(?m)^$", Within::Source), [hit(1, None, 2, "")]);
-        assert_eq!(found("1\nx", Within::Source), [hit(0, None, 1, "x = 1")]);
-        assert_eq!(found("z", Within::All), []);
-        assert_eq!(found("x", Within::Outputs), [hit(0, Some(0), 1, "x")]);
+        assert_eq!(found("(?m)^$", SearchScope::Source), [hit(1, None, 2, "")]);
+        assert_eq!(
+            found("1\nx", SearchScope::Source),
+            [hit(0, None, 1, "x = 1")]
+        );
+        assert_eq!(found("z", SearchScope::All), []);
+        assert_eq!(found("x", SearchScope::Outputs), [hit(0, Some(0), 1, "x")]);
     }
 }

@@ -1,6 +1,6 @@
 //! Outputs of an earlier text of their cell: a line before them says so, in every front end.
 
-use crate::notebook::document::{Cell, joined};
+use crate::notebook::document::{Cell, joined_strings};
 use crate::notebook::json::{Json, Object};
 
 const NOTE: &str =
@@ -18,13 +18,13 @@ pub fn stale_note() -> Json {
 
 impl Cell {
     /// Says whether its outputs are marked as those of another text.
-    pub fn is_marked_stale(&self) -> bool {
+    pub fn has_stale_note(&self) -> bool {
         // With the mark goes the count; most cells that have none have no outputs.
         self.execution_count().is_none()
             && self.raw_outputs().first().is_some_and(|output| {
                 let fields = Object::read(output);
                 let text = fields.and_then(|fields| fields.get(output, "text"));
-                text.is_some_and(|text| *joined(text.of(output)) == *NOTE.as_bytes())
+                text.is_some_and(|text| *joined_strings(text.of(output)) == *NOTE.as_bytes())
             })
     }
 }

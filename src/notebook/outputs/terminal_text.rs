@@ -7,21 +7,21 @@
 /// the escapes that erase a line do so, and others stay where they are. A line that is over is never
 /// touched again, so that a bar that is drawn a million times takes the memory of one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::notebook) struct Screen {
+pub(in crate::notebook) struct TerminalText {
     /// The lines that are over, and the last one as long as nothing goes back in it.
     text: String,
     /// Where the last line begins.
     line_start: usize,
     /// The last line, once something went back in it.
-    line: Option<Line>,
+    line: Option<OverwrittenLine>,
     /// An escape or a `\r` that is not over yet.
     pending: String,
 }
 
 /// A line in which something went back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Line {
-    cells: Vec<Place>,
+struct OverwrittenLine {
+    cells: Vec<StyledChar>,
     /// Escapes that are no colours, and before which place they stand.
     marks: Vec<(usize, String)>,
     at: usize,
@@ -31,7 +31,7 @@ struct Line {
 
 /// One place of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct StyledChar {
     style: String,
     text: char,
 }
@@ -49,7 +49,7 @@ const LONGEST_STYLE: usize = 128;
 /// How many escapes that are no colours a line keeps.
 const MOST_MARKS: usize = 256;
 
-impl Screen {
+impl TerminalText {
     /// Takes more of the text.
     pub(in crate::notebook) fn write(&mut self, more: &str) {
         let joined;
@@ -171,14 +171,14 @@ impl Screen {
     }
 
     /// Returns the last line by its places.
-    fn open_line(&mut self) -> &mut Line {
+    fn open_line(&mut self) -> &mut OverwrittenLine {
         self.line.get_or_insert_with(|| {
             let end = self.text.len();
             if end - self.line_start > LONGEST_LINE {
                 self.line_start = self.text.ceil_char_boundary(end - LONGEST_LINE);
             }
             let written = self.text.split_off(self.line_start);
-            let mut line = Line::default();
+            let mut line = OverwrittenLine::default();
             let mut rest = written.as_str();
             while let Some(at) = rest.find('\u{1b}') {
                 let (plain, special) = rest.split_at(at);
@@ -194,10 +194,10 @@ impl Screen {
     }
 }
 
-impl Line {
+impl OverwrittenLine {
     fn put(&mut self, text: char) {
         let style = self.style.clone();
-        let place = Place { style, text };
+        let place = StyledChar { style, text };
         match self.cells.get_mut(self.at) {
             Some(there) => *there = place,
             None => self.cells.push(place),
@@ -218,7 +218,7 @@ impl Line {
             (_, Some(_)) => self.style.push_str(escape),
             ("K" | "0K", _) => self.cells.truncate(self.at),
             ("1K" | "2K", _) => {
-                let blank = Place {
+                let blank = StyledChar {
                     style: String::new(),
                     text: ' ',
                 };
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        let mut screen = Screen::default();
+        let mut screen = TerminalText::default();
         screen.write(text);
         screen.text()
     }
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_bar_takes_the_memory_of_a_line() {
-        let mut screen = Screen::default();
+        let mut screen = TerminalText::default();
         for step in 0..10_000 {
             screen.write(&format!("\rstep {step:>8}"));
         }
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_beginning_comes_off_by_lines() {
-        let mut screen = Screen::default();
+        let mut screen = TerminalText::default();
         screen.write("one\ntwo\nthree\r");
         assert_eq!(screen.take_front(6), "one\n");
         screen.write("T\nfour\nfi");
@@ -369,7 +369,7 @@ mod tests {
         screen.write("ve\rF");
         assert_eq!(screen.text(), "Three\nfour\nFive");
         // A line without an end is cut in its middle, between characters.
-        let mut screen = Screen::default();
+        let mut screen = TerminalText::default();
         screen.write("é".repeat(10).as_str());
         assert_eq!(screen.take_front(5), "éé");
         assert_eq!(screen.drop_front(7), "ééé");
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_takes_no_more_than_its_size() {
-        let mut screen = Screen::default();
+        let mut screen = TerminalText::default();
         let junk = "\u{8}x\u{1b}[1m\u{1b}[1Aabc\r".repeat(20_000);
         screen.write(&junk);
         assert!(screen.text().len() < 8 << 10, "{}", screen.text().len());
@@ -400,7 +400,7 @@ mod tests {
             cuts in proptest::collection::vec(0_usize..60, 0..6),
         ) {
             let text = words.concat();
-            let mut screen = Screen::default();
+            let mut screen = TerminalText::default();
             let mut places: Vec<_> = cuts.into_iter().filter(|at| text.is_char_boundary(*at)).collect();
             places.sort_unstable();
             places.push(text.len());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::accumulator::Folded;
+use super::accumulator::OutputAccumulator;
 use crate::notebook::document::Document;
 use crate::notebook::json::{Json, items, value_at};
 
@@ -20,9 +20,9 @@ pub(in crate::notebook) const WIDGET_STATE: &str = "application/vnd.jupyter.widg
 pub struct Widgets {
     models: BTreeMap<String, Model>,
     /// The output widgets that take what the request says, the last one first.
-    takers: Vec<String>,
+    capturing: Vec<String>,
     /// What an output widget has before it takes anything: how much that will be is in there.
-    empty: Folded,
+    empty: OutputAccumulator,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,17 +31,17 @@ pub(in crate::notebook) struct Model {
     /// What is binary of the state, by its path.
     buffers: BTreeMap<String, String>,
     /// What an output widget took since the kernel set its outputs.
-    taken: Option<Folded>,
+    taken: Option<OutputAccumulator>,
     /// What it had taken before, in other jobs.
     before: Vec<Json>,
     /// The kernel does not know yet what it took.
-    untold: bool,
+    has_unsent_update: bool,
     closed: bool,
 }
 
 impl Widgets {
     /// Returns none, of which output widgets will keep about as much as a cell of this bound.
-    pub fn bounded(empty: Folded) -> Self {
+    pub fn bounded(empty: OutputAccumulator) -> Self {
         Self {
             empty,
             ..Self::default()
@@ -50,7 +50,7 @@ impl Widgets {
 
     /// Begins with another request.
     pub fn begin(&mut self) {
-        self.takers.clear();
+        self.capturing.clear();
     }
 
     /// Takes a message of iopub by its type, its content and its buffers, and says whether it was
@@ -69,7 +69,7 @@ impl Widgets {
             msg_type,
             "stream" | "display_data" | "execute_result" | "error" | "clear_output"
         );
-        let taker = self.takers.last().filter(|_| is_output);
+        let taker = self.capturing.last().filter(|_| is_output);
         let Some(model) = taker.and_then(|id| self.models.get_mut(id)) else {
             return false;
         };
@@ -78,7 +78,7 @@ impl Widgets {
         }
         let taken = model.taken.get_or_insert_with(|| self.empty.clone());
         taken.take(msg_type, content);
-        model.untold = true;
+        model.has_unsent_update = true;
         true
     }
 
@@ -89,7 +89,7 @@ impl Widgets {
 
     /// Returns the output widget that is about to take outputs and was made before these were told of,
     /// if the content of a `comm_msg` says so: [`Widgets::recall`] is for it.
-    pub fn lacks(&self, content: &[u8]) -> Option<String> {
+    pub fn unknown_output_widget(&self, content: &[u8]) -> Option<String> {
         let id = comm(content).filter(|id| !self.models.contains_key(id))?;
         let request = value_at(content, &["data", "state", "msg_id"])?;
         let takes = request.as_string().is_some_and(|it| !it.is_empty());
@@ -97,7 +97,7 @@ impl Widgets {
     }
 
     /// Makes an output widget known that was made before, with what the notebook has of it.
-    pub fn recall(&mut self, id: &str, document: Option<&Document>) {
+    pub fn load(&mut self, id: &str, document: Option<&Document>) {
         let path = ["widgets", WIDGET_STATE, "state", id, "state"];
         let state = document.and_then(|it| it.metadata(&path));
         let mut model = Model::default();
@@ -117,11 +117,11 @@ impl Widgets {
     /// Returns the output widgets, by their comms, that took outputs since they were asked for last,
     /// with the content of the message that tells the kernel: a front end that comes later asks there
     /// what they hold.
-    pub fn untold(&mut self) -> Vec<Json> {
+    pub fn unsent_updates(&mut self) -> Vec<Json> {
         let models = self.models.iter_mut();
-        let changed = models.filter(|(_, model)| !model.closed && model.untold);
+        let changed = models.filter(|(_, model)| !model.closed && model.has_unsent_update);
         let told = changed.map(|(id, model)| {
-            model.untold = false;
+            model.has_unsent_update = false;
             let id = Json::string(id);
             let outputs = model.outputs();
             let outputs = outputs.as_ref().map_or_else(|| "[]".into(), Json::text);
@@ -165,8 +165,8 @@ impl Widgets {
             && let Some(request) = state.get("msg_id").and_then(|it| it.as_string())
         {
             match request.is_empty() {
-                true => self.takers.retain(|taker| *taker != id),
-                false => self.takers.push(id),
+                true => self.capturing.retain(|taker| *taker != id),
+                false => self.capturing.push(id),
             }
         }
     }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_output_widget_is_bounded_as_a_cell_is() {
-        let mut widgets = Widgets::bounded(Folded::bounded(10_000, "more"));
+        let mut widgets = Widgets::bounded(OutputAccumulator::bounded(10_000, "more"));
         let request = json!({"comm_id": "o", "data": {"state": {"msg_id": "r"}}});
         tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
         tell(&mut widgets, "comm_msg", &request, &[]);
@@ -339,13 +339,16 @@ mod tests {
         let says = |text: &str| json!({"name": "stdout", "text": text});
         let request = |id: &str| json!({"comm_id": "o", "data": {"state": {"msg_id": id}}});
         let untold = |widgets: &mut Widgets| -> Vec<Value> {
-            let told = widgets.untold().into_iter();
+            let told = widgets.unsent_updates().into_iter();
             told.map(|it| serde_json::from_str(&it.text()).unwrap())
                 .collect()
         };
         let mut widgets = Widgets::default();
         tell(&mut widgets, "comm_open", &open("o", "OutputModel"), &[]);
-        assert_eq!(widgets.lacks(request("r").to_string().as_bytes()), None);
+        assert_eq!(
+            widgets.unknown_output_widget(request("r").to_string().as_bytes()),
+            None
+        );
         tell(&mut widgets, "comm_msg", &request("r"), &[]);
         assert_eq!(untold(&mut widgets), [json!(null); 0]);
         tell(&mut widgets, "stream", &says("a"), &[]);
@@ -361,9 +364,15 @@ mod tests {
         document.put_widgets(&widgets).unwrap();
         let mut later = Widgets::default();
         let asked = request("q").to_string();
-        assert_eq!(later.lacks(asked.as_bytes()).as_deref(), Some("o"));
-        assert_eq!(later.lacks(request("").to_string().as_bytes()), None);
-        later.recall("o", Some(&document));
+        assert_eq!(
+            later.unknown_output_widget(asked.as_bytes()).as_deref(),
+            Some("o")
+        );
+        assert_eq!(
+            later.unknown_output_widget(request("").to_string().as_bytes()),
+            None
+        );
+        later.load("o", Some(&document));
         tell(&mut later, "comm_msg", &request("q"), &[]);
         assert!(tell(&mut later, "stream", &says("b"), &[]));
         let second = json!({"output_type": "stream", "name": "stdout", "text": "b"});
@@ -389,7 +398,7 @@ mod tests {
 
         // One that no notebook knows takes its outputs, too.
         let mut unknown = Widgets::default();
-        unknown.recall("o", None);
+        unknown.load("o", None);
         tell(&mut unknown, "comm_msg", &request("q"), &[]);
         assert!(tell(&mut unknown, "stream", &says("b"), &[]));
         assert_eq!(untold(&mut unknown).len(), 1);

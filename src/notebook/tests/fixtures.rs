@@ -20,7 +20,7 @@ pub(crate) fn cells(words: &str) -> Document {
 }
 
 /// Returns a notebook's cells in words.
-pub(in crate::notebook) fn said(document: &Document) -> String {
+pub(in crate::notebook) fn in_words(document: &Document) -> String {
     let cells = document.cells().iter();
     let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));
     cells.collect::<Vec<_>>().join(" ")

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 /// What of a file's bytes was another before an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exact {
+pub struct ExactBytes {
     /// How the file was written: the bytes of removed cells fit only there.
     style: String,
     cells: Vec<ExactCell>,
@@ -49,7 +49,7 @@ struct Between {
     left: String,
 }
 
-impl Exact {
+impl ExactBytes {
     /// Returns what to keep of an operation's bytes; none where it changed none of a cell.
     pub fn of(before: &Document, after: &Document) -> Option<Self> {
         // Bytes of cells in another format do not fit the rest of the file.

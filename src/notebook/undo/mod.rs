@@ -4,5 +4,7 @@ mod exact_bytes;
 mod operation_undo;
 mod restore;
 
-pub use exact_bytes::Exact;
-pub use operation_undo::{TakeBack, TakeBackError, TakenBack, Touched, Version, place_beside};
+pub use exact_bytes::ExactBytes;
+pub use operation_undo::{
+    OperationUndo, OperationUndoError, RememberedCell, TouchedCell, UndoneNotebook, position_beside,
+};

@@ -5,41 +5,41 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::exact_bytes::Exact;
+use super::exact_bytes::ExactBytes;
 use crate::notebook::document::{Cell, CellType, Document, Revision};
 use crate::notebook::edit::{Conflict, EditError};
 use crate::notebook::json::Json;
-use crate::notebook::merge::{merge, moved};
+use crate::notebook::merge::{merge, out_of_order};
 
 /// What one operation did, to be taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TakeBack {
+pub struct OperationUndo {
     /// The cells that it changed, made or removed.
-    pub cells: Vec<Touched>,
+    pub cells: Vec<TouchedCell>,
     /// The ids of all cells before it, in their order.
     pub before: Vec<String>,
     /// The ids of all cells after it, in their order.
     pub after: Vec<String>,
     /// The bytes that it changed, where they are kept.
-    pub exact: Option<Exact>,
+    pub exact: Option<ExactBytes>,
 }
 
 /// What an operation did to one cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touched {
+pub struct TouchedCell {
     /// Its id.
     pub cell: String,
     /// What it was; none for a new cell.
-    pub before: Option<Version>,
+    pub before: Option<RememberedCell>,
     /// What the operation left; none for a removed cell.
-    pub after: Option<Version>,
+    pub after: Option<RememberedCell>,
     /// Whether it brought outputs back that the cell had not before.
     pub outputs_came: bool,
 }
 
 /// A cell as it was once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct RememberedCell {
     /// Its revision.
     pub revision: Revision,
     /// The cell, where it is remembered; with outputs only where they would be lost otherwise.
@@ -48,7 +48,7 @@ pub struct Version {
 
 /// A notebook with an operation taken back.
 #[derive(Clone, Debug)]
-pub struct TakenBack {
+pub struct UndoneNotebook {
     /// The notebook.
     pub document: Document,
     /// What somebody has changed since, so that it could not be taken back.
@@ -57,7 +57,7 @@ pub struct TakenBack {
 
 /// Why an operation cannot be taken back at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakeBackError {
+pub enum OperationUndoError {
     /// A version of a cell that is needed is not remembered any more.
     #[error("what cell {cell} was as revision {revision} is not remembered any more")]
     Forgotten {
@@ -71,14 +71,14 @@ pub enum TakeBackError {
     Edit(#[from] EditError),
 }
 
-impl TakeBack {
+impl OperationUndo {
     /// Takes the operation back in a notebook. Cells that are still what it left become what they
     /// were; what others changed since is merged by lines, or a conflict. With `force` what others
     /// made of the same cells gives way.
     ///
     /// # Errors
     /// A version that is needed is forgotten, or the format is only read.
-    pub fn taken_back(&self, now: &Document, force: bool) -> Result<TakenBack, TakeBackError> {
+    pub fn undo(&self, now: &Document, force: bool) -> Result<UndoneNotebook, OperationUndoError> {
         now.check_writable()?;
         let mut conflicts = Vec::new();
         let base = self.base(now, force)?;
@@ -88,7 +88,7 @@ impl TakeBack {
             match (&touched.before, &touched.after, at) {
                 (Some(before), _, Some(at)) => {
                     if let Some(cell) = &before.cell {
-                        wanted.put_version(at, cell)?;
+                        wanted.restore_version(at, cell)?;
                     } else if !is_of(&wanted, at, before) {
                         return Err(touched.forgotten(before));
                     }
@@ -103,7 +103,7 @@ impl TakeBack {
                 }
                 // Somebody removed it since.
                 (Some(before), Some(after), None) if !force => {
-                    let text = |version: &Version| version.cell.as_ref().map(source_of);
+                    let text = |version: &RememberedCell| version.cell.as_ref().map(source_of);
                     conflicts.push(Conflict {
                         cell: Some(touched.cell.clone()),
                         field: "deleted".into(),
@@ -117,7 +117,7 @@ impl TakeBack {
             }
         }
         self.order_as_before(&mut wanted);
-        let cells: HashMap<&str, &Touched> = self
+        let cells: HashMap<&str, &TouchedCell> = self
             .cells
             .iter()
             .map(|touched| (touched.cell.as_str(), touched))
@@ -138,7 +138,7 @@ impl TakeBack {
             let cell = before.cell.as_ref();
             let cell = cell.ok_or_else(|| touched.forgotten(before))?;
             let at = next.unwrap_or_else(|| self.place_before(&wanted, id));
-            wanted.put_back(at, id, cell)?;
+            wanted.restore_cell(at, id, cell)?;
             next = Some(at + 1);
         }
         let merged = merge(&base, now, &wanted, &|_| false);
@@ -147,7 +147,7 @@ impl TakeBack {
         if let Some(exact) = self.exact.as_ref().filter(|_| conflicts.is_empty()) {
             exact.put(now, &mut document);
         }
-        Ok(TakenBack {
+        Ok(UndoneNotebook {
             document,
             conflicts,
         })
@@ -155,7 +155,7 @@ impl TakeBack {
 
     /// Returns the notebook as the operation left it, as far as its cells are still there; what came
     /// since is not in it.
-    fn base(&self, now: &Document, force: bool) -> Result<Document, TakeBackError> {
+    fn base(&self, now: &Document, force: bool) -> Result<Document, OperationUndoError> {
         let mut base = now.clone();
         if force {
             // Whatever is there now is what it left: nothing of it is anybody else's.
@@ -168,7 +168,7 @@ impl TakeBack {
                 .get(at)
                 .is_some_and(|cell| !left.contains(cell.id()))
             {
-                base.take(at);
+                base.take_cell(at);
             }
         }
         base.arrange(&self.after);
@@ -185,7 +185,7 @@ impl TakeBack {
                 .cell
                 .as_ref()
                 .ok_or_else(|| touched.forgotten(after))?;
-            base.put_version(at, cell)?;
+            base.restore_version(at, cell)?;
         }
         Ok(base)
     }
@@ -198,7 +198,7 @@ impl TakeBack {
             .iter()
             .map(|id| places.get(id.as_str()).copied())
             .collect();
-        let moved = moved(&places);
+        let moved = out_of_order(&places);
         let movers: Vec<&String> = self
             .before
             .iter()
@@ -212,13 +212,13 @@ impl TakeBack {
         let mut taken = HashMap::new();
         for id in &movers {
             if let Some(at) = place_of(document, id) {
-                taken.insert(id.as_str(), document.take(at));
+                taken.insert(id.as_str(), document.take_cell(at));
             }
         }
         for id in movers {
             if let Some(cell) = taken.remove(id.as_str()) {
                 let at = self.place_before(document, id);
-                document.put(at, cell);
+                document.put_cell(at, cell);
             }
         }
     }
@@ -226,13 +226,13 @@ impl TakeBack {
     /// Returns where a cell goes that stood somewhere before the operation: after the nearest cell
     /// before it that is there, else before the nearest one after it, else at the end.
     fn place_before(&self, document: &Document, id: &str) -> usize {
-        place_beside(document, &self.before, id)
+        position_beside(document, &self.before, id)
     }
 }
 
 /// Returns where a cell goes that stood among others: after the nearest of those before it that is
 /// there, else before the nearest of those after it, else at the end.
-pub fn place_beside(document: &Document, order: &[String], id: &str) -> usize {
+pub fn position_beside(document: &Document, order: &[String], id: &str) -> usize {
     let there: HashMap<&str, usize> = document
         .cells
         .iter()
@@ -247,9 +247,9 @@ pub fn place_beside(document: &Document, order: &[String], id: &str) -> usize {
     after.or_else(before).unwrap_or(document.cells.len())
 }
 
-impl Touched {
-    fn forgotten(&self, version: &Version) -> TakeBackError {
-        TakeBackError::Forgotten {
+impl TouchedCell {
+    fn forgotten(&self, version: &RememberedCell) -> OperationUndoError {
+        OperationUndoError::Forgotten {
             cell: self.cell.clone(),
             revision: version.revision,
         }
@@ -284,7 +284,7 @@ fn place_of(document: &Document, id: &str) -> Option<usize> {
     document.cells.iter().position(|cell| cell.id() == id)
 }
 
-fn is_of(document: &Document, at: usize, version: &Version) -> bool {
+fn is_of(document: &Document, at: usize, version: &RememberedCell) -> bool {
     let cell = document.cells.get(at);
     cell.is_some_and(|cell| cell.revision() == version.revision)
 }
@@ -303,16 +303,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::notebook::Change;
-    use crate::notebook::Execution;
+    use crate::notebook::CellExecution;
+    use crate::notebook::ChangeKind;
     use crate::notebook::NewCell;
     use crate::notebook::changes;
     use crate::notebook::json::Layout;
-    use crate::notebook::tests::fixtures::{cells, said};
+    use crate::notebook::tests::fixtures::{cells, in_words};
     use crate::notebook::tests::laws::{assert_whole, meaning, notebook, open};
 
     /// What was done between two versions, with what is remembered of it.
-    fn deed(before: &Document, after: &Document) -> TakeBack {
+    fn deed(before: &Document, after: &Document) -> OperationUndo {
         let ids = |document: &Document| -> Vec<String> {
             let ids = document.cells().iter().map(Cell::id);
             ids.map(str::to_owned).collect()
@@ -325,7 +325,7 @@ mod tests {
                     bare.rewrite(bare.with(name, value, &Layout::default()));
                 }
             }
-            Some(Version {
+            Some(RememberedCell {
                 revision: cell.revision(),
                 cell: Some(Json::of_valid(match whole {
                     true => &cell.text,
@@ -339,10 +339,10 @@ mod tests {
         };
         let lost = |id: &str| ran(before, id) && !ran(after, id);
         let changes = changes(before, after).into_iter();
-        let changes = changes.filter(|changed| changed.what != Change::Moved);
-        TakeBack {
+        let changes = changes.filter(|changed| changed.what != ChangeKind::Moved);
+        OperationUndo {
             cells: changes
-                .map(|changed| Touched {
+                .map(|changed| TouchedCell {
                     before: version(before, &changed.cell, lost(&changed.cell)),
                     after: version(after, &changed.cell, false),
                     outputs_came: !ran(before, &changed.cell) && ran(after, &changed.cell),
@@ -351,17 +351,17 @@ mod tests {
                 .collect(),
             before: ids(before),
             after: ids(after),
-            exact: Exact::of(before, after),
+            exact: ExactBytes::of(before, after),
         }
     }
 
     fn back(before: &str, after: &str, now: &str, force: bool) -> (String, Vec<String>) {
         let deed = deed(&cells(before), &cells(after));
-        let taken = deed.taken_back(&cells(now), force).unwrap();
+        let taken = deed.undo(&cells(now), force).unwrap();
         let conflicts = taken.conflicts.into_iter();
         let conflicts = conflicts.map(|it| format!("{} {}", it.cell.unwrap_or_default(), it.field));
         assert_whole(&taken.document);
-        (said(&taken.document), conflicts.collect())
+        (in_words(&taken.document), conflicts.collect())
     }
 
     #[test]
@@ -422,11 +422,11 @@ mod tests {
         let mut deed = deed(&cells("a:1"), &cells("a:2"));
         deed.cells[0].after.as_mut().unwrap().cell = None;
         // What stands there is what it left: it need not be remembered.
-        assert!(deed.taken_back(&cells("a:2"), false).is_ok());
-        let forgotten = deed.taken_back(&cells("a:3"), false).unwrap_err();
-        assert!(matches!(forgotten, TakeBackError::Forgotten { .. }));
+        assert!(deed.undo(&cells("a:2"), false).is_ok());
+        let forgotten = deed.undo(&cells("a:3"), false).unwrap_err();
+        assert!(matches!(forgotten, OperationUndoError::Forgotten { .. }));
         deed.cells[0].before.as_mut().unwrap().cell = None;
-        assert!(deed.taken_back(&cells("a:2"), false).is_err());
+        assert!(deed.undo(&cells("a:2"), false).is_err());
     }
 
     /// One operation, with what the command line can do.
@@ -485,7 +485,7 @@ mod tests {
             let last = now.clone();
             let mut redo = Vec::new();
             for (deed_of, before) in deeds.iter().rev() {
-                let taken = deed_of.taken_back(&now, false).unwrap();
+                let taken = deed_of.undo(&now, false).unwrap();
                 prop_assert_eq!(&taken.conflicts, &[]);
                 assert_whole(&taken.document);
                 // Not a byte is another than it was.
@@ -513,7 +513,7 @@ mod tests {
             prop_assert_eq!(meaning_of(&now), meaning_of(&first));
             // And done again.
             for deed_of in redo.iter().rev() {
-                let taken = deed_of.taken_back(&now, false).unwrap();
+                let taken = deed_of.undo(&now, false).unwrap();
                 prop_assert_eq!(&taken.conflicts, &[]);
                 now = taken.document;
             }
@@ -535,7 +535,7 @@ mod tests {
                 now = step(&now, *kind, *at, *to, number + 100);
             }
             let touched = |id: &str| deed_of.cells.iter().any(|cell| cell.cell == id);
-            let taken = deed_of.taken_back(&now, false).unwrap();
+            let taken = deed_of.undo(&now, false).unwrap();
             assert_whole(&taken.document);
             for cell in now.cells().iter().filter(|cell| !touched(cell.id())) {
                 let kept = place_of(&taken.document, cell.id()).and_then(|at| taken.document.cells().get(at));
@@ -556,7 +556,7 @@ mod tests {
     #[test]
     fn outputs_come_back_unless_the_cell_ran_since() {
         let mut before = cells("a:1 b:2");
-        let ran = |count| Execution {
+        let ran = |count| CellExecution {
             outputs: vec![
                 Json::parse(r#"{"output_type":"stream","name":"stdout","text":"x"}"#).unwrap(),
             ],
@@ -570,13 +570,13 @@ mod tests {
         after.clear_outputs(1).unwrap();
         let mut now = after.clone();
         now.set_execution(1, &ran(7)).unwrap();
-        let taken = deed(&before, &after).taken_back(&now, false).unwrap();
+        let taken = deed(&before, &after).undo(&now, false).unwrap();
         let counts = taken.document.cells().iter().map(Cell::execution_count);
         assert_eq!(counts.collect::<Vec<_>>(), [Some(1), Some(7)]);
         // So they do with a cell that was removed.
         let mut after = before.clone();
         after.remove(0).unwrap();
-        let taken = deed(&before, &after).taken_back(&after, false).unwrap();
+        let taken = deed(&before, &after).undo(&after, false).unwrap();
         assert_eq!(taken.document.to_bytes(), before.to_bytes());
     }
 }

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::notebook::document::{
-    Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, write_id, written,
+    Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, source_json, write_id,
 };
-use crate::notebook::edit::{Change, Changed, EditError};
+use crate::notebook::edit::{CellChange, ChangeKind, EditError};
 use crate::notebook::json::{Json, Layout, Object, digest, remove_value_at, set_value_at};
 
 impl Document {
@@ -22,7 +22,7 @@ impl Document {
             let mut cell = read(cell)?;
             write_id(&mut cell, id, &document.style.cell);
             let index = document.cells.len();
-            document.put(index, cell);
+            document.put_cell(index, cell);
         }
         Ok(document)
     }
@@ -32,7 +32,12 @@ impl Document {
     ///
     /// # Errors
     /// The index is beyond the end, the id not allowed or taken, the value no cell.
-    pub fn put_back(&mut self, index: usize, id: &str, cell: &Json) -> Result<Changed, EditError> {
+    pub fn restore_cell(
+        &mut self,
+        index: usize,
+        id: &str,
+        cell: &Json,
+    ) -> Result<CellChange, EditError> {
         self.check_writable()?;
         let mut cell = read(cell)?;
         if index > self.cells.len() {
@@ -53,11 +58,11 @@ impl Document {
             false => record_id(&mut cell, id),
         }
         let after = Some(cell.revision());
-        self.put(index, cell);
-        Ok(Changed {
+        self.put_cell(index, cell);
+        Ok(CellChange {
             cell: id.to_owned(),
             index,
-            what: Change::Inserted,
+            what: ChangeKind::Inserted,
             before: None,
             after,
         })
@@ -68,15 +73,19 @@ impl Document {
     ///
     /// # Errors
     /// There is no cell at the index, or the value is none.
-    pub fn put_version(&mut self, index: usize, version: &Json) -> Result<Changed, EditError> {
+    pub fn restore_version(
+        &mut self,
+        index: usize,
+        version: &Json,
+    ) -> Result<CellChange, EditError> {
         let version = read(version)?;
         let lists = self.style.lists;
-        let mut changed = self.change(index, Change::Edited, |cell, layout| {
+        let mut changed = self.change(index, ChangeKind::Edited, |cell, layout| {
             let new = as_it_was(cell, &version, layout, lists);
             (new.text != cell.text).then(|| new.text.to_vec())
         })?;
-        if changed.what == Change::Edited && changed.before == changed.after {
-            changed.what = Change::Outputs;
+        if changed.what == ChangeKind::Edited && changed.before == changed.after {
+            changed.what = ChangeKind::Outputs;
         }
         Ok(changed)
     }
@@ -110,7 +119,7 @@ fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell 
     }
     let source = version.source_bytes();
     if *new.source_bytes() != *source {
-        let value = written(new.raw("source"), &source, layout, lists);
+        let value = source_json(new.raw("source"), &source, layout, lists);
         new.rewrite(new.with("source", &value, layout));
     }
     if let Some(metadata) = metadata_as_it_was(&new, version, layout) {
@@ -229,28 +238,28 @@ mod tests {
             let cell = json(&document, index);
             let id = document.cells()[index].id().to_owned();
             document.remove(index).unwrap();
-            let changed = document.put_back(index, &id, &cell).unwrap();
+            let changed = document.restore_cell(index, &id, &cell).unwrap();
             assert_eq!(
                 (changed.what, changed.index, changed.before),
-                (Change::Inserted, index, None)
+                (ChangeKind::Inserted, index, None)
             );
             assert_eq!(text(&document), FILE);
-            let taken = document.put_back(0, &id, &cell);
+            let taken = document.restore_cell(0, &id, &cell);
             assert_eq!(taken, Err(EditError::TakenId(id)));
         }
         let mut document = open(FILE);
         assert_eq!(
-            document.put_back(0, "c", &Json::from(1)),
+            document.restore_cell(0, "c", &Json::from(1)),
             Err(EditError::NotACell)
         );
         let cell = json(&document, 0);
         assert!(matches!(
-            document.put_back(3, "c", &cell),
+            document.restore_cell(3, "c", &cell),
             Err(EditError::OutOfRange { .. })
         ));
         // A cell of a file without ids has none of its own; and the style is this file's.
         let plain = Json::parse(r#"{"cell_type":"raw","metadata":{},"source":"x"}"#).unwrap();
-        document.put_back(2, "c", &plain).unwrap();
+        document.restore_cell(2, "c", &plain).unwrap();
         let new = ",\n  {\n   \"cell_type\": \"raw\",\n   \"id\": \"c\",\n   \"metadata\": {},\n   \"source\": \"x\"\n  }\n ],";
         assert_eq!(
             text(&document),
@@ -268,15 +277,15 @@ mod tests {
         document.set_source(0, "other").unwrap();
         document.set_metadata(0, &["tags"], &Json::from(1)).unwrap();
         document.set_metadata(0, &["x"], &Json::from(1)).unwrap();
-        let changed = document.put_version(0, &first).unwrap();
+        let changed = document.restore_version(0, &first).unwrap();
         assert_eq!(
             (changed.what, changed.after),
-            (Change::Edited, Some(revision))
+            (ChangeKind::Edited, Some(revision))
         );
         assert_eq!(text(&document), FILE);
         assert_eq!(
-            document.put_version(0, &first).unwrap().what,
-            Change::Nothing
+            document.restore_version(0, &first).unwrap().what,
+            ChangeKind::Nothing
         );
     }
 
@@ -285,21 +294,21 @@ mod tests {
         let mut document = open(FILE);
         let whole = json(&document, 0);
         document.clear_outputs(0).unwrap();
-        let changed = document.put_version(0, &whole).unwrap();
-        assert_eq!(changed.what, Change::Outputs);
+        let changed = document.restore_version(0, &whole).unwrap();
+        assert_eq!(changed.what, ChangeKind::Outputs);
         assert_eq!(text(&document), FILE);
         // Text has no outputs; with the type they come back.
         document.set_type(0, CellType::Markdown).unwrap();
-        document.put_version(0, &whole).unwrap();
+        document.restore_version(0, &whole).unwrap();
         assert_eq!(text(&document), FILE);
         // What was run since is the later execution.
         document.clear_outputs(0).unwrap();
-        let execution = crate::notebook::Execution {
+        let execution = crate::notebook::CellExecution {
             execution_count: Some(9),
             ..Default::default()
         };
         document.set_execution(0, &execution).unwrap();
-        document.put_version(0, &whole).unwrap();
+        document.restore_version(0, &whole).unwrap();
         assert_eq!(document.cells()[0].execution_count(), Some(9));
         assert_eq!(document.cells()[0].outputs().count(), 0);
     }
@@ -313,13 +322,13 @@ mod tests {
         let version = json(&document, 0);
         document.set_type(0, CellType::Code).unwrap();
         document.set_source(0, "y").unwrap();
-        document.put_version(0, &version).unwrap();
+        document.restore_version(0, &version).unwrap();
         assert_eq!(
             document.cells()[0].revision(),
             open(&file).cells()[0].revision()
         );
         let future = Json::parse(r#"{"cell_type":"sql","metadata":{},"source":"x"}"#).unwrap();
-        document.put_version(0, &future).unwrap();
+        document.restore_version(0, &future).unwrap();
         assert!(text(&document).contains(r#""cell_type":"sql""#));
     }
 

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nb::notebook::{Document, Execution, Fold, Folded, Widgets, pages};
+use nb::notebook::{Document, CellExecution, OutputChange, OutputAccumulator, Widgets, pager_pages};
 
 const TYPES: [&str; 6] = [
     "stream",
@@ -24,7 +24,7 @@ const CONTENTS: [&str; 4] = [
 ];
 
 fuzz_target!(|messages: Vec<(u8, &[u8])>| {
-    let mut folded = Folded::default();
+    let mut folded = OutputAccumulator::default();
     let mut widgets = Widgets::default();
     for (kind, rest) in messages {
         let kind = usize::from(kind);
@@ -40,12 +40,12 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
                 widgets.take("comm_msg", &content, &[rest]);
             }
             7 => {
-                for page in pages(&content) {
+                for page in pager_pages(&content) {
                     folded.take("display_data", page.text().as_bytes());
                 }
             }
             kind => {
-                if let Fold::Displayed { display_id, shown } = folded.take(TYPES[kind], &content) {
+                if let OutputChange::Displayed { display_id, shown } = folded.take(TYPES[kind], &content) {
                     folded.update(&display_id, &shown);
                 }
             }
@@ -55,15 +55,15 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
         "{\"cells\":[{\"cell_type\":\"code\",\"id\":\"a\"}],\"nbformat\":4,\"nbformat_minor\":5}";
     let mut document = Document::parse(text).expect("this is a notebook");
     document.put_widgets(&widgets).expect("the format is 4");
-    let execution = Execution {
+    let execution = CellExecution {
         outputs: folded.outputs(),
-        ..Execution::default()
+        ..CellExecution::default()
     };
     document
         .set_execution(0, &execution)
         .expect("the cell is code");
     let again = Document::parse(document.to_bytes()).expect("outputs leave a notebook");
     for output in again.cells()[0].read_outputs() {
-        output.in_short(40);
+        output.summary(40);
     }
 });

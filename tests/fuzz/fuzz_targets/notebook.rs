@@ -41,7 +41,7 @@ fuzz_target!(|input: (u8, u8, &str, &[u8])| {
     }
     for cell in document.cells() {
         cell.first_line(20);
-        cell.outputs_in_short(40);
+        cell.outputs_line(40);
     }
     let merged = merge(&document, &document, &edited, &|_| false);
     assert_eq!(merged.document.to_bytes(), edited.to_bytes());

@@ -32,7 +32,7 @@ fuzz_target!(|input: (Page<'_>, Vec<Step<'_>>, u8)| {
             diff(&after, &document, false);
             for cell in after.cells() {
                 cell.first_line(usize::from(limit));
-                cell.outputs_in_short(usize::from(limit));
+                cell.outputs_line(usize::from(limit));
             }
         }
         Err(error) => drop(error.to_string()),

@@ -3,7 +3,7 @@
 pub mod peers;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use nb::notebook::{Document, Json, Operation, Selector};
+use nb::notebook::{Document, Json, Operation, CellSelector};
 
 /// A notebook.
 #[derive(Arbitrary, Debug)]
@@ -165,10 +165,10 @@ impl Step<'_> {
     /// Returns the operation.
     pub fn operation(&self) -> Operation {
         let select = |number: u8| match number {
-            0..128 => Selector::index(i64::from(number % 12) - 2),
-            128..192 => Selector::id(format!("cell-{}", number % 16)),
-            192..224 => Selector::Count(u64::from(number % 16)),
-            _ => Selector::Range {
+            0..128 => CellSelector::index(i64::from(number % 12) - 2),
+            128..192 => CellSelector::id(format!("cell-{}", number % 16)),
+            192..224 => CellSelector::Count(u64::from(number % 16)),
+            _ => CellSelector::Range {
                 start: Some(i64::from(number % 4) - 1),
                 end: (number % 3 > 0).then_some(i64::from(number % 5)),
                 inclusive: number % 2 == 0,
