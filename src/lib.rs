@@ -8,12 +8,12 @@
 //! | [`wire`] | Jupyter messages as bytes: frames, signing keys, lazily read headers, connection files. Pure | – |
 //! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
 //! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
-//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal, versions of cells, jobs, who is joined, the user's settings | – |
+//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | notebook |
 //! | [`route`] | who gets what: clients, outstanding requests, turns, synthetic replies. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
-//! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel, editing |
+//! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel |
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
 //! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
 //! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, client, activity, task, editing |

@@ -1,7 +1,6 @@
 //! Who else is at a kernel, and what they run: the words for it.
 
-use crate::project::journal::Entry;
-use crate::project::past::Cell;
+use crate::project::event::{ExecutionStart, RunningCell};
 
 /// Names whom the journal does not know.
 pub const SOMEBODY: &str = "another client";
@@ -9,7 +8,7 @@ pub const SOMEBODY: &str = "another client";
 /// How many characters of its source stand for a cell that has no readable id.
 const SOURCE: usize = 32;
 
-/// Returns the name that an entry's asker is known by.
+/// Returns the name that an event's actor is known by.
 ///
 /// A client that `nb` knows only from the kernel calls itself what its library does, `username`
 /// or, in VS Code, a UUID: that is nobody's name.
@@ -37,25 +36,15 @@ pub fn is_meant(name: &str, word: &str) -> bool {
     is_same(name, word) || (word == "agent" && !is_human(name) && name != SOMEBODY)
 }
 
-/// Returns the word for how an execution ended, as its last entry tells. Who has only seen it has seen
-/// no reply, but whether it raised.
-pub fn status(end: &Entry) -> Option<&str> {
-    match end.status.as_deref() {
-        Some("seen") if end.raised => Some("error"),
-        Some("seen") => Some("ok"),
-        status => status,
-    }
-}
-
 /// Returns the words for a cell that runs: `human (VS Code)'s cell 3f2c`.
-pub fn whose(cell: &Cell) -> String {
+pub fn whose(cell: &RunningCell) -> String {
     let what = what(cell.cell.as_deref(), cell.code.as_deref());
     format!("{}'s {what}", name(cell.by.as_deref()))
 }
 
-/// Returns the words for what an entry ran: `3f2c`, or the beginning of its source.
-pub fn label(entry: &Entry) -> String {
-    named(entry.cell.as_deref(), entry.code.as_deref())
+/// Returns the words for what a request ran: `3f2c`, or the beginning of its source.
+pub fn label(start: &ExecutionStart) -> String {
+    named(start.cell.as_deref(), start.code.as_deref())
 }
 
 /// Returns the words for code that ran: the beginning of its cell's id, or of the source.
@@ -99,7 +88,7 @@ mod tests {
     use super::*;
 
     fn cell(by: Option<&str>, cell: Option<&str>, code: Option<&str>) -> String {
-        whose(&Cell {
+        whose(&RunningCell {
             msg_id: "1".to_owned(),
             by: by.map(str::to_owned),
             cell: cell.map(str::to_owned),

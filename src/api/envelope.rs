@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::caller::Caller;
 use crate::activity::since::{self, Doings};
-use crate::editing::history::{self, Overwritten};
+use crate::editing::history;
 use crate::execution::lost::Lost;
 use crate::lifecycle::death;
+use crate::project::event::OverwrittenEdit;
 use crate::project::{Ended, Status};
 
 /// An answer's own fields.
@@ -73,7 +74,7 @@ pub struct NotebookNews {
     /// What others did since the caller's last request.
     pub since: Vec<Doings>,
     /// Edits of the caller that others' saves wiped out.
-    pub overwritten: Vec<Overwritten>,
+    pub overwritten: Vec<OverwrittenEdit>,
 }
 
 /// How a kernel ended.

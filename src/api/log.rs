@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::activity::company;
-use crate::editing::history::Recorded;
 use crate::execution::meant::{Meant, is_address};
 use crate::notebook::Document;
 use crate::project::Project;
-use crate::project::journal::Entry;
+use crate::project::event::{
+    Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome,
+};
 
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize)]
@@ -33,15 +34,15 @@ pub enum What {
     /// Code was run.
     Ran(Execution),
     /// A command of `nb` changed cells.
-    Edited(Recorded),
+    Edited(NotebookChange),
     /// Somebody else saved the notebook with other cells than it had.
-    Saved(Recorded),
+    Saved(NotebookChange),
     /// Something was done to the kernel, or became of it.
     Kernel {
         /// `opened`, `restarted`, `stopped`, `died`, `interrupted`, `withdrew` (an interrupt that
         /// took back cells that waited), …
         #[serde(rename = "kernel")]
-        event: String,
+        event: &'static str,
         /// Which of the session's kernels it was.
         generation: Option<u64>,
     },
@@ -61,8 +62,8 @@ pub struct Execution {
     pub label: String,
     /// The code, where it is kept.
     pub code: Option<String>,
-    /// How it ended: `ok`, `error`, …; none while nobody has told.
-    pub status: Option<String>,
+    /// How it ended; none while nobody has told.
+    pub status: Option<Outcome>,
     /// How long it took.
     pub took_ms: Option<u64>,
     /// Which of the session's kernels ran it.
@@ -103,8 +104,8 @@ pub fn happenings(
     for session in &keys {
         // Who shares another's kernel shares what runs there, not its notebook's edits.
         let foreign = session != &keys[0];
-        let past = project.past(session).map(|placed| placed.entry);
-        let past = past.filter(|entry| !foreign || !is_of_cells(entry));
+        let past = project.events(session);
+        let past = past.filter(|event| !foreign || event.change().is_none());
         all.extend(gathered(past, wanted));
     }
     all.sort_by_key(|happening| std::cmp::Reverse(happening.at));
@@ -143,19 +144,22 @@ fn name_cells(list: &mut [Happening], notebook: &str, document: &Document) {
     }
 }
 
-fn is_of_cells(entry: &Entry) -> bool {
-    matches!(entry.event.as_str(), "edited" | "saved")
-}
+/// The kernel's generation and the request's id.
+type Key = (Option<u64>, String);
 
-/// `entries` come newest first, and so does what is made of them.
-fn gathered(entries: impl Iterator<Item = Entry>, wanted: &Wanted) -> Vec<Happening> {
+/// `events` come newest first, and so does what is made of them.
+fn gathered(events: impl Iterator<Item = Event>, wanted: &Wanted) -> Vec<Happening> {
     let mut list: Vec<Option<Happening>> = Vec::new();
-    let mut ends: HashMap<(Option<u64>, String), Entry> = HashMap::new();
-    // Where the executions are in the list, and whether it was their asker who told.
-    let mut begun: HashMap<(Option<u64>, String), (usize, bool)> = HashMap::new();
+    let mut ends: HashMap<Key, ExecutionEnd> = HashMap::new();
+    // Where the executions are in the list, and whether it was their sender who told.
+    let mut begun: HashMap<Key, (usize, bool)> = HashMap::new();
     let (mut open, mut before) = (None, 0);
-    for entry in entries {
-        if wanted.since.is_some_and(|since| entry.at < since) {
+    for event in events {
+        let key = (
+            event.generation,
+            event.msg_id().unwrap_or_default().to_owned(),
+        );
+        if wanted.since.is_some_and(|since| event.at < since) {
             // What has ended since may have begun before.
             let open = open.get_or_insert_with(|| {
                 let keys = ends.keys().filter(|key| !begun.contains_key(*key));
@@ -165,48 +169,48 @@ fn gathered(entries: impl Iterator<Item = Entry>, wanted: &Wanted) -> Vec<Happen
             if before > BEGINNINGS || open.is_empty() {
                 break;
             }
-            let key = (entry.generation, entry.msg_id.clone().unwrap_or_default());
-            if entry.event == "done" || !open.contains(&key) {
+            if event.end().is_some() || !open.contains(&key) {
                 continue;
             }
-            if entry.event == "asked" {
+            if event.asked().is_some() {
                 open.remove(&key);
             }
         }
         // One more than is wanted: the one that is asked for last may be seen first.
         let enough = wanted.count > 0 && wanted.by.is_none() && list.len() > wanted.count;
-        match (entry.event.as_str(), entry.msg_id.clone()) {
-            ("done", Some(id)) => {
-                let key = (entry.generation, id);
-                let known = ends.get(&key).and_then(|known| known.status.as_deref());
-                if known.is_none_or(|status| matches!(status, "seen" | "unseen")) {
-                    ends.insert(key, entry);
+        if let Some(start) = event.start() {
+            let asked = event.asked().is_some();
+            match begun.get_mut(&key) {
+                // The sender knows more than an observer.
+                Some((at, told)) if asked && !*told => {
+                    *told = true;
+                    let own = start.store_history;
+                    let happening = own.then(|| ran(&event, start, ends.get(&key)));
+                    if let Some(slot) = list.get_mut(*at) {
+                        *slot = happening;
+                    }
+                }
+                Some(_) => {}
+                None if !start.store_history => {}
+                None if enough => break,
+                None => {
+                    list.push(Some(ran(&event, start, ends.get(&key))));
+                    begun.insert(key, (list.len() - 1, asked));
                 }
             }
-            ("asked" | "seen", Some(id)) => {
-                let key = (entry.generation, id);
-                let asked = entry.event == "asked";
-                match begun.get_mut(&key) {
-                    // Whoever asked knows more than who has seen it.
-                    Some((at, told)) if asked && !*told => {
-                        *told = true;
-                        let own = entry.store_history;
-                        let happening = own.then(|| ran(&entry, ends.get(&key)));
-                        if let Some(slot) = list.get_mut(*at) {
-                            *slot = happening;
-                        }
-                    }
-                    Some(_) => {}
-                    None if !entry.store_history => {}
-                    None if enough => break,
-                    None => {
-                        list.push(Some(ran(&entry, ends.get(&key))));
-                        begun.insert(key, (list.len() - 1, asked));
-                    }
+            continue;
+        }
+        match event.kind {
+            EventKind::Done(end) => {
+                if ends
+                    .get(&key)
+                    .is_none_or(|known| !known.status.is_certain())
+                {
+                    ends.insert(key, end);
                 }
             }
             _ if enough => break,
-            _ => list.extend(other(entry).map(Some)),
+            _ => list.extend(other(event).map(Some)),
         }
     }
     let list = list.into_iter().flatten();
@@ -220,76 +224,86 @@ fn is_by(happening: &Happening, word: &str) -> bool {
     by.is_some_and(|by| by == word || (is_known && company::is_meant(by, word)))
 }
 
-fn ran(entry: &Entry, end: Option<&Entry>) -> Happening {
-    let past_nb = entry.event == "seen";
-    let notebook = entry.notebook.as_ref().unwrap_or(&entry.session);
-    let (address, cell) = match entry.cell.clone() {
+fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Happening {
+    let past_nb = matches!(event.kind, EventKind::Seen(_));
+    let (address, cell) = match start.cell.clone() {
         Some(name) if is_address(&name) => (Some(name), None),
         name => (None, name),
     };
     Happening {
-        at: entry.at,
-        by: Some(company::name(entry.by.as_deref()).to_owned()),
+        at: event.at,
+        by: Some(company::name(event.by.as_deref()).to_owned()),
         what: What::Ran(Execution {
-            notebook: (!past_nb).then(|| notebook.clone()),
+            notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,
             address,
-            label: company::label(entry),
-            code: entry.code.clone(),
-            status: end.and_then(|end| company::status(end).map(str::to_owned)),
+            label: company::label(start),
+            code: start.code.clone(),
+            status: end.map(|end| end.status.shown()),
             took_ms: end.and_then(|end| end.took_ms),
-            generation: entry.generation,
-            job: entry.job.clone(),
+            generation: event.generation,
+            job: start.job.clone(),
             past_nb,
         }),
     }
 }
 
-fn other(entry: Entry) -> Option<Happening> {
-    let what = match entry.event.as_str() {
-        "edited" => What::Edited(Recorded::of(&entry)?),
-        "saved" => What::Saved(Recorded::of(&entry)?),
-        // What is unknown to this version is told by its name.
-        event => What::Kernel {
-            event: match entry.other.get("withdrawn") {
-                Some(count) if event == "interrupted" && *count != 0 => "withdrew".to_owned(),
-                _ => event.to_owned(),
-            },
-            generation: entry.generation,
-        },
+/// Returns what happened where that is no execution.
+fn other(event: Event) -> Option<Happening> {
+    let generation = event.generation;
+    let kernel = |event| What::Kernel { event, generation };
+    let what = match event.kind {
+        EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => return None,
+        EventKind::Edited(change) => What::Edited(change),
+        EventKind::Saved(change) => What::Saved(change),
+        EventKind::Peeked { .. } => kernel("peeked"),
+        EventKind::Opened => kernel("opened"),
+        EventKind::Restarted => kernel("restarted"),
+        EventKind::Stopped => kernel("stopped"),
+        EventKind::Died { .. } => kernel("died"),
+        EventKind::Interrupted => kernel("interrupted"),
+        EventKind::Withdrew { .. } => kernel("withdrew"),
     };
     Some(Happening {
-        at: entry.at,
-        by: entry.by,
+        at: event.at,
+        by: event.by,
         what,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::project::event::fixtures;
 
-    fn entry(event: &str, id: &str, by: &str, minute: u8) -> Entry {
-        let mut entry = Entry::now(event, "a.ipynb");
-        entry.at = format!("2026-01-02T10:{minute:02}:00Z").parse().unwrap();
-        entry.generation = Some(1);
-        entry.msg_id = Some(id.to_owned()).filter(|id| !id.is_empty());
-        entry.by = Some(by.to_owned());
-        entry
+    fn fields(event: &str, id: &str, by: &str, minute: u8) -> Value {
+        json!({
+            "at": format!("2026-01-02T10:{minute:02}:00Z"), "event": event, "generation": 1,
+            "msg_id": id, "by": by,
+        })
     }
 
-    fn done(id: &str, status: &str, minute: u8) -> Entry {
-        let mut entry = entry("done", id, "x", minute);
-        entry.status = Some(status.to_owned());
-        entry
+    fn entry(event: &str, id: &str, by: &str, minute: u8) -> Event {
+        fixtures::event(fields(event, id, by, minute))
     }
 
-    fn said(entries: &[Entry], wanted: &Wanted) -> Vec<String> {
+    fn entry_with(mut fields: Value, name: &str, value: Value) -> Event {
+        fields[name] = value;
+        fixtures::event(fields)
+    }
+
+    fn done(id: &str, status: &str, minute: u8) -> Event {
+        entry_with(fields("done", id, "x", minute), "status", status.into())
+    }
+
+    fn said(entries: &[Event], wanted: &Wanted) -> Vec<String> {
         let list = gathered(entries.iter().rev().cloned(), wanted);
         let said = list.into_iter().rev().map(|happening| {
             let by = happening.by.unwrap_or_default();
             match happening.what {
-                What::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status.as_deref()),
+                What::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
                 What::Kernel { event, .. } => format!("{by} {event}"),
                 other => format!("{by} {other:?}"),
             }
@@ -299,12 +313,12 @@ mod tests {
 
     #[test]
     fn an_execution_is_one_however_many_write_of_it() {
-        let mut own = entry("asked", "1", "human (VS Code)", 1);
-        own.cell = Some("3f2c11aa".to_owned());
-        let mut startup = entry("asked", "2", "human (VS Code)", 2);
-        startup.store_history = false;
-        let mut code = entry("asked", "3", "claude", 3);
-        code.code = Some("\nx = 1\ny".to_owned());
+        let own = fields("asked", "1", "human (VS Code)", 1);
+        let own = entry_with(own, "cell", "3f2c11aa".into());
+        let startup = fields("asked", "2", "human (VS Code)", 2);
+        let startup = entry_with(startup, "store_history", false.into());
+        let code = fields("asked", "3", "claude", 3);
+        let code = entry_with(code, "code", "\nx = 1\ny".into());
         let entries = [
             entry("opened", "", "human", 0),
             own,
@@ -322,8 +336,8 @@ mod tests {
         let all = said(&entries, &Wanted::default());
         let want = [
             "human opened",
-            "human (VS Code) ran 3f2c Some(\"ok\")",
-            "claude ran \"x = 1\" Some(\"error\")",
+            "human (VS Code) ran 3f2c Some(Ok)",
+            "claude ran \"x = 1\" Some(Error)",
             "another client ran a cell None",
         ];
         assert_eq!(all, want);
@@ -341,8 +355,7 @@ mod tests {
 
     #[test]
     fn what_came_past_us_says_so_and_how_it_ended() {
-        let mut failed = done("1", "seen", 3);
-        failed.raised = true;
+        let failed = done("1", "seen_error", 3);
         let entries = [
             entry("seen", "1", "ada", 1),
             entry("seen", "2", "ada", 2),
@@ -354,7 +367,7 @@ mod tests {
             What::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
         });
-        let want = ["error", "ok"].map(|status| (true, None, status.to_owned()));
+        let want = [Outcome::Error, Outcome::Ok].map(|status| (true, None, status));
         assert_eq!(ran.collect::<Vec<_>>(), want);
         for (by, count) in [("ada", 2), ("agent", 0), ("human", 0)] {
             let wanted = Wanted {
@@ -382,7 +395,7 @@ mod tests {
             ..Wanted::default()
         };
         let ran = |status| format!("ada ran a cell {status:?}");
-        let want = [ran(Some("ok")), ran(Some("error")), ran(None)];
+        let want = [ran(Some(Outcome::Ok)), ran(Some(Outcome::Error)), ran(None)];
         assert_eq!(said(&entries, &wanted), want);
     }
 }

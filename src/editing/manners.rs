@@ -13,9 +13,8 @@ use super::page::Page;
 use crate::activity::company::whose;
 use crate::activity::participants;
 use crate::project::Status;
+use crate::project::event::{Event, RunningCell};
 use crate::project::joined::Joined;
-use crate::project::journal::Entry;
-use crate::project::past::Cell;
 
 /// How long a write waits at most.
 const WAIT: Duration = Duration::from_secs(60);
@@ -63,7 +62,7 @@ pub fn wait_for_front_end(page: &Page, tell: &dyn Fn(&str)) -> Duration {
 /// Why a notebook is not written just now.
 enum Held {
     /// A front end's cell runs.
-    By(Cell),
+    By(RunningCell),
     /// One has just ended, and VS Code may be about to save.
     MaySave,
 }
@@ -85,9 +84,9 @@ fn held(page: &Page) -> Option<Held> {
         return Some(Held::By(cell));
     }
     let now = Timestamp::now();
-    let past = page.project.past(&owner).map(|placed| placed.entry);
-    let mut lately = past.take_while(|entry| is_young(entry.at, now));
-    let ended = lately.find(|entry| entry.event == "done" && entry.store_history)?;
+    let events = page.project.events(&owner);
+    let mut lately = events.take_while(|event| is_young(event.at, now));
+    let ended = lately.find(|event| event.end().is_some_and(|end| end.store_history))?;
     (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(Held::MaySave)
 }
 
@@ -107,7 +106,7 @@ fn is_of(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
         .any(|joined| by == Some(&joined.by()) && joined.since <= since)
 }
 
-fn may_save(joined: &[Joined], ended: &Entry) -> bool {
+fn may_save(joined: &[Joined], ended: &Event) -> bool {
     let mut vs_code = joined.iter().filter(|joined| is_vs_code(joined));
     vs_code.any(|joined| ended.by == Some(joined.by()))
 }
@@ -150,6 +149,7 @@ pub(super) fn joined_here(page: &Page, front_end: &str, since: Timestamp) -> Joi
 mod tests {
     use super::*;
     use crate::project::Session;
+    use crate::project::event::fixtures::event;
 
     const NOTEBOOK: &str = r#"{"cells":[],"metadata":{},"nbformat":4,"nbformat_minor":5}"#;
 
@@ -190,15 +190,11 @@ mod tests {
             file.set_modified(then).unwrap();
         }
 
-        fn happened(&self, event: &str, by: &str, seconds: i64) {
-            let mut entry = Entry::now(event, &self.page.key);
-            entry.at = ago(seconds);
-            entry.generation = Some(1);
-            entry.msg_id = Some("1".to_owned());
-            entry.by = Some(by.to_owned());
-            entry.status = (event == "done").then(|| "ok".to_owned());
-            let mut journal = self.page.project.journal().unwrap();
-            journal.append(&entry).unwrap();
+        fn happened(&self, kind: &str, by: &str, seconds: i64) {
+            self.page.project.record(&[event(serde_json::json!({
+                "at": ago(seconds).to_string(), "event": kind, "generation": 1, "msg_id": "1",
+                "by": by, "status": "ok",
+            }))]);
         }
     }
 

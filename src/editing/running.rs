@@ -3,14 +3,14 @@
 use super::page::Page;
 use crate::kernel::process::Process;
 use crate::project::Status;
-use crate::project::past::Cell;
+use crate::project::event::RunningCell;
 
 /// Returns what the notebook's kernel runs.
 ///
 /// Only records and the journal are read: no socket is opened, so that a list of cells costs
 /// nothing. Where whoever would have told an execution's end was killed, it is still returned; the
 /// kernel itself, which `nb status` asks, knows better.
-pub fn running(page: &Page) -> Option<Cell> {
+pub fn running(page: &Page) -> Option<RunningCell> {
     let state = page.project.state().ok()?;
     let key = state.owner_key(&page.key);
     let session = state.session(&key)?;
@@ -22,8 +22,10 @@ pub fn running(page: &Page) -> Option<Cell> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::project::journal::Entry;
+    use crate::project::event::fixtures::event;
     use crate::project::{Session, Status, boot_id};
 
     #[test]
@@ -33,13 +35,10 @@ mod tests {
         std::fs::write(&notebook, "{}").unwrap();
         let page = Page::of(&notebook).unwrap();
         let mut journal = page.project.journal().unwrap();
-        let tell = |event: &str| {
-            let mut entry = Entry::now(event, "a.ipynb");
-            entry.generation = Some(1);
-            entry.msg_id = Some("1".to_owned());
-            entry.cell = Some("3f2c".to_owned());
-            entry.status = (event == "done").then(|| "ok".to_owned());
-            entry
+        let tell = |kind: &str| {
+            event(json!({
+                "event": kind, "generation": 1, "msg_id": "1", "cell": "3f2c", "status": "ok",
+            }))
         };
         journal.append(&tell("asked")).unwrap();
         assert_eq!(running(&page), None);

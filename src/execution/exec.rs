@@ -7,8 +7,8 @@ use crate::lifecycle::death;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::target::recorded;
 use crate::notebook::{Cell, CellType, Document};
+use crate::project::event::{Event, EventKind, Outcome};
 use crate::project::jobs::{Job, JobCell, JobFolder};
-use crate::project::journal::Entry;
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task;
 
@@ -172,35 +172,36 @@ impl AlreadyRun {
         let state = project.state()?;
         let key = state.owner_key(notebook);
         let generation = state.session(&key).map_or(0, |session| session.generation);
-        let entries = project.past(&key).map(|placed| placed.entry);
-        Ok(Self::from(entries, generation))
+        Ok(Self::from(project.events(&key), generation))
     }
 
-    /// `entries` come newest first.
-    fn from(entries: impl Iterator<Item = Entry>, generation: u64) -> Self {
+    /// `events` come newest first.
+    fn from(events: impl Iterator<Item = Event>, generation: u64) -> Self {
         let mut ran = Self::default();
         let mut aborted = HashSet::new();
-        for entry in entries {
-            if entry.generation.is_some_and(|of| of < generation) {
+        for event in events {
+            if event.generation.is_some_and(|of| of < generation) {
                 break;
             }
-            let id = entry.msg_id.unwrap_or_default();
-            match (entry.event.as_str(), entry.code) {
-                ("done", _) if entry.status.as_deref() == Some("aborted") => {
-                    aborted.insert(id);
+            let start = match event.kind {
+                EventKind::Done(end) if end.status == Outcome::Aborted => {
+                    aborted.insert(end.msg_id);
+                    continue;
                 }
-                ("asked", Some(code)) if entry.store_history && !aborted.contains(&id) => {
-                    // VS Code names a cell by an address.
-                    match entry.cell.filter(|cell| !cell.contains(':')) {
-                        Some(cell) => {
-                            ran.by_cell.entry(cell).or_insert(code);
-                        }
-                        None => {
-                            ran.without_id.insert(code);
-                        }
-                    }
+                EventKind::Asked(start) if start.store_history => start,
+                _ => continue,
+            };
+            let Some(code) = start.code.filter(|_| !aborted.contains(&start.msg_id)) else {
+                continue;
+            };
+            // VS Code names a cell by an address.
+            match start.cell.filter(|cell| !cell.contains(':')) {
+                Some(cell) => {
+                    ran.by_cell.entry(cell).or_insert(code);
                 }
-                _ => {}
+                None => {
+                    ran.without_id.insert(code);
+                }
             }
         }
         ran
@@ -255,8 +256,11 @@ fn bears(cell: &Cell, tags: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::notebook::tests::fixtures as words;
+    use crate::project::event::fixtures::event;
 
     #[test]
     fn only_code_is_run_in_the_notebooks_order() {
@@ -302,25 +306,21 @@ mod tests {
 
     #[test]
     fn what_the_kernel_ran_as_it_is_is_left_out() {
-        let entry = |event: &str, id: &str, cell: Option<&str>, code: &str| {
-            let mut entry = Entry::now(event, "a.ipynb");
-            entry.generation = Some(2);
-            entry.msg_id = Some(id.to_owned());
-            entry.cell = cell.map(str::to_owned);
-            entry.code = Some(code.to_owned()).filter(|code| !code.is_empty());
-            entry
+        let asked = |id: &str, cell: &str, code: &str| {
+            event(json!({
+                "event": "asked", "generation": 2, "msg_id": id, "cell": cell, "code": code,
+            }))
         };
-        let mut before = entry("asked", "0", Some("aaaa"), "1");
+        let mut before = asked("0", "aaaa", "1");
         before.generation = Some(1);
-        let mut aborted = entry("done", "3", None, "");
-        aborted.status = Some("aborted".to_owned());
+        let aborted = json!({"event": "done", "generation": 2, "msg_id": "3", "status": "aborted"});
         let told = [
             before,
-            entry("asked", "1", Some("bbbb"), "old"),
-            entry("asked", "2", Some("bbbb"), "2"),
-            entry("asked", "3", Some("cccc"), "3"),
-            aborted,
-            entry("asked", "4", Some("vscode-notebook-cell:/a.ipynb#W0"), "4"),
+            asked("1", "bbbb", "old"),
+            asked("2", "bbbb", "2"),
+            asked("3", "cccc", "3"),
+            event(aborted),
+            asked("4", "vscode-notebook-cell:/a.ipynb#W0", "4"),
         ];
         let ran = AlreadyRun::from(told.into_iter().rev(), 2);
         let document = words::cells("aaaa:1 bbbb:2 cccc:3 dddd:4");

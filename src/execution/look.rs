@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
 use crate::client::{Client, ClientError, End, Event, Execute, Told};
-use crate::project::past::Cell;
+use crate::project::event::RunningCell;
 use crate::project::{Project, Session};
 use crate::wire::Channel;
 
@@ -49,7 +49,7 @@ pub enum LookError {
     #[error("the kernel is busy")]
     Busy {
         /// Whose, where that is known.
-        behind: Option<Cell>,
+        behind: Option<RunningCell>,
     },
     /// What was asked is not over; it goes on.
     #[error("no answer after {} s", after.as_secs())]

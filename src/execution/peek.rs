@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fold::Outputs;
 use super::look::{self, Look, LookError, language};
 use crate::client::{Execute, Output, Raised};
-use crate::project::journal::Entry;
+use crate::project::event::{Event, EventKind};
 use crate::project::{Project, Session};
 
 /// What came of it.
@@ -106,9 +106,10 @@ pub async fn peek(
 
 /// Notes who ran what: an event of its own, since it neither ends nor queues behind anything.
 fn note(project: &Project, key: &str, session: &Session, by: &str, code: &str) {
-    let mut entry = Entry::now("peeked", key);
-    entry.generation = Some(session.generation);
-    entry.by = Some(by.to_owned());
-    entry.code = Some(code.to_owned());
-    project.write_down(&[entry]);
+    let code = Some(code.to_owned());
+    project.record(&[Event {
+        generation: Some(session.generation),
+        by: Some(by.to_owned()),
+        ..Event::now(key, EventKind::Peeked { code })
+    }]);
 }

@@ -14,8 +14,8 @@ use super::meant::Meant;
 use crate::activity::company;
 use crate::notebook::Document;
 use crate::project::Project;
+use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome};
 use crate::project::jobs::JobCell;
-use crate::project::journal::Entry;
 
 /// What ran in a kernel that has ended, and of it what can be run again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -63,13 +63,12 @@ impl Replay {
     ) -> Result<Option<Self>, ExecError> {
         let (state, session) = living(project, notebook).await?;
         let owner = state.owner_key(notebook);
-        let past = project.past(&owner).map(|placed| placed.entry);
         let of = Of {
             notebook,
             owner: &owner,
             generation: session.generation,
         };
-        Ok(of.replay(past, document))
+        Ok(of.replay(project.events(&owner), document))
     }
 
     /// Returns what a job is given to run.
@@ -96,19 +95,19 @@ struct Run<'a> {
 
 impl Of<'_> {
     /// `past` comes newest first.
-    fn replay(&self, past: impl Iterator<Item = Entry>, document: &Document) -> Option<Replay> {
+    fn replay(&self, past: impl Iterator<Item = Event>, document: &Document) -> Option<Replay> {
         let mut ends_of: Vec<(u64, Ended)> = Vec::new();
         let mut generation = None;
-        let mut entries = Vec::new();
-        for entry in past {
-            let of = entry.generation.unwrap_or_default();
-            let earlier = entry.store_history && of < self.generation;
-            match entry.event.as_str() {
-                "asked" if earlier && of < *generation.get_or_insert(of) => break,
-                "restarted" | "died" | "stopped" => ends_of.push(ended_by(&entry)),
-                _ => {}
+        let mut events = Vec::new();
+        for event in past {
+            let of = event.generation.unwrap_or_default();
+            let is_earlier =
+                event.asked().is_some_and(|it| it.store_history) && of < self.generation;
+            if is_earlier && of < *generation.get_or_insert(of) {
+                break;
             }
-            entries.push(entry);
+            ends_of.extend(ended_by(&event));
+            events.push(event);
         }
         let generation = generation?;
         let mut replay = Replay {
@@ -119,52 +118,55 @@ impl Of<'_> {
                 .map(|it| it.1),
             ..Replay::default()
         };
-        let of_it = |entry: &&Entry| entry.generation == Some(generation);
-        let entries: Vec<_> = entries.iter().filter(of_it).collect();
-        let named = entries.iter().filter(|entry| self.is_here(entry));
+        let of_it = |event: &&Event| event.generation == Some(generation);
+        let events: Vec<_> = events.iter().filter(of_it).collect();
+        let named = events.iter().filter(|event| self.is_here(event));
+        let named = named.filter_map(|event| event.start());
         let named = named.filter_map(|it| Some((it.cell.as_deref()?, it.code.as_deref()?)));
         let meant = Meant::of(document, named);
-        let ends = ends(&entries);
-        let died = entries.iter().find(|entry| entry.event == "died");
+        let ends = ends(&events);
+        let died = events.iter().find_map(|event| match &event.kind {
+            EventKind::Died { cell, .. } => Some(cell.as_deref()),
+            _ => None,
+        });
         // A proxy tells a front end's cell as failed when the kernel goes.
-        let ran_last = died.and_then(|died| meant.place(died.cell.as_deref()?));
+        let ran_last = died.flatten().and_then(|cell| meant.place(cell));
         replay.running = ran_last.map(|place| document.cells()[place].id().to_owned());
         let mut runs: Vec<Run<'_>> = Vec::new();
         let mut failed: Vec<usize> = Vec::new();
-        for entry in entries.iter().rev() {
-            if entry.event == "seen" && !is_asked(&entries, entry) {
+        for event in events.iter().rev() {
+            if matches!(event.kind, EventKind::Seen(_)) && !is_asked(&events, event) {
                 replay.scratch += 1;
             }
-            if entry.event != "asked" || !entry.store_history {
+            let Some(start) = event.asked().filter(|start| start.store_history) else {
+                continue;
+            };
+            let end = ends.get(&*start.msg_id).map(|end| end.status);
+            if matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn)) {
                 continue;
             }
-            let id = entry.msg_id.as_deref().unwrap_or_default();
-            let end = ends.get(id).map(|end| end.status.as_deref().unwrap_or(""));
-            if matches!(end, Some("aborted" | "withdrawn")) {
-                continue;
-            }
-            let place = match (&entry.cell, &entry.code) {
-                _ if !self.is_here(entry) => {
+            let place = match (&start.cell, &start.code) {
+                _ if !self.is_here(event) => {
                     replay.elsewhere += 1;
                     continue;
                 }
                 (Some(name), _) => meant.place(name),
                 // A front end that names no cells: what it runs are the notebook's all the same.
-                (None, Some(code)) if entry.job.is_none() => meant.only(code),
+                (None, Some(code)) if start.job.is_none() => meant.only(code),
                 _ => None,
             };
             match (place, end) {
-                (place, None | Some("kernel_died" | "unseen")) => {
+                (place, None | Some(Outcome::KernelDied | Outcome::Unseen)) => {
                     let label = place.map(|place| document.cells()[place].id().to_owned());
-                    let label = label.unwrap_or_else(|| company::label(entry));
+                    let label = label.unwrap_or_else(|| company::label(start));
                     replay.running.get_or_insert(label);
                 }
-                (None, Some("ok")) if entry.cell.is_none() => replay.scratch += 1,
-                (None, Some("ok")) => replay.gone += 1,
+                (None, Some(Outcome::Ok)) if start.cell.is_none() => replay.scratch += 1,
+                (None, Some(Outcome::Ok)) => replay.gone += 1,
                 (None, _) => {}
-                (Some(place), Some("ok")) => runs.push(Run {
+                (Some(place), Some(Outcome::Ok)) => runs.push(Run {
                     place,
-                    code: entry.code.as_deref(),
+                    code: start.code.as_deref(),
                 }),
                 (Some(place), Some(_)) => failed.push(place),
             }
@@ -191,8 +193,8 @@ impl Of<'_> {
     }
 
     /// Says whether an execution was of the notebook's own cells, as far as is told.
-    fn is_here(&self, entry: &Entry) -> bool {
-        entry.notebook.as_deref().unwrap_or(self.owner) == self.notebook
+    fn is_here(&self, event: &Event) -> bool {
+        event.notebook.as_deref().unwrap_or(self.owner) == self.notebook
     }
 }
 
@@ -208,64 +210,62 @@ fn settled(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
 }
 
 /// Returns how each request ended, by its id; who asked for it knows more than who has seen it.
-fn ends<'a>(entries: &[&'a Entry]) -> HashMap<&'a str, &'a Entry> {
-    let mut ends: HashMap<&str, &Entry> = HashMap::new();
-    for entry in entries.iter().filter(|entry| entry.event == "done") {
-        let id = entry.msg_id.as_deref().unwrap_or_default();
-        let known = ends.entry(id).or_insert(entry);
-        if matches!(known.status.as_deref(), Some("seen" | "unseen")) {
-            *known = entry;
+fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEnd> {
+    let mut ends: HashMap<&str, &ExecutionEnd> = HashMap::new();
+    for end in events.iter().filter_map(|event| event.end()) {
+        let known = ends.entry(&end.msg_id).or_insert(end);
+        if !known.status.is_certain() {
+            *known = end;
         }
     }
     ends
 }
 
-fn is_asked(entries: &[&Entry], seen: &Entry) -> bool {
-    let mut asked = entries.iter().filter(|entry| entry.event == "asked");
-    asked.any(|asked| asked.msg_id == seen.msg_id)
+fn is_asked(events: &[&Event], seen: &Event) -> bool {
+    let mut asked = events.iter().filter(|event| event.asked().is_some());
+    asked.any(|asked| asked.msg_id() == seen.msg_id())
 }
 
-/// Returns which of the kernels it was that ended, and how.
-fn ended_by(entry: &Entry) -> (u64, Ended) {
-    let generation = entry.generation.unwrap_or_default();
-    let generation = match entry.event.as_str() {
+/// Returns which of the kernels ended by an event, and how.
+fn ended_by(event: &Event) -> Option<(u64, Ended)> {
+    let generation = event.generation.unwrap_or_default();
+    let (generation, how) = match event.kind {
         // Written when its successor was ready.
-        "restarted" => generation.saturating_sub(1),
-        _ => generation,
+        EventKind::Restarted => (generation.saturating_sub(1), "restarted"),
+        EventKind::Died { .. } => (generation, "died"),
+        EventKind::Stopped => (generation, "stopped"),
+        _ => return None,
     };
     let ended = Ended {
-        at: entry.at,
-        how: entry.event.clone(),
-        by: entry.by.clone().filter(|by| !by.is_empty()),
+        at: event.at,
+        how: how.to_owned(),
+        by: event.by.clone(),
     };
-    (generation, ended)
+    Some((generation, ended))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::notebook::tests::fixtures::cells;
+    use crate::project::event::fixtures;
 
-    /// One line an entry: `1 asked 7 aaaa code`, `1 done 7 ok`.
-    fn past(lines: &[&str]) -> Vec<Entry> {
-        let entry = |line: &&str| {
+    /// One line an event: `1 asked 7 aaaa code`, `1 done 7 ok`.
+    fn past(lines: &[&str]) -> Vec<Event> {
+        let event = |line: &&str| {
             let words: Vec<_> = line.split(' ').collect();
-            let mut entry = Entry::now(words[1], "a.ipynb");
-            entry.generation = words[0].parse().ok();
             let word = |at: usize| words.get(at).filter(|word| **word != "-");
-            entry.msg_id = word(2).map(ToString::to_string);
-            entry.by = Some("ada".to_owned());
-            if words[1] == "done" {
-                entry.status = word(3).map(ToString::to_string);
-            } else {
-                entry.cell = word(3).map(ToString::to_string);
-                entry.code = word(4).map(ToString::to_string);
-            }
-            entry.notebook = word(5).map(ToString::to_string);
-            entry.job = word(6).map(ToString::to_string);
-            entry
+            let is_end = words[1] == "done";
+            fixtures::event(json!({
+                "event": words[1], "generation": words[0].parse::<u64>().unwrap(), "by": "ada",
+                "msg_id": word(2), "status": word(3).filter(|_| is_end), "reason": "",
+                "cell": word(3).filter(|_| !is_end), "code": word(4), "notebook": word(5),
+                "job": word(6),
+            }))
         };
-        lines.iter().map(entry).collect()
+        lines.iter().map(event).collect()
     }
 
     fn replay(generation: u64, lines: &[&str]) -> Option<Replay> {

@@ -28,9 +28,10 @@ use crate::kernel::spec::quirks;
 use crate::lifecycle::death::{self, note_death};
 use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
+use crate::project::event::{
+    Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningCell,
+};
 use crate::project::jobs::Job;
-use crate::project::journal::Entry;
-use crate::project::past::Cell;
 use crate::project::{InterruptMode, Project, Session, StateError, Status as SessionStatus};
 use crate::wire::ConnectionInfo;
 
@@ -70,7 +71,7 @@ pub trait Audience {
     fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
     /// Is told once that the kernel is busy, and with whose cell, where that is known.
-    fn waits(&self, _behind: Option<&Cell>) {}
+    fn waits(&self, _behind: Option<&RunningCell>) {}
 
     /// Waits until the user wants the code interrupted. May be dropped halfway.
     fn interrupts(&self) -> impl Future<Output = ()>;
@@ -105,6 +106,19 @@ pub enum Status {
     NoReply,
     /// The kernel died or was replaced meanwhile.
     KernelDied,
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Ok => Self::Ok,
+            Status::Error => Self::Error,
+            Status::Interrupted => Self::Interrupted,
+            Status::Aborted => Self::Aborted,
+            Status::NoReply => Self::NoReply,
+            Status::KernelDied => Self::KernelDied,
+        }
+    }
 }
 
 /// Why nothing was run.
@@ -184,7 +198,7 @@ pub struct Runner {
     /// How many it were when a cell of ours ended and left the kernel idle.
     left_idle: Option<u64>,
     /// What is to go into the journal before anything else.
-    unwritten: Vec<Entry>,
+    unwritten: Vec<JournalEvent>,
 }
 
 /// What the journal tells of an execution besides.
@@ -341,9 +355,9 @@ impl Runner {
 
     /// Puts into the journal what is not in it yet.
     fn write_down(&mut self) {
-        let entries = std::mem::take(&mut self.unwritten);
-        if !entries.is_empty() {
-            self.project.write_down(&entries);
+        let events = std::mem::take(&mut self.unwritten);
+        if !events.is_empty() {
+            self.project.record(&events);
         }
     }
 }
@@ -434,7 +448,7 @@ struct Running<'a> {
     /// Whether the kernel never said that it was idle after it.
     is_idle_missing: bool,
     /// What is to go into the journal first.
-    unwritten: &'a mut Vec<Entry>,
+    unwritten: &'a mut Vec<JournalEvent>,
 }
 
 impl Running<'_> {
@@ -460,7 +474,7 @@ impl Running<'_> {
     /// already, it is only the kernel that takes its time.
     fn tell_wait(&self, audience: &impl Audience, sent: Option<&str>) {
         let present = self.project.present(self.key, self.session.generation);
-        let is_ours = |cell: &Cell| Some(cell.msg_id.as_str()) == sent;
+        let is_ours = |cell: &RunningCell| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
             audience.waits(present.running.as_ref());
         }
@@ -618,38 +632,37 @@ impl Running<'_> {
     }
 
     fn note_asked(&mut self, msg_id: &str) {
-        let mut entry = self.entry("asked", msg_id);
-        entry.code = Some(self.options.code.clone());
-        // It answered on shell just before.
-        entry.alone = true;
-        let mut entries = std::mem::take(self.unwritten);
-        entries.push(entry);
-        self.project.write_down(&entries);
+        let start = ExecutionStart {
+            cell: self.options.cell.clone(),
+            job: self.origin.job.clone(),
+            code: Some(self.options.code.clone()),
+            // It answered on shell just before.
+            alone: true,
+            ..ExecutionStart::new(msg_id)
+        };
+        let mut events = std::mem::take(self.unwritten);
+        events.push(self.event(EventKind::Asked(start)));
+        self.project.record(&events);
     }
 
     fn note_done(&mut self, msg_id: &str, status: Status, took: Duration) {
-        let mut entry = self.entry("done", msg_id);
-        entry.status = serde_json::to_value(status)
-            .ok()
-            .and_then(|word| Some(word.as_str()?.to_owned()));
-        entry.took_ms = u64::try_from(took.as_millis()).ok();
+        let end = ExecutionEnd::new(msg_id, status.into(), Some(took));
+        let event = self.event(EventKind::Done(end));
         if self.options.goes_on && status == Status::Ok {
             // The next cell does not wait for it: it is written while that runs.
-            self.unwritten.push(entry);
+            self.unwritten.push(event);
         } else {
-            self.project.write_down(&[entry]);
+            self.project.record(&[event]);
         }
     }
 
-    fn entry(&self, event: &str, msg_id: &str) -> Entry {
-        let mut entry = Entry::now(event, self.key);
-        entry.generation = Some(self.session.generation);
-        entry.msg_id = Some(msg_id.to_owned());
-        entry.by = Some(self.by.to_owned());
-        entry.cell.clone_from(&self.options.cell);
-        entry.job.clone_from(&self.origin.job);
-        entry.notebook.clone_from(&self.origin.notebook);
-        entry
+    fn event(&self, kind: EventKind) -> JournalEvent {
+        JournalEvent {
+            generation: Some(self.session.generation),
+            by: Some(self.by.to_owned()),
+            notebook: self.origin.notebook.clone(),
+            ..JournalEvent::now(self.key, kind)
+        }
     }
 
     fn into_ran(self, status: Status) -> Ran {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::editing::page::Page;
 use crate::notebook::{Cell, CellType, Document};
-use crate::project::journal::Entry;
+use crate::project::event::{EventKind, ExecutionStart};
 
-/// How many of the journal's entries are read for it: a list of cells must cost little.
+/// How many of the journal's events are read for it: a list of cells must cost little.
 const ENTRIES: usize = 1000;
 
 /// Returns those of these places whose outputs are of an earlier source: marked so by the recorder, as
@@ -25,26 +25,27 @@ pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
         return stale;
     };
     let key = page.project.state().map(|state| state.owner_key(&page.key));
-    let past = page.project.past(&key.unwrap_or_else(|_| page.key.clone()));
-    let past = past.take(ENTRIES).map(|placed| placed.entry);
-    let past = past.filter(|entry| {
-        let notebook = entry.notebook.as_ref().unwrap_or(&entry.session);
-        entry.event == "asked" && entry.store_history && *notebook == page.key
+    let key = key.unwrap_or_else(|_| page.key.clone());
+    let events = page.project.events(&key).take(ENTRIES);
+    let events = events.filter(|event| event.notebook() == page.key);
+    let starts = events.filter_map(|event| match event.kind {
+        EventKind::Asked(start) if start.store_history => Some(start),
+        _ => None,
     });
     // Where nobody has run anything through nb the cells need not be looked at.
-    let mut past = past.peekable();
-    if past.peek().is_none() {
+    let mut starts = starts.peekable();
+    if starts.peek().is_none() {
         return stale;
     }
     let ran = std::iter::once(first).chain(ran);
     let mut asked: HashMap<_, _> = ran
         .map(|(place, cell)| (cell.id(), (place, cell)))
         .collect();
-    for entry in past {
+    for start in starts {
         // The last that ran it counts, whoever that was.
-        let cell = entry.cell.as_deref().and_then(|id| asked.remove(id));
+        let cell = start.cell.as_deref().and_then(|id| asked.remove(id));
         if let Some((place, cell)) = cell
-            && is_of_another(page, cell, &entry)
+            && is_of_another(page, cell, &start)
         {
             stale.push(place);
         }
@@ -56,7 +57,7 @@ pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
 }
 
 /// Says whether this execution left the outputs of a cell, and ran another source.
-fn is_of_another(page: &Page, cell: &Cell, ran: &Entry) -> bool {
+fn is_of_another(page: &Page, cell: &Cell, ran: &ExecutionStart) -> bool {
     if ran.code.as_ref().is_none_or(|code| *code == cell.source()) {
         return false;
     }
@@ -64,7 +65,7 @@ fn is_of_another(page: &Page, cell: &Cell, ran: &Entry) -> bool {
     let job = ran.job.as_ref().and_then(|id| page.project.job(id).ok());
     let job = job.and_then(|folder| folder.read().ok());
     let cells = job.iter().flat_map(|job| &job.cells);
-    let mut runs = cells.filter(|it| it.msg_id == ran.msg_id);
+    let mut runs = cells.filter(|it| it.msg_id.as_ref() == Some(&ran.msg_id));
     let count = runs.next().and_then(|it| it.execution_count);
     count.is_some() && count == cell.execution_count()
 }

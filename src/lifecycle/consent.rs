@@ -9,7 +9,7 @@ use super::liveness::liveness;
 use super::status::busy;
 use crate::activity::company::{self, whose};
 use crate::activity::participants::joined_to;
-use crate::project::past::Cell;
+use crate::project::event::RunningCell;
 use crate::project::{Project, Session, Status};
 
 /// What is to be done to a kernel.
@@ -81,7 +81,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str)
         return Facts::default();
     }
     let present = project.present(key, session.generation);
-    let is_own = |cell: &Cell| company::is_same(company::name(cell.by.as_deref()), asker);
+    let is_own = |cell: &RunningCell| company::is_same(company::name(cell.by.as_deref()), asker);
     let runs = match present.running {
         Some(cell) if is_own(&cell) => None,
         cell => match (busy(session).await, cell) {

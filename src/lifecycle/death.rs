@@ -17,9 +17,8 @@ use crate::kernel::process::launch::last_lines;
 use crate::kernel::process::plan::ProcessEnd;
 use crate::kernel::shell::quote;
 use crate::notebook::size;
+use crate::project::event::{Event, EventKind, RunningCell};
 use crate::project::jobs::JobCell;
-use crate::project::journal::Entry;
-use crate::project::past::Cell;
 use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
 
 /// How long a supervisor may take to write down what it was told.
@@ -91,15 +90,15 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
         None => seen,
     })?;
     if let Some(end) = noted {
-        let mut entry = Entry {
+        let kind = EventKind::Died {
+            reason: end.reason,
+            cell: end.cell,
+        };
+        project.record(&[Event {
             at: end.at,
             generation: Some(end.generation),
-            cell: end.cell,
-            other: end.other,
-            ..Entry::now("died", key)
-        };
-        entry.other.insert("reason".into(), end.reason.into());
-        project.write_down(&[entry]);
+            ..Event::now(key, kind)
+        }]);
     }
     Ok(now)
 }
@@ -149,7 +148,12 @@ fn take(ended: &mut Ended, end: &ProcessEnd) {
 
 /// Returns the job whose code ran. Its recorder sees the end in the same moment: it may have written down
 /// already that the cell ended by it, or not yet that the cell had begun.
-fn job_of(project: &Project, key: &str, session: &Session, cell: Option<&Cell>) -> Option<String> {
+fn job_of(
+    project: &Project,
+    key: &str,
+    session: &Session,
+    cell: Option<&RunningCell>,
+) -> Option<String> {
     let jobs = project.jobs().into_iter().filter_map(|job| job.read().ok());
     let mut running = jobs.filter(|job| {
         let of_it = |it: &JobCell| {

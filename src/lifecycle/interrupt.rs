@@ -8,6 +8,7 @@ use super::open_error::OpenError;
 use crate::client::{Client, ClientError};
 use crate::kernel::process::connection;
 use crate::kernel::process::{Signal, SignalError};
+use crate::project::event::EventKind;
 use crate::project::{InterruptMode, Project, Session};
 
 /// How long a kernel may take to answer an `interrupt_request`.
@@ -51,6 +52,6 @@ pub async fn interrupt(
         }
         (Liveness::OutOfReach, _) => return Err(OpenError::out_of_reach(session).into()),
     }
-    journal(project, key, session, "interrupted", by);
+    journal(project, key, session, EventKind::Interrupted, by);
     Ok(mode)
 }

@@ -27,6 +27,7 @@ use crate::kernel::spec::quirks;
 use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::NamedKernel;
+use crate::project::event::EventKind;
 use crate::project::{
     Backend, Confinement, Container, Ended, KernelSettings, Limits, Project, RealSpec, Session,
     StateError, Status, Transport, beneath,
@@ -174,7 +175,7 @@ pub async fn ensure_kernel(
     let (session, how, before) = if let Some(running) = &options.attach {
         let (session, how) = attach::attach(project, &key, running, options.patience).await?;
         if how != How::Attached {
-            journal(project, &key, &session, "opened", &options.by);
+            journal(project, &key, &session, EventKind::Opened, &options.by);
         }
         (session, how, None)
     } else if owner == key {
@@ -266,7 +267,7 @@ async fn own(
         }
     };
     if how != How::Attached {
-        journal(project, key, &session, "opened", &options.by);
+        journal(project, key, &session, EventKind::Opened, &options.by);
     }
     if let Some(idle) = options
         .idle

@@ -18,6 +18,7 @@ use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
+use crate::project::event::EventKind;
 use crate::project::{InterruptMode, Project, Session, Status, Transport};
 pub use crate::task::TaskReport;
 use crate::task::{self, Task, TaskHandle};
@@ -131,7 +132,7 @@ pub(crate) async fn perform(
         }
     }
     let session = held.run(&files, &spec, session.transport, patience).await?;
-    journal(project, key, &session, "restarted", by);
+    journal(project, key, &session, EventKind::Restarted, by);
     project.remember(key, &session);
     Ok(session)
 }

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::editing::rename;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
+use crate::project::event::EventKind;
 use crate::project::{Ended, Project, Session, StateError, Status};
 use crate::task::causes::with_causes;
 
@@ -99,7 +100,7 @@ async fn end(
             None => false,
         };
         held.record(|session| share::let_go(session, &owner, by))?;
-        journal(project, key, &session, "stopped", by);
+        journal(project, key, &session, EventKind::Stopped, by);
         return Ok(Stopped {
             session: held.session()?.unwrap_or(session),
             was_running: goes_on,
@@ -134,7 +135,7 @@ async fn end(
     let mut unrecorded = None;
     if session.status != Status::Stopped {
         unrecorded = record().err();
-        journal(project, key, &session, "stopped", by);
+        journal(project, key, &session, EventKind::Stopped, by);
     }
     if let Liveness::Own(process) = &found {
         let asked = ask(&session, process, false).await;

@@ -9,9 +9,8 @@ use super::liveness::{Liveness, liveness};
 use crate::activity::participants::joined_to;
 use crate::client::Client;
 use crate::kernel::process::connection;
+use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome, Present, RunningCell};
 use crate::project::joined::Joined;
-use crate::project::journal::Entry;
-use crate::project::past::{Cell, Present};
 use crate::project::{Project, Session, StateError, Status};
 use crate::wire::Channel;
 
@@ -33,7 +32,7 @@ pub struct SessionStatus {
     /// Whether the kernel runs something; unknown where it was not asked or cannot be reached.
     pub busy: Option<bool>,
     /// What it runs, where it is busy and the journal knows.
-    pub running: Option<Cell>,
+    pub running: Option<RunningCell>,
     /// Since when nothing has happened, where it is idle.
     pub idle_since: Option<Timestamp>,
     /// The kernel's resident memory.
@@ -136,7 +135,7 @@ async fn look(
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Says whether a cell has ended whose end nobody told, on a kernel that was idle just now.
-async fn is_over(session: &Session, cell: &Cell) -> bool {
+async fn is_over(session: &Session, cell: &RunningCell) -> bool {
     let age = Duration::try_from(Timestamp::now().duration_since(cell.since));
     if age.is_ok_and(|age| age < ON_ITS_WAY) {
         return false;
@@ -147,15 +146,13 @@ async fn is_over(session: &Session, cell: &Cell) -> bool {
 }
 
 /// Notes the end of a cell that nobody saw, as of now: since when the kernel is idle is not known.
-fn note_end(project: &Project, key: &str, session: &Session, cell: &Cell) {
-    let entry = Entry {
+fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningCell) {
+    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unseen, None);
+    project.record(&[Event {
         generation: Some(session.generation),
-        msg_id: Some(cell.msg_id.clone()),
         by: cell.by.clone(),
-        status: Some("unseen".to_owned()),
-        ..Entry::now("done", key)
-    };
-    project.write_down(&[entry]);
+        ..Event::now(key, EventKind::Done(end))
+    }]);
 }
 
 /// Asks on shell, which waits behind a running cell; none where it cannot be reached.

@@ -7,11 +7,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::beneath;
-use super::folder::Project;
-use super::journal::Entry;
+use super::event::{Event, journal};
+use super::folder::{EARLIER_JOURNALS, JOURNAL, Project};
 
-/// The journal, and the folder of the earlier versions of cells.
-const JOURNAL: &str = "journal.jsonl";
+/// The folder of the earlier versions of cells.
 const OBJECTS: &str = "objects";
 
 /// A journal that `nb` wrote is not longer than this.
@@ -69,7 +68,10 @@ fn of(name: String, found: &std::fs::Metadata) -> Held {
         kind if kind.is_symlink() => "link",
         _ => "other",
     };
-    let is_taken_over = matches!((&*name, kind), (JOURNAL, "file") | (OBJECTS, "folder"));
+    let is_taken_over = matches!(
+        (&*name, kind),
+        (JOURNAL, "file") | (EARLIER_JOURNALS | OBJECTS, "folder")
+    );
     Held {
         bytes: if kind == "file" { found.len() } else { 0 },
         name,
@@ -103,17 +105,21 @@ pub fn adopt(dir: &Path) -> io::Result<Adopted> {
 }
 
 fn take_journal(from: &Path, project: &Project) -> io::Result<usize> {
-    let Ok(bytes) = beneath::read(&from.join(JOURNAL), LONGEST_JOURNAL) else {
-        return Ok(0);
-    };
-    let lines = bytes.split(|byte| *byte == b'\n');
-    let entries: Vec<Entry> = lines
-        .filter_map(|line| serde_json::from_slice(line).ok())
-        .collect();
-    if !entries.is_empty() {
-        project.journal()?.append_all(&entries)?;
+    let mut count = 0;
+    for file in journal::files(from) {
+        let Ok(bytes) = beneath::read(&file, LONGEST_JOURNAL) else {
+            continue;
+        };
+        let lines = bytes.split(|byte| *byte == b'\n');
+        let events: Vec<Event> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        if !events.is_empty() {
+            project.journal()?.append_all(&events)?;
+        }
+        count += events.len();
     }
-    Ok(entries.len())
+    Ok(count)
 }
 
 fn take_objects(from: &Path, project: &Project) -> io::Result<usize> {
@@ -154,6 +160,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::project::event::EventKind;
 
     #[test]
     fn history_is_taken_over_and_paths_commands_and_environments_are_not() {
@@ -162,8 +169,11 @@ mod tests {
         let dir = root.join(".nb");
         std::fs::create_dir_all(dir.join("objects/ab")).unwrap();
         std::fs::create_dir(dir.join("kernels")).unwrap();
-        let entry = serde_json::to_string(&Entry::now("edited", "a.ipynb")).unwrap();
-        std::fs::write(dir.join(JOURNAL), format!("{entry}\nno entry\n")).unwrap();
+        let event = Event::now("a.ipynb", EventKind::Opened);
+        let line = serde_json::to_string(&event).unwrap();
+        std::fs::write(dir.join(JOURNAL), format!("{line}\nno event\n")).unwrap();
+        std::fs::create_dir(dir.join(EARLIER_JOURNALS)).unwrap();
+        std::fs::write(dir.join(EARLIER_JOURNALS).join("7.jsonl"), &line).unwrap();
         std::fs::write(dir.join("objects/ab/abcd-1"), "{}").unwrap();
         std::fs::write(root.join("secret"), "secret").unwrap();
         symlink(root.join("secret"), dir.join("objects/ab/abcd-2")).unwrap();
@@ -171,13 +181,13 @@ mod tests {
         std::fs::write(dir.join("state.json"), r#"{"sessions": {"a": {}}}"#).unwrap();
         let all = held(&dir).unwrap();
         let taken: Vec<_> = all.iter().filter(|it| it.is_taken_over).collect();
-        assert_eq!(taken.len(), 2, "{all:?}");
+        assert_eq!(taken.len(), 3, "{all:?}");
         let adopted = adopt(&dir).unwrap();
-        assert_eq!((adopted.entries, adopted.versions), (1, 1));
+        assert_eq!((adopted.entries, adopted.versions), (2, 1));
         assert_eq!(adopted.set_aside, root.join(".nb.set-aside-1"));
         let project = Project::find(&root).unwrap();
         assert_eq!(project.dir(), dir);
-        assert_eq!(project.journal_entries().unwrap().len(), 1);
+        assert_eq!(project.all_events().len(), 2);
         assert!(!dir.join("config.toml").exists() && !dir.join("state.json").exists());
         assert!(!dir.join("objects/ab/abcd-2").exists());
         assert!(adopted.set_aside.join("config.toml").exists());

@@ -14,6 +14,12 @@ use super::save::How;
 use super::state::{State, StateError};
 use super::{beneath, stranger};
 
+/// The journal's current file.
+pub(super) const JOURNAL: &str = "journal.jsonl";
+
+/// The folder of the journal's earlier files.
+pub(super) const EARLIER_JOURNALS: &str = "journal";
+
 /// A project: its root and the private folder that remembers its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
@@ -273,9 +279,14 @@ impl Project {
         self.dir.join("proxies")
     }
 
-    /// Returns the path of the journal.
+    /// Returns the path of the journal's current file.
     pub fn journal_file(&self) -> PathBuf {
-        self.dir.join("journal.jsonl")
+        self.dir.join(JOURNAL)
+    }
+
+    /// Returns the folder of the journal's earlier files.
+    pub fn earlier_journals(&self) -> PathBuf {
+        self.dir.join(EARLIER_JOURNALS)
     }
 
     /// Returns the name of the folder of a notebook's outputs that were written out, for

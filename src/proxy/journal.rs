@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::storage::FileWork;
 use super::trouble::Trouble;
 use crate::project::Project;
-use crate::project::journal::{Entry, Journal};
+use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Journal, Outcome};
 use crate::route::{Execution, Phase};
 
 /// One life of a session's kernel.
@@ -31,7 +31,7 @@ pub(super) struct Log {
     /// Whose kernel and which of its lives each number is that the bridge counts with.
     lives: RefCell<HashMap<u64, Life>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
-    unwritten: RefCell<Vec<Entry>>,
+    unwritten: RefCell<Vec<Event>>,
     /// How many entries were let go since the journal was written last.
     lost: Cell<usize>,
     /// How many entries the other thread has now.
@@ -96,11 +96,15 @@ impl Log {
         else {
             return;
         };
-        let mut entry = Entry::now("interrupted", &session);
-        entry.generation = Some(generation);
-        entry.by = Some(self.by.clone());
-        entry.other.insert("withdrawn".to_owned(), withdrawn.into());
-        self.add(entry);
+        let kind = match withdrawn {
+            0 => EventKind::Interrupted,
+            cells => EventKind::Withdrew { cells },
+        };
+        self.add(Event {
+            generation: Some(generation),
+            by: Some(self.by.clone()),
+            ..Event::now(&session, kind)
+        });
     }
 
     fn life(&self, number: u64) -> Option<Life> {
@@ -115,42 +119,46 @@ impl Log {
         let key = (execution.generation, execution.msg_id.clone());
         let is_others = matches!(execution.phase, Phase::Seen | Phase::Over { .. });
         let mut started = self.started.borrow_mut();
-        let mut took = || started.remove(&key).map(|start| start.elapsed());
-        let (event, status, took, raised) = match execution.phase {
-            phase @ (Phase::Asked | Phase::Seen) => {
-                started.insert(key, Instant::now());
-                let event = if phase == Phase::Asked {
-                    "asked"
-                } else {
-                    "seen"
-                };
-                (event, None, None, false)
-            }
-            Phase::Over { raised } => ("done", Some("seen".to_owned()), took(), raised),
-            Phase::Done(status) => ("done", Some(status), took(), false),
+        let store_history = execution.store_history;
+        let start = || ExecutionStart {
+            cell: execution.cell,
+            code: execution.code,
+            store_history,
+            ..ExecutionStart::new(&execution.msg_id)
         };
-        let mut entry = Entry::now(event, &life.session);
-        entry.generation = Some(life.generation);
-        entry.msg_id = Some(execution.msg_id);
+        let mut end = |status| {
+            let took = started.remove(&key).map(|start| start.elapsed());
+            EventKind::Done(ExecutionEnd {
+                store_history,
+                ..ExecutionEnd::new(&execution.msg_id, status, took)
+            })
+        };
+        let kind = match execution.phase {
+            Phase::Over { raised: true } => end(Outcome::SeenError),
+            Phase::Over { raised: false } => end(Outcome::Seen),
+            Phase::Done(status) => end(Outcome::of_word(&status)),
+            Phase::Asked => EventKind::Asked(start()),
+            Phase::Seen => EventKind::Seen(start()),
+        };
+        if !matches!(kind, EventKind::Done(_)) {
+            started.insert(key, Instant::now());
+        }
         // Of others' executions only their own name for themselves is known.
-        entry.by = Some(if is_others {
-            execution.username
-        } else {
-            self.by.clone()
+        let by = match is_others {
+            true => execution.username,
+            false => self.by.clone(),
+        };
+        self.add(Event {
+            generation: Some(life.generation),
+            by: Some(by),
+            notebook: life.notebook.filter(|_| !is_others),
+            ..Event::now(&life.session, kind)
         });
-        entry.cell = execution.cell;
-        entry.store_history = execution.store_history;
-        entry.code = execution.code;
-        entry.status = status;
-        entry.raised = raised;
-        entry.notebook = life.notebook.filter(|_| !is_others);
-        entry.took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-        self.add(entry);
     }
 
-    fn add(&self, entry: Entry) {
+    fn add(&self, event: Event) {
         if self.journal.is_some() {
-            self.unwritten.borrow_mut().push(entry);
+            self.unwritten.borrow_mut().push(event);
             self.let_oldest_go();
         }
     }
@@ -236,7 +244,7 @@ impl Log {
         self.trouble.is(error.kind(), &text);
     }
 
-    fn put_back(&self, mut entries: Vec<Entry>) {
+    fn put_back(&self, mut entries: Vec<Event>) {
         let mut unwritten = self.unwritten.borrow_mut();
         entries.append(&mut unwritten);
         *unwritten = entries;
@@ -283,9 +291,12 @@ mod tests {
         holder.unlock().unwrap();
         log.written().await;
         assert_eq!((log.waiting(), log.lost.get()), (0, 0));
-        let entries = project.journal_entries().unwrap();
-        let withdrawn = entries.iter().map(|it| it.other["withdrawn"].as_u64());
-        let withdrawn: Vec<u64> = withdrawn.flatten().collect();
+        let events = project.all_events().into_iter();
+        let withdrawn = events.map(|event| match event.kind {
+            EventKind::Withdrew { cells } => cells as u64,
+            _ => 0,
+        });
+        let withdrawn: Vec<u64> = withdrawn.collect();
         // Whether the first was let go depends on who had it when the others came.
         let from = u64::from(withdrawn.len() == UNWRITTEN);
         assert!(withdrawn.iter().copied().eq(from..=most), "{withdrawn:?}");

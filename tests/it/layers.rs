@@ -299,7 +299,7 @@ const ELSEWHERE: [(&str, &[&str]); 13] = [
         &["symlink_metadata", "std::fs::Metadata"],
     ),
     ("project/folder.rs", &["std::fs::DirBuilder"]),
-    ("project/journal.rs", &["std::fs::Metadata"]),
+    ("project/event/journal.rs", &["std::fs::Metadata"]),
     ("project/host.rs", &["/proc/"]),
     (
         "project/lock.rs",

@@ -7,9 +7,8 @@ use jiff::tz::TimeZone;
 
 use super::{Doings, Looked};
 use crate::activity::company::{self, label};
-use crate::editing::history::Recorded;
 use crate::notebook::ChangeKind;
-use crate::project::journal::Entry;
+use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
 
 /// At most this many lines are told.
 const LINES: usize = 3;
@@ -33,7 +32,7 @@ pub(super) struct Gathered {
     by: Option<String>,
     last: Timestamp,
     /// What ran to its end, and how that was.
-    ran: Vec<(String, Option<String>)>,
+    ran: Vec<(String, Option<Outcome>)>,
     runs: Option<(String, Timestamp)>,
     /// What was done to which cells, in short; each cell once.
     cells: Vec<(ChangeKind, String)>,
@@ -44,33 +43,28 @@ pub(super) struct Gathered {
 
 /// The rule: what of the news is told to `name`, who looked `before`.
 pub(super) fn gathered(
-    news: &[Entry],
-    earlier: &[Entry],
+    news: &[Event],
+    earlier: &[Event],
     before: &Looked,
     generation: u64,
     name: &str,
 ) -> Vec<Gathered> {
     let mut others: Vec<Gathered> = Vec::new();
     // Several tell of the same end; what has been told with the first is not told again.
-    let ended_before = earlier.iter().filter(|entry| entry.event == "done");
-    let mut executions: HashSet<&str> = ended_before
-        .filter_map(|entry| entry.msg_id.as_deref())
-        .collect();
+    let ended_before = earlier.iter().filter_map(Event::end);
+    let mut executions: HashSet<&str> = ended_before.map(|end| end.msg_id.as_str()).collect();
     let mut replaced = false;
     let (beginnings, ends) = index(news, earlier);
-    for entry in news {
-        let id = entry.msg_id.as_deref();
-        let began = id.and_then(|id| beginnings.get(id).copied());
-        let gone = matches!(entry.event.as_str(), "opened" | "restarted")
-            && entry.generation.is_some_and(|of| of > before.generation);
+    for event in news {
+        let began = event.msg_id().and_then(|id| beginnings.get(id));
+        let gone = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
+            && event.generation.is_some_and(|of| of > before.generation);
         replaced |= gone;
-        let by = began
-            .and_then(|it| it.by.as_deref())
-            .or(entry.by.as_deref());
-        let by = match entry.event.as_str() {
-            "died" => None,
+        let by = began.and_then(|began| began.by).or(event.by.as_deref());
+        let by = match event.kind {
+            EventKind::Died { .. } => None,
             // By a program that has joined no kernel; or by one of several that have.
-            "saved" => Some(by.unwrap_or("somebody")),
+            EventKind::Saved(_) => Some(by.unwrap_or("somebody")),
             _ => Some(company::name(by)),
         };
         if by.is_some_and(|by| company::is_same(by, name)) {
@@ -78,46 +72,53 @@ pub(super) fn gathered(
         }
         let mut one = Gathered {
             by: by.map(str::to_owned),
-            last: entry.at,
-            variables_gone: gone || entry.event == "died",
+            last: event.at,
+            variables_gone: gone || matches!(event.kind, EventKind::Died { .. }),
             ..Gathered::default()
         };
-        match (entry.event.as_str(), id) {
-            ("asked" | "seen" | "done", Some(id)) => {
-                if !executions.insert(id) || began.is_some_and(|it| !it.store_history) {
+        let kernel = match &event.kind {
+            EventKind::Asked(ExecutionStart { msg_id, .. })
+            | EventKind::Seen(ExecutionStart { msg_id, .. })
+            | EventKind::Done(ExecutionEnd { msg_id, .. }) => {
+                let is_own = began.is_some_and(|began| !began.start.store_history);
+                if !executions.insert(msg_id) || is_own {
                     continue;
                 }
-                let label = began.map_or_else(|| "a cell".to_owned(), label);
-                match ends
-                    .get(id)
-                    .map(|end| company::status(end).map(str::to_owned))
-                {
-                    Some(Some(status)) if status == "aborted" => continue,
-                    Some(status) => one.ran.push((label, status)),
-                    None => one.runs = Some((label, entry.at)),
+                let label = began.map_or_else(|| "a cell".to_owned(), |began| label(began.start));
+                match ends.get(msg_id.as_str()) {
+                    Some(Outcome::Aborted) => continue,
+                    Some(status) => one.ran.push((label, Some(status.shown()))),
+                    None => one.runs = Some((label, event.at)),
                 }
+                None
             }
-            ("interrupted", _) if entry.other.get("withdrawn").is_none_or(|it| *it == 0) => {
-                one.events.push(("interrupted the kernel", 1, entry.at));
+            EventKind::Edited(change) | EventKind::Saved(change) => {
+                for change in &change.changes {
+                    add_cell(&mut one.cells, change.what, change.cell.clone());
+                }
+                if one.cells.is_empty() {
+                    continue;
+                }
+                None
             }
-            ("edited" | "saved", _) => one.cells = cells_of(entry),
-            ("opened", _) => one.events.push(("started the kernel", 1, entry.at)),
-            ("restarted", _) => one.events.push(("restarted the kernel", 1, entry.at)),
-            ("stopped", _) => one.events.push(("shut the kernel down", 1, entry.at)),
-            ("died", _) => one.events.push(("the kernel died", 1, entry.at)),
-            _ => continue,
-        }
-        if matches!(entry.event.as_str(), "edited" | "saved") && one.cells.is_empty() {
-            continue;
-        }
+            EventKind::Interrupted => Some("interrupted the kernel"),
+            EventKind::Opened => Some("started the kernel"),
+            EventKind::Restarted => Some("restarted the kernel"),
+            EventKind::Stopped => Some("shut the kernel down"),
+            EventKind::Died { .. } => Some("the kernel died"),
+            EventKind::Withdrew { .. } | EventKind::Peeked { .. } => continue,
+        };
+        one.events.extend(kernel.map(|what| (what, 1, event.at)));
         match others.iter_mut().find(|other| other.by == one.by) {
             Some(other) => other.add(one),
             None => others.push(one),
         }
     }
-    let is_end = |entry: &&Entry| {
-        let event = entry.event.as_str();
-        matches!(event, "opened" | "restarted" | "stopped" | "died")
+    let is_end = |event: &&Event| {
+        matches!(
+            event.kind,
+            EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
+        )
     };
     // With its kernel a cell ends too, told or not.
     if let Some(end) = news.iter().rfind(is_end) {
@@ -139,48 +140,40 @@ pub(super) fn gathered(
     others
 }
 
-type ById<'a> = HashMap<&'a str, &'a Entry>;
+/// How an execution began.
+struct Beginning<'a> {
+    by: Option<&'a str>,
+    start: &'a ExecutionStart,
+    /// Whether its sender tells it, who knows more than an observer.
+    is_asked: bool,
+}
 
-/// Returns for each request the entries that tell best how it began and how it ended.
-fn index<'a>(news: &'a [Entry], earlier: &'a [Entry]) -> (ById<'a>, ById<'a>) {
-    let (mut beginnings, mut ends) = (ById::new(), ById::new());
-    for entry in news.iter().chain(earlier) {
-        let Some(id) = entry.msg_id.as_deref() else {
-            continue;
-        };
-        match entry.event.as_str() {
-            // Whoever asked knows more than who has seen it.
-            "asked" => {
-                beginnings.insert(id, entry);
+type Beginnings<'a> = HashMap<&'a str, Beginning<'a>>;
+type Outcomes<'a> = HashMap<&'a str, Outcome>;
+
+/// Returns for each request how it began and how it ended, by those who know best.
+fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
+    let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
+    for event in news.iter().chain(earlier) {
+        if let Some(start) = event.start() {
+            let is_asked = event.asked().is_some();
+            let beginning = Beginning {
+                by: event.by.as_deref(),
+                start,
+                is_asked,
+            };
+            if is_asked || !beginnings.contains_key(start.msg_id.as_str()) {
+                beginnings.insert(&start.msg_id, beginning);
             }
-            "seen" => {
-                beginnings.entry(id).or_insert(entry);
+        }
+        if let Some(end) = event.end() {
+            let known = ends.entry(&end.msg_id).or_insert(end.status);
+            if !known.is_certain() {
+                *known = end.status;
             }
-            "done" => {
-                let known = ends.entry(id).or_insert(entry);
-                if known.status.as_deref().is_none_or(is_seen) {
-                    *known = entry;
-                }
-            }
-            _ => {}
         }
     }
     (beginnings, ends)
-}
-
-/// Whether it is how an observer tells of an end: it has seen no reply.
-fn is_seen(status: &str) -> bool {
-    matches!(status, "seen" | "unseen")
-}
-
-/// Returns what an entry tells of a notebook's cells.
-fn cells_of(entry: &Entry) -> Vec<(ChangeKind, String)> {
-    let changes = Recorded::of(entry).map(|recorded| recorded.changes);
-    let mut cells = Vec::new();
-    for step in changes.unwrap_or_default() {
-        add_cell(&mut cells, step.what, step.cell);
-    }
-    cells
 }
 
 /// Adds what was done to a cell to what was done to cells before: a cell is told once.
@@ -222,13 +215,13 @@ impl Gathered {
     fn text(&self, zone: &TimeZone) -> String {
         let mut parts = Vec::new();
         if let Some(((label, status), rest)) = self.ran.split_last() {
-            parts.push(match status.as_deref() {
-                Some("ok") => format!("ran {label} ok"),
-                Some("error") => format!("ran {label}: it failed"),
-                Some("interrupted") => format!("ran {label}: it was interrupted"),
+            parts.push(match status {
+                Some(Outcome::Ok) => format!("ran {label} ok"),
+                Some(Outcome::Error) => format!("ran {label}: it failed"),
+                Some(Outcome::Interrupted) => format!("ran {label}: it was interrupted"),
                 _ => format!("ran {label}"),
             });
-            let failed = |(_, status): &&(_, Option<String>)| status.as_deref() == Some("error");
+            let failed = |(_, status): &&(_, Option<Outcome>)| *status == Some(Outcome::Error);
             match (rest.len(), rest.iter().filter(failed).count()) {
                 (0, _) => {}
                 (more, 0) => parts.push(format!("ran {more} more")),
@@ -313,51 +306,51 @@ pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.strftime(format).to_string()
 }
 
-/// The requests that end in these entries and began before them.
-pub(super) fn endings(news: &[Entry]) -> Vec<String> {
+/// Returns the requests that end in these events and began before them.
+pub(super) fn endings(news: &[Event]) -> Vec<String> {
     let (beginnings, ends) = index(news, &[]);
     ends.into_keys()
-        .filter(|id| beginnings.get(id).is_none_or(|it| it.event != "asked"))
+        .filter(|id| beginnings.get(id).is_none_or(|began| !began.is_asked))
         .map(str::to_owned)
         .collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::project::event::{Position, fixtures};
 
-    pub(in crate::activity::since) fn entry(event: &str, id: &str, by: &str) -> Entry {
-        let mut entry = Entry::now(event, "a.ipynb");
-        entry.at = "2026-01-02T14:05:00Z".parse().unwrap();
-        entry.generation = Some(1);
-        entry.msg_id = Some(id.to_owned()).filter(|id| !id.is_empty());
-        entry.by = Some(by.to_owned());
-        entry.code = Some(format!("code {id}"));
-        entry
+    pub(in crate::activity::since) fn entry(event: &str, id: &str, by: &str) -> Event {
+        fixtures::event(json!({
+            "at": "2026-01-02T14:05:00Z", "event": event, "generation": 1, "msg_id": id, "by": by,
+            "code": format!("code {id}"), "reason": "",
+        }))
     }
 
-    pub(in crate::activity::since) fn done(id: &str, by: &str, status: &str) -> Entry {
-        let mut entry = entry("done", id, by);
-        entry.code = None;
-        entry.status = Some(status.to_owned());
-        entry
+    pub(in crate::activity::since) fn done(id: &str, by: &str, status: &str) -> Event {
+        fixtures::event(json!({
+            "at": "2026-01-02T14:05:00Z", "event": "done", "generation": 1, "msg_id": id, "by": by,
+            "status": status,
+        }))
     }
 
-    fn later(mut entry: Entry) -> Entry {
-        entry.at = "2026-01-02T14:06:00Z".parse().unwrap();
-        entry
+    fn later(mut event: Event) -> Event {
+        event.at = "2026-01-02T14:06:00Z".parse().unwrap();
+        event
     }
 
-    fn restarted(by: &str) -> Entry {
-        let mut entry = entry("restarted", "", by);
-        entry.generation = Some(2);
-        entry
+    fn restarted(by: &str) -> Event {
+        let mut event = entry("restarted", "", by);
+        event.generation = Some(2);
+        event
     }
 
-    fn tell(news: &[Entry], earlier: &[Entry], generation: u64) -> Vec<String> {
+    fn tell(news: &[Event], earlier: &[Event], generation: u64) -> Vec<String> {
         let before = Looked {
             at: "2026-01-02T14:02:00Z".parse().unwrap(),
-            position: 0,
+            position: Position::default(),
             generation: 1,
         };
         let others = gathered(news, earlier, &before, generation, "claude");
@@ -369,29 +362,30 @@ pub(super) mod tests {
 
     const HUMAN: &str = "human (VS Code)";
 
+    fn asked_with(id: &str, field: &str, value: serde_json::Value) -> Event {
+        let mut asked = serde_json::to_value(entry("asked", id, HUMAN)).unwrap();
+        asked[field] = value;
+        fixtures::event(asked)
+    }
+
     pub(in crate::activity::since) fn changed(
         event: &str,
         by: Option<&str>,
         changes: &str,
-    ) -> Entry {
-        let mut entry = entry(event, "", "");
-        entry.by = by.map(str::to_owned);
-        entry.generation = None;
-        let steps = changes.split(' ').map(|change| {
+    ) -> Event {
+        let changes = changes.split(' ').map(|change| {
             let (what, cell) = change.split_once(':').unwrap();
-            serde_json::json!({"cell": cell, "what": what, "index": 0})
+            json!({"cell": cell, "what": what, "index": 0})
         });
-        entry.other.insert("changes".to_owned(), steps.collect());
-        for name in ["before", "after"] {
-            entry.other.insert(name.to_owned(), "0123456789".into());
-        }
-        entry
+        fixtures::event(json!({
+            "at": "2026-01-02T14:05:00Z", "event": event, "by": by, "before": "0123456789",
+            "after": "0123456789", "changes": changes.collect::<Vec<_>>(),
+        }))
     }
 
     #[test]
     fn what_others_did_is_told_in_a_line_each() {
-        let mut named = entry("asked", "3", HUMAN);
-        named.cell = Some("3f2c9a1e".to_owned());
+        let named = asked_with("3", "cell", "3f2c9a1e".into());
         let news = [
             entry("asked", "1", HUMAN),
             done("1", HUMAN, "ok"),
@@ -452,10 +446,9 @@ pub(super) mod tests {
 
     #[test]
     fn ones_own_doings_and_those_of_front_ends_themselves_are_not_told() {
-        let mut startup = entry("asked", "1", HUMAN);
-        startup.store_history = false;
+        let startup = asked_with("1", "store_history", false.into());
         let mut withdrawn = entry("interrupted", "", HUMAN);
-        withdrawn.other.insert("withdrawn".to_owned(), 2.into());
+        withdrawn.kind = EventKind::Withdrew { cells: 2 };
         let news = [
             startup,
             done("1", HUMAN, "ok"),
@@ -497,7 +490,7 @@ pub(super) mod tests {
             ["since 14:02 · the kernel died 14:05: variables are gone"]
         );
         let mut opened = restarted("claude");
-        opened.event = "opened".to_owned();
+        opened.kind = EventKind::Opened;
         assert_eq!(tell(&[died, opened], &[], 2).len(), 1);
         let told = tell(&[], &[], 2);
         assert!(

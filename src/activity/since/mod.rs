@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::gathered::{endings, gathered, lines};
 use crate::activity::zone;
-use crate::project::journal::Entry;
-use crate::project::past::{Past, Placed};
+use crate::project::event::{Event, Events, Position};
 use crate::project::{Lock, Project, beneath};
 
 pub(crate) use self::gathered::clock;
@@ -24,8 +23,8 @@ pub(crate) use self::gathered::clock;
 /// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
 const NEWS: u64 = 2 << 20;
 
-/// How far before the news the beginnings of cells are looked for that have ended meanwhile.
-const BEGINNINGS: u64 = 256 << 10;
+/// How many events before the news are searched for the beginnings of cells that have ended meanwhile.
+const BEGINNINGS: usize = 1000;
 
 /// Two looks within this time are one to whoever is told: commands come in rows, and most of them need
 /// not write what they remember.
@@ -52,7 +51,7 @@ pub struct Doings {
 struct Looked {
     at: Timestamp,
     /// Where in the journal the news begins.
-    position: u64,
+    position: Position,
     generation: u64,
 }
 
@@ -94,7 +93,7 @@ fn look_at(project: &Project, key: &str, name: &str) -> io::Result<Vec<Doings>> 
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
-    let past = project.past_of(&[&owner, key]);
+    let past = project.events_of(&[&owner, key]).within(NEWS);
     let looked = Looked {
         at: Timestamp::now(),
         position: past.end(),
@@ -154,57 +153,64 @@ fn cells(key: &str) -> String {
 }
 
 /// Returns where in the journal the news begins for whoever was told up to `position`.
-fn place(past: &Past, position: u64) -> u64 {
+fn place(past: &Events, position: Position) -> Position {
     // A journal that is shorter than it was is another one.
-    let position = if position > past.end() { 0 } else { position };
-    position.max(past.end().saturating_sub(NEWS))
+    match position > past.end() {
+        true => Position::default(),
+        false => position,
+    }
 }
 
 /// How far one has been told of a kernel and of a notebook's cells.
 struct Told<'a> {
     owner: &'a str,
     key: &'a str,
-    kernel: u64,
-    cells: u64,
+    kernel: Position,
+    cells: Position,
 }
 
 impl Told<'_> {
     /// Returns the entries that are new, oldest first, and those before them that tell how what has
     /// ended in them began.
-    fn news(&self, past: Past) -> (Vec<Entry>, Vec<Entry>) {
-        let mut news: Vec<Entry> = Vec::new();
+    fn news(&self, mut past: Events) -> (Vec<Event>, Vec<Event>) {
+        let mut news: Vec<Event> = Vec::new();
         let mut earlier = Vec::new();
         let mut open: Option<Vec<String>> = None;
-        for Placed { at, entry } in past {
-            let of_cells = matches!(entry.event.as_str(), "edited" | "saved");
+        let mut before = 0;
+        while let Some(event) = past.next() {
+            let at = past.position();
+            let of_cells = event.change().is_some();
             let (session, place) = match of_cells {
                 true => (self.key, self.cells),
                 false => (self.owner, self.kernel),
             };
-            if at >= place && entry.session == session {
-                news.push(entry);
+            if at >= place && event.session == session {
+                news.push(event);
                 continue;
             }
             if at >= self.kernel {
                 continue;
             }
-            // Ends without their beginning.
+            // `done` events whose `asked` event is older than the cursor.
             let open = open.get_or_insert_with(|| endings(&news));
-            if open.is_empty() || at + BEGINNINGS < self.kernel {
+            before += 1;
+            if open.is_empty() || before > BEGINNINGS {
                 if at < self.cells {
                     break;
                 }
                 continue;
             }
-            if of_cells || entry.session != session {
+            if of_cells || event.session != session {
                 continue;
             }
-            let Some(id) = &entry.msg_id else { continue };
-            // Whoever asked knows more of it than who has seen it begin.
-            if entry.event == "asked" {
-                open.retain(|waiting| waiting != id);
+            if event.msg_id().is_none() {
+                continue;
             }
-            earlier.push(entry);
+            // The sender knows more of it than an observer.
+            if let Some(start) = event.asked() {
+                open.retain(|waiting| *waiting != start.msg_id);
+            }
+            earlier.push(event);
         }
         news.reverse();
         (news, earlier)
@@ -226,7 +232,7 @@ mod tests {
         let state = serde_json::json!({"version": 1, "sessions": sessions});
         std::fs::write(project.state_file(), state.to_string()).unwrap();
         let mut journal = project.journal().unwrap();
-        let mut write = |key: &str, mut entry: Entry| {
+        let mut write = |key: &str, mut entry: Event| {
             entry.session = key.to_owned();
             entry.at = Timestamp::now();
             journal.append(&entry).unwrap();

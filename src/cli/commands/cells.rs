@@ -16,12 +16,13 @@ use crate::cli::args::first_notebook;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::columns::{self, Widths};
 use crate::cli::render::print;
-use crate::editing::history::{self, Step, steps};
+use crate::editing::history::{self, steps};
 use crate::editing::page::Page;
 use crate::editing::running::running;
 use crate::editing::view;
 use crate::execution::stale::stale;
 use crate::notebook::{Cell, CellType, ChangeKind, Document, Revision, first_line};
+use crate::project::event::CellStep;
 
 /// How much of a cell's first line is shown where no terminal's width says it.
 const FIRST_LINE: usize = 80;
@@ -197,7 +198,7 @@ fn since(
     document: &Document,
     revision: Revision,
     is_alone: bool,
-) -> Result<Vec<Step>, Problem> {
+) -> Result<Vec<CellStep>, Problem> {
     if !is_alone {
         let text = "--since lists what has changed, whichever cells that are";
         return Err(Problem::new(ProblemKind::Usage, text));
@@ -215,7 +216,7 @@ fn since(
 }
 
 /// Returns the places of the cells that are still there.
-fn kept(steps: &[Step]) -> Vec<usize> {
+fn kept(steps: &[CellStep]) -> Vec<usize> {
     let there = steps.iter().filter(|step| step.what != ChangeKind::Removed);
     let mut places: Vec<_> = there.map(|step| step.index).collect();
     places.sort_unstable();
@@ -223,7 +224,7 @@ fn kept(steps: &[Step]) -> Vec<usize> {
     places
 }
 
-fn gone(page: &Page, steps: &[Step], limit: usize) -> Vec<Gone> {
+fn gone(page: &Page, steps: &[CellStep], limit: usize) -> Vec<Gone> {
     let gone = steps.iter().filter(|step| step.what == ChangeKind::Removed);
     let gone = gone.map(|step| {
         let source = step

@@ -16,7 +16,7 @@ use crate::cli::args::cells::Which;
 use crate::cli::args::{first_notebook, time as moment};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::{columns, print, tail, versions};
-use crate::editing::history::{self, NotSelected, Recorded, Selected};
+use crate::editing::history::{self, NotSelected, Selected};
 use crate::editing::page::Page;
 use crate::editing::view;
 use crate::kernel::shell::quote;
@@ -24,6 +24,7 @@ use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target;
 use crate::notebook::{CellSelector, ChangeKind};
 use crate::project::Project;
+use crate::project::event::{NotebookChange, Outcome};
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions
 ///
@@ -315,7 +316,7 @@ fn what(what: &What, notebook: &str) -> String {
             parts.join(" · ")
         }
         What::Kernel { event, generation } => {
-            let words = match event.as_str() {
+            let words = match *event {
                 "opened" => "started the kernel",
                 "restarted" => "restarted the kernel: variables are gone",
                 "stopped" => "shut the kernel down",
@@ -334,15 +335,15 @@ fn what(what: &What, notebook: &str) -> String {
 fn ran(it: &Execution, notebook: &str) -> String {
     let took = it.took_ms.map(std::time::Duration::from_millis);
     let took = took.map(|it| format!(", {}", print::took(it)));
-    let end = match it.status.as_deref() {
+    let end = match it.status {
         None => " (no end is known)",
-        Some("ok") => " ok",
-        Some("error") => ": it failed",
-        Some("interrupted") => ": it was interrupted",
-        Some("withdrawn") => ": it was withdrawn",
-        Some("aborted") => ": it was not run, since one before it failed",
-        Some("kernel_died") => ": the kernel ended",
-        Some("unseen") => ": its end was not seen",
+        Some(Outcome::Ok) => " ok",
+        Some(Outcome::Error) => ": it failed",
+        Some(Outcome::Interrupted) => ": it was interrupted",
+        Some(Outcome::Withdrawn) => ": it was withdrawn",
+        Some(Outcome::Aborted) => ": it was not run, since one before it failed",
+        Some(Outcome::KernelDied) => ": the kernel ended",
+        Some(Outcome::Unseen) => ": its end was not seen",
         Some(_) => ": nothing was told of its end",
     };
     let source = company::source(it.code.as_deref());
@@ -366,7 +367,7 @@ fn ran(it: &Execution, notebook: &str) -> String {
 }
 
 /// Says what was done to which cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
-fn changes(it: &Recorded) -> String {
+fn changes(it: &NotebookChange) -> String {
     const MOST: usize = 4;
     let mut parts: Vec<String> = Vec::new();
     for step in it.changes.iter().take(MOST) {

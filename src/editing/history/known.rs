@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::steps::{self, Manifest, Step};
+use super::steps::{self, Manifest};
 use super::{Deed, version_source};
 use crate::editing::page::Page;
 use crate::notebook::{Cell, ChangeKind, Document, Revision};
+use crate::project::event::CellStep;
 
 /// So many of `nb`'s last edits are watched for what becomes of them. Who saves over more of them
 /// has kept a notebook open for days.
@@ -77,7 +78,7 @@ pub(super) struct Intent {
     /// What kind of command.
     pub deed: Deed,
     /// What it does.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CellStep>,
     /// The name of the kept bytes that it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<String>,
@@ -136,7 +137,7 @@ impl Known {
     }
 
     /// Watches what becomes of a command's changes from now on.
-    pub(super) fn watch(&mut self, op: &str, by: &str, steps: &[Step]) {
+    pub(super) fn watch(&mut self, op: &str, by: &str, steps: &[CellStep]) {
         let at = Timestamp::now();
         let lasting = [
             ChangeKind::Inserted,

@@ -9,16 +9,16 @@
 //! A file of a format before 4.5 holds no ids of cells. The ledger's list is then the record of what
 //! its cells are called: whoever reads the file takes the ids from there (`recall_ids`).
 //!
-//! The **journal** has one line for each change, an [`Entry`](crate::project::journal::Entry) whose
-//! `session` is the notebook's own key (also where its kernel is another's):
+//! The **journal** has one [`Event`](crate::project::event::Event) for each change, whose `session` is
+//! the notebook's own key (also where its kernel is another's):
 //! - `edited`: a command of `nb` did it. `by` is its name, `op` the edit's own name (eight
 //!   hexadecimal digits, a prefix will do), `deed` the kind of command, `forced` where nothing was
 //!   checked, `undoes` the op that it took back, `conflicts` how much did not go into the file.
 //! - `saved`: somebody else did it between two commands. `by` is the front end that is joined to
 //!   the notebook, where it is one; `overwritten` lists `nb`'s edits that the save wiped out.
 //!
-//! Both have the notebook's revision `before` and `after`, and `changes`: one [`Step`] a cell, two
-//! for one that was edited and moved. They are canonical, whatever the command did one after the
+//! Both have the notebook's revision `before` and `after`, and `changes`: one
+//! [`CellStep`](crate::project::event::CellStep) a cell, two for one that was edited and moved. They are canonical, whatever the command did one after the
 //! other: `index` is the place in the list after all of them (of a removed cell: before them), so
 //! that [`steps::back`] makes the earlier list of the later one exactly.
 //!
@@ -30,12 +30,12 @@
 
 use std::time::Duration;
 
+mod deed;
 mod keep;
 mod known;
 mod overwritten;
 mod past;
 mod record;
-mod recorded;
 mod restore;
 pub mod steps;
 mod undo;
@@ -45,17 +45,17 @@ mod versions;
 #[cfg(test)]
 mod tests;
 
+pub use deed::Deed;
 pub use keep::{kept, version, version_source};
 pub(in crate::editing) use known::recall_ids;
 pub use past::manifest_at;
 pub use record::{Recording, is_known};
-pub use recorded::{Deed, Overwritten, Recorded};
 pub use restore::{RestoreError, Restored, restore};
-pub use steps::{Manifest, Step};
+pub use steps::Manifest;
 pub use undo::{Op, UndoError, Undone, undo};
 pub use untold::{overwritten, told, words};
 pub use versions::{
-    CellVersion, Deleted, Event, NotSelected, Selected, deleted, events, select, versions,
+    CellVersion, Deleted, NotSelected, RecordedChange, Selected, deleted, events, select, versions,
 };
 
 /// How long who only looks waits for the ledger: who does not get it in time has missed nothing

@@ -18,9 +18,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::known::Watched;
-use super::recorded::Overwritten;
 use super::steps::Manifest;
 use crate::notebook::{ChangeKind, Revision};
+use crate::project::event::OverwrittenEdit;
 
 /// What a save has left of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) fn judge(
     after: &Manifest,
     whole: bool,
     text: &dyn Fn(Revision) -> Option<String>,
-) -> Vec<Overwritten> {
+) -> Vec<OverwrittenEdit> {
     let by_id = |cells: &Manifest| -> HashMap<String, Revision> { cells.iter().cloned().collect() };
     let (old, new) = (by_id(before), by_id(after));
     let mut chains: HashMap<&str, Vec<Revision>> = HashMap::new();
@@ -67,7 +67,7 @@ pub(super) fn judge(
         match left.get(index) {
             Some(Left::Nothing) if is_decision(index) => false,
             Some(Left::Nothing | Left::TakenBack) => {
-                lost.push(Overwritten {
+                lost.push(OverwrittenEdit {
                     cell: edit.cell.clone(),
                     op: edit.op.clone(),
                     by: edit.by.clone(),

@@ -2,10 +2,10 @@
 
 use super::GLANCE;
 use super::known::Known;
-use super::recorded::Recorded;
 use super::steps::{self, Manifest};
 use crate::editing::page::Page;
 use crate::notebook::Revision;
+use crate::project::event::{Event, NotebookChange};
 
 /// Returns the cells, id and revision, that a notebook had at an earlier revision of its own: where
 /// it had that more than once, the last time. None where the journal does not tell (any more).
@@ -14,9 +14,9 @@ pub fn manifest_at(page: &Page, revision: Revision) -> Option<Manifest> {
         // The journal's end and the ledger belong together.
         let ledger = page.project.ledger(&page.key, GLANCE).ok()?;
         let known: Known = ledger.read()?;
-        (known, page.project.past(&page.key))
+        (known, page.project.events(&page.key))
     };
-    let entries = past.filter_map(|placed| Recorded::of(&placed.entry));
+    let entries = past.filter_map(Event::into_change);
     walk_back(known.cells, known.revision, entries, revision)
 }
 
@@ -24,7 +24,7 @@ pub fn manifest_at(page: &Page, revision: Revision) -> Option<Manifest> {
 fn walk_back(
     mut cells: Manifest,
     mut at: Revision,
-    mut entries: impl Iterator<Item = Recorded>,
+    mut entries: impl Iterator<Item = NotebookChange>,
     wanted: Revision,
 ) -> Option<Manifest> {
     while at != wanted {
@@ -53,8 +53,8 @@ mod tests {
         list
     }
 
-    fn recorded(before: &Manifest, after: &Manifest) -> Recorded {
-        Recorded {
+    fn recorded(before: &Manifest, after: &Manifest) -> NotebookChange {
+        NotebookChange {
             op: None,
             deed: None,
             before: steps::revision(before),

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 
 use super::keep::Versions;
 use super::known::{Head, Intent, Known};
-use super::recorded::{Deed, Overwritten, Recorded};
-use super::steps::{self, Manifest, Step};
-use super::{GLANCE, TURN, overwritten, untold};
+use super::steps::{self, Manifest};
+use super::{Deed, GLANCE, TURN, overwritten, untold};
 use crate::activity::participants::joined;
 use crate::editing::page::Page;
 use crate::editing::transaction::Written;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
+use crate::project::event::{CellStep, Event, EventKind, NotebookChange, OverwrittenEdit};
 use crate::project::fresh_id;
 use crate::project::ledger::Ledger;
 
@@ -106,8 +106,11 @@ impl<'a> Recording<'a> {
     /// Takes in what the journal tells and the ledger does not: the process that wrote it down was
     /// killed in between. Returns the ops of the last edits.
     fn replay(&self, known: &mut Known) -> Vec<String> {
-        let past = self.page.project.past(&self.page.key);
-        let entries = past.filter_map(|it| Some((Recorded::of(&it.entry)?, it.entry)));
+        let events = self.page.project.events(&self.page.key);
+        let entries = events.filter_map(|event| {
+            let by = event.by.clone();
+            Some((event.into_change()?, by))
+        });
         let mut entries: Vec<_> = entries.take(LAST).collect();
         let ops = entries
             .iter()
@@ -123,16 +126,16 @@ impl<'a> Recording<'a> {
             .iter()
             .position(|(recorded, _)| recorded.before == known.revision);
         entries.truncate(newer.map_or(0, |at| at + 1));
-        for (recorded, entry) in entries.into_iter().rev() {
+        for (recorded, by) in entries.into_iter().rev() {
             if recorded.before != known.revision {
                 continue;
             }
             known.advance(steps::forth(&known.cells, &recorded.changes));
-            match (&recorded.op, &entry.by) {
+            match (&recorded.op, &by) {
                 (Some(op), Some(by)) => known.watch(op, by, &recorded.changes),
                 _ => known.watched.retain(|edit| {
                     let is_lost =
-                        |lost: &Overwritten| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
+                        |lost: &OverwrittenEdit| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
                     !recorded.overwritten.iter().any(is_lost)
                 }),
             }
@@ -143,7 +146,7 @@ impl<'a> Recording<'a> {
     /// Writes down the edit of a process that was killed before it could do so itself.
     fn finish(&self, known: &mut Known, intent: Intent) -> io::Result<()> {
         let after = steps::forth(&known.cells, &intent.steps);
-        let recorded = Recorded {
+        let recorded = NotebookChange {
             op: Some(intent.op.clone()),
             deed: Some(intent.deed.op),
             before: known.revision,
@@ -155,8 +158,8 @@ impl<'a> Recording<'a> {
             exact: intent.exact,
             overwritten: Vec::new(),
         };
-        self.journal(&recorded, Some(intent.by.clone()))?;
         known.watch(&intent.op, &intent.by, &recorded.changes);
+        self.journal(recorded, Some(intent.by))?;
         known.advance(after);
         Ok(())
     }
@@ -168,7 +171,7 @@ impl<'a> Recording<'a> {
         known: &mut Known,
         document: &Document,
         there: Manifest,
-        steps: Vec<Step>,
+        steps: Vec<CellStep>,
         in_place: bool,
     ) -> io::Result<()> {
         let cells = by_id(document);
@@ -188,7 +191,7 @@ impl<'a> Recording<'a> {
             // There is nothing that could be brought back.
             lost.iter_mut().for_each(|one| one.revision = None);
         }
-        let recorded = Recorded {
+        let recorded = NotebookChange {
             op: None,
             deed: None,
             before: known.revision,
@@ -202,7 +205,7 @@ impl<'a> Recording<'a> {
         };
         // A process that is killed here has it told twice rather than never.
         untold::add(self.page, by.as_deref(), &recorded.overwritten)?;
-        self.journal(&recorded, by)?;
+        self.journal(recorded, by)?;
         known.advance(there);
         Ok(())
     }
@@ -259,7 +262,7 @@ impl<'a> Recording<'a> {
         before: &Document,
         after: &Document,
         changes: &[CellChange],
-    ) -> (Vec<Step>, Option<String>) {
+    ) -> (Vec<CellStep>, Option<String>) {
         let there = steps::manifest_after(after, before, &known.cells);
         let mut steps = steps::between(&known.cells, &there);
         let (old, new) = (by_id(before), by_id(after));
@@ -300,7 +303,7 @@ impl<'a> Recording<'a> {
                 .find(|step| step.cell == change.cell && lasting.contains(&step.what));
             match step {
                 Some(step) => (step.kept, step.came) = (kept, only_came),
-                None => steps.push(Step {
+                None => steps.push(CellStep {
                     cell: change.cell.clone(),
                     what: ChangeKind::Outputs,
                     index: change.index,
@@ -369,7 +372,7 @@ impl<'a> Recording<'a> {
             return Ok(None);
         }
         let after = steps::forth(&known.cells, &steps);
-        let recorded = Recorded {
+        let recorded = NotebookChange {
             op: Some(op.clone()),
             deed: Some(deed.op.clone()),
             before: known.revision,
@@ -381,17 +384,24 @@ impl<'a> Recording<'a> {
             overwritten: Vec::new(),
             changes: steps,
         };
-        self.journal(&recorded, Some(self.by.to_owned()))?;
         let changed = !recorded.changes.is_empty();
         known.watch(&op, self.by, &recorded.changes);
+        self.journal(recorded, Some(self.by.to_owned()))?;
         known.advance(after);
         self.write(known)?;
         Ok(changed.then_some(op))
     }
 
-    fn journal(&self, recorded: &Recorded, by: Option<String>) -> io::Result<()> {
-        let entry = recorded.entry(&self.page.key, by)?;
-        self.page.project.journal()?.append(&entry)
+    fn journal(&self, change: NotebookChange, by: Option<String>) -> io::Result<()> {
+        let kind = match change.op {
+            Some(_) => EventKind::Edited(change),
+            None => EventKind::Saved(change),
+        };
+        let event = Event {
+            by,
+            ..Event::now(&self.page.key, kind)
+        };
+        self.page.project.journal()?.append(&event)
     }
 
     /// Returns which file the notebook is now.

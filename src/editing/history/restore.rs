@@ -1,7 +1,7 @@
 //! An earlier version of a cell, or a deleted cell, brought back.
 
+use super::deed::Deed;
 use super::past::manifest_at;
-use super::recorded::Deed;
 use super::versions::{
     CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
 };

@@ -2,38 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::notebook::{ChangeKind, Document, Revision, out_of_order};
+use crate::project::event::CellStep;
 
 /// The cells of a notebook in their order: id and revision.
 pub type Manifest = Vec<(String, Revision)>;
-
-/// What was done to one cell; a cell that was edited and moved has two.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// Its id.
-    pub cell: String,
-    /// What was done to it.
-    pub what: ChangeKind,
-    /// Where it stands after all steps; a removed cell: where it stood before them.
-    pub index: usize,
-    /// Where a moved cell stood before all steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<usize>,
-    /// Its revision before; none for a new cell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Revision>,
-    /// Its revision after; none for a removed cell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Revision>,
-    /// The name of the kept version with the outputs that went with the change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<String>,
-    /// Whether outputs came with the change to a cell that had none.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub came: bool,
-}
 
 /// Returns the list of a document's cells.
 pub fn manifest(document: &Document) -> Manifest {
@@ -74,7 +47,7 @@ pub fn revision(cells: &Manifest) -> Revision {
 }
 
 /// Returns the steps that lead from one list to another.
-pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
+pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
     let places = |cells: &Manifest| -> HashMap<String, usize> {
         let cells = cells.iter().enumerate();
         cells.map(|(index, (id, _))| (id.clone(), index)).collect()
@@ -94,7 +67,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
         if after == Some(*revision) && !moved {
             continue;
         }
-        let step = Step {
+        let step = CellStep {
             cell: cell.clone(),
             what: ChangeKind::Removed,
             index: from,
@@ -109,7 +82,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
             continue;
         };
         if moved {
-            steps.push(Step {
+            steps.push(CellStep {
                 what: ChangeKind::Moved,
                 index: to,
                 from: Some(from),
@@ -119,7 +92,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
             });
         }
         if after != step.before {
-            steps.push(Step {
+            steps.push(CellStep {
                 what: ChangeKind::Edited,
                 index: to,
                 after,
@@ -129,7 +102,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
     }
     let inserted = after.iter().enumerate();
     let inserted = inserted.filter(|(_, (id, _))| !old.contains_key(id));
-    steps.extend(inserted.map(|(index, (id, revision))| Step {
+    steps.extend(inserted.map(|(index, (id, revision))| CellStep {
         cell: id.clone(),
         what: ChangeKind::Inserted,
         index,
@@ -143,7 +116,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<Step> {
 }
 
 /// Returns the list that the steps led from, given the one that they led to.
-pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
+pub fn back(after: &Manifest, steps: &[CellStep]) -> Manifest {
     let gone = ids(steps, &[ChangeKind::Inserted, ChangeKind::Moved]);
     let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
     let revisions: HashMap<_, _> = revisions
@@ -162,7 +135,7 @@ pub fn back(after: &Manifest, steps: &[Step]) -> Manifest {
 }
 
 /// Returns the list that the steps lead to.
-pub fn forth(before: &Manifest, steps: &[Step]) -> Manifest {
+pub fn forth(before: &Manifest, steps: &[CellStep]) -> Manifest {
     let gone = ids(steps, &[ChangeKind::Removed, ChangeKind::Moved]);
     let revisions = steps.iter().filter(|step| step.what == ChangeKind::Edited);
     let revisions: HashMap<_, _> = revisions
@@ -180,7 +153,7 @@ pub fn forth(before: &Manifest, steps: &[Step]) -> Manifest {
     placed(stay.collect(), come.collect())
 }
 
-fn ids<'a>(steps: &'a [Step], what: &[ChangeKind]) -> HashSet<&'a str> {
+fn ids<'a>(steps: &'a [CellStep], what: &[ChangeKind]) -> HashSet<&'a str> {
     let steps = steps.iter().filter(|step| what.contains(&step.what));
     steps.map(|step| &*step.cell).collect()
 }

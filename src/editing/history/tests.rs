@@ -7,7 +7,7 @@ use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::page::Page;
 use crate::editing::view;
 use crate::notebook::{CellSelector, ChangeKind, Document, Operation, new_notebook};
-use crate::project::journal::Entry;
+use crate::project::event::{Event, EventKind};
 
 /// A notebook in a project of its own.
 struct Desk {
@@ -77,21 +77,25 @@ impl Desk {
         view.document
     }
 
-    fn entries(&self) -> Vec<Entry> {
-        self.page.project.journal_entries().unwrap()
+    fn entries(&self) -> Vec<Event> {
+        self.page.project.all_events()
     }
 
     /// The journal in short: event, by and what was done to which cell.
     fn journal(&self) -> Vec<String> {
         let entries = self.entries();
         let said = entries.iter().map(|entry| {
-            let recorded = Recorded::of(entry).unwrap();
+            let recorded = entry.change().unwrap();
             let changes = recorded.changes.iter().map(|step| {
                 let what = format!("{:?}", step.what).to_lowercase();
                 format!(" {what} {}", step.cell)
             });
             let by = entry.by.as_deref().unwrap_or("-");
-            format!("{} {by}{}", entry.event, changes.collect::<String>())
+            let kind = match entry.kind {
+                EventKind::Edited(_) => "edited",
+                _ => "saved",
+            };
+            format!("{kind} {by}{}", changes.collect::<String>())
         });
         said.collect()
     }
@@ -137,7 +141,7 @@ fn what_nb_and_others_did_is_told_apart() {
             "edited codex inserted mine",
         ]
     );
-    let recorded = Recorded::of(&desk.entries()[0]).unwrap();
+    let recorded = desk.entries()[0].change().unwrap().clone();
     assert_eq!(recorded.op, done.op);
     assert_eq!(recorded.deed.as_deref(), Some("apply"));
     let document = desk.read("codex");
@@ -284,7 +288,7 @@ fn outputs_that_a_command_takes_away_are_kept() {
     let document = desk.read("claude");
     let operations = r#"[{"op":"clear","cell":0},{"op":"edit","cell":1,"source":"two"},{"op":"remove","cell":2}]"#;
     desk.edit("claude", operations).unwrap();
-    let recorded = Recorded::of(&desk.entries()[0]).unwrap();
+    let recorded = desk.entries()[0].change().unwrap().clone();
     let kept = |cell: &str| {
         let mut steps = recorded.changes.iter().filter(|step| step.cell == cell);
         let step = steps.next().unwrap();
@@ -508,7 +512,7 @@ fn an_undo_leaves_no_byte_of_an_edit() {
             desk.undo(done.op.as_deref()).unwrap();
             assert_eq!(desk.string(), text, "{operation}");
             // And again.
-            let undo = Recorded::of(desk.entries().last().unwrap()).unwrap().op;
+            let undo = desk.entries().last().unwrap().change().unwrap().op.clone();
             desk.undo(undo.as_deref()).unwrap();
             assert_eq!(desk.text(), edited, "{operation}");
         }

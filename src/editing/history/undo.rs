@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::deed::Deed;
 use super::keep;
 use super::past::manifest_at;
-use super::recorded::{Deed, Recorded};
-use super::steps::{self, Step};
-use super::versions::{Event, events, json_of};
+use super::steps;
+use super::versions::{RecordedChange, events, json_of};
 use crate::activity::company;
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::page::{Page, PageError};
@@ -18,6 +18,7 @@ use crate::notebook::{
     self, ChangeKind, Conflict, Document, OperationUndo, OperationUndoError, RememberedCell,
     TouchedCell,
 };
+use crate::project::event::{CellStep, NotebookChange};
 
 /// So many operations are suggested where none was meant.
 const MOST_NEAR: usize = 5;
@@ -132,9 +133,9 @@ pub enum UndoError {
 /// An operation in the journal.
 struct Known {
     op: Op,
-    recorded: Recorded,
+    recorded: NotebookChange,
     /// Of an undo: the operation that it took back.
-    undone: Option<Recorded>,
+    undone: Option<NotebookChange>,
 }
 
 /// Takes an operation back: the one that is named, else the last one of the editor's name that is
@@ -201,7 +202,7 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
 const MOST_PASSED: usize = 20;
 
 /// Reads the operations out of the journal, newest first.
-fn known(events: impl Iterator<Item = Event>) -> Vec<Known> {
+fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<Known> {
     let mut list: Vec<Known> = Vec::new();
     for event in events {
         let (Some(op), false) = (&event.recorded.op, event.recorded.changes.is_empty()) else {
@@ -286,7 +287,7 @@ fn back(page: &Page, known: &Known) -> Result<OperationUndo, UndoError> {
     let steps = recorded.changes.iter();
     let steps = steps.filter(|step| step.what != ChangeKind::Moved);
     // What an operation had taken away an undo of it has brought back.
-    let came = |step: &Step| {
+    let came = |step: &CellStep| {
         let first = known.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
             steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)

@@ -6,12 +6,12 @@ use std::io;
 use jiff::tz::TimeZone;
 
 use super::GLANCE;
-use super::recorded::Overwritten;
 use crate::activity::company;
 use crate::activity::since;
 use crate::activity::zone;
 use crate::editing::page::Page;
 use crate::notebook::ChangeKind;
+use crate::project::event::OverwrittenEdit;
 use crate::project::{Project, beneath};
 
 /// So many wait at most; the oldest are not told then, and are in the journal still.
@@ -21,7 +21,7 @@ const WAITING: usize = 1000;
 const LINES: usize = 3;
 
 /// Remembers edits to be told of, under the ledger's lock. Whoever saved knows it already.
-pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[Overwritten]) -> io::Result<()> {
+pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[OverwrittenEdit]) -> io::Result<()> {
     let is_saver = |name: &str| saver.is_some_and(|saver| company::is_same(saver, name));
     let mut lost = lost.iter().filter(|one| !is_saver(&one.by)).peekable();
     if lost.peek().is_none() {
@@ -39,7 +39,7 @@ pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[Overwritten]) -> io:
 }
 
 /// Returns the edits of a name that saves of others wiped out, until [`told`] says that it knows.
-pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<Overwritten> {
+pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<OverwrittenEdit> {
     let waiting = read(project, key).into_iter();
     waiting
         .filter(|lost| company::is_same(&lost.by, by))
@@ -48,14 +48,14 @@ pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<Overwritten> {
 
 /// Remembers that a name was told of its edits. Who is killed before that is told once more, which
 /// is better than never.
-pub fn told(project: &Project, key: &str, lost: &[Overwritten]) {
+pub fn told(project: &Project, key: &str, lost: &[OverwrittenEdit]) {
     if !lost.is_empty() {
         let done = forget(project, key, lost);
         let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
     }
 }
 
-fn forget(project: &Project, key: &str, lost: &[Overwritten]) -> io::Result<()> {
+fn forget(project: &Project, key: &str, lost: &[OverwrittenEdit]) -> io::Result<()> {
     let _locked = project.ledger(key, GLANCE)?;
     let mut waiting = read(project, key);
     waiting.retain(|one| !lost.contains(one));
@@ -65,26 +65,26 @@ fn forget(project: &Project, key: &str, lost: &[Overwritten]) -> io::Result<()> 
     }
 }
 
-fn read(project: &Project, key: &str) -> Vec<Overwritten> {
+fn read(project: &Project, key: &str) -> Vec<OverwrittenEdit> {
     let bytes = beneath::read(&project.untold_file(key), beneath::SMALL).ok();
     let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     read.unwrap_or_default()
 }
 
-fn write(project: &Project, key: &str, waiting: &[Overwritten]) -> io::Result<()> {
+fn write(project: &Project, key: &str, waiting: &[OverwrittenEdit]) -> io::Result<()> {
     beneath::replace_unsynced(&project.untold_file(key), &serde_json::to_vec(waiting)?)
 }
 
 /// Returns the words for edits that were wiped out, a line each, and at most three: of a cell that
 /// was edited more than once only the last edit is told.
-pub fn words(lost: &[Overwritten]) -> Vec<String> {
+pub fn words(lost: &[OverwrittenEdit]) -> Vec<String> {
     if lost.is_empty() {
         return Vec::new();
     }
     words_in(lost, &zone::here())
 }
 
-fn words_in(lost: &[Overwritten], zone: &TimeZone) -> Vec<String> {
+fn words_in(lost: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
     let mut cells = HashSet::new();
     let mut last: Vec<_> = lost
         .iter()
@@ -106,8 +106,8 @@ fn words_in(lost: &[Overwritten], zone: &TimeZone) -> Vec<String> {
     lines
 }
 
-fn line(one: &Overwritten, zone: &TimeZone) -> String {
-    let Overwritten { cell, revision, .. } = one;
+fn line(one: &OverwrittenEdit, zone: &TimeZone) -> String {
+    let OverwrittenEdit { cell, revision, .. } = one;
     let short = company::cell(cell);
     let at = since::clock(one.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
@@ -128,8 +128,8 @@ fn line(one: &Overwritten, zone: &TimeZone) -> String {
 mod tests {
     use super::*;
 
-    fn lost(cell: &str, what: ChangeKind) -> Overwritten {
-        Overwritten {
+    fn lost(cell: &str, what: ChangeKind) -> OverwrittenEdit {
+        OverwrittenEdit {
             cell: cell.to_owned(),
             op: "12345678".to_owned(),
             by: "claude".to_owned(),

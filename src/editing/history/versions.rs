@@ -4,20 +4,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::keep::{kept, version};
-use super::recorded::Recorded;
-use super::steps::Step;
 use crate::editing::page::Page;
 use crate::notebook::{CellSelector, ChangeKind, Document, Json, Revision, SelectError};
+use crate::project::event::{CellStep, NotebookChange};
 
 /// One change of a notebook, by whomever, with its place in time.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct RecordedChange {
     /// When it was written down: what somebody else saved is noticed by the next command.
     pub at: Timestamp,
     /// Whose it was, where that is known.
     pub by: Option<String>,
     /// What it was.
-    pub recorded: Recorded,
+    pub recorded: NotebookChange,
 }
 
 /// One version of a cell, or its end.
@@ -66,13 +65,13 @@ pub struct Deleted {
 }
 
 /// Returns the changes of a notebook, newest first.
-pub fn events(page: &Page) -> impl Iterator<Item = Event> {
-    let past = page.project.past(&page.key);
-    past.filter_map(|placed| {
-        Some(Event {
-            at: placed.entry.at,
-            recorded: Recorded::of(&placed.entry)?,
-            by: placed.entry.by,
+pub fn events(page: &Page) -> impl Iterator<Item = RecordedChange> {
+    let events = page.project.events(&page.key);
+    events.filter_map(|event| {
+        Some(RecordedChange {
+            at: event.at,
+            by: event.by.clone(),
+            recorded: event.into_change()?,
         })
     })
 }
@@ -90,7 +89,7 @@ pub fn versions(page: &Page, document: &Document, cell: &str) -> Vec<CellVersion
 }
 
 fn versions_of(
-    events: impl Iterator<Item = Event>,
+    events: impl Iterator<Item = RecordedChange>,
     now: Option<(usize, Revision)>,
     cell: &str,
 ) -> Vec<CellVersion> {
@@ -136,7 +135,7 @@ pub fn deleted(page: &Page, document: &Document) -> Vec<Deleted> {
         document.cells().iter().map(|cell| cell.id()).collect();
     let mut list: Vec<Deleted> = Vec::new();
     for event in events(page) {
-        let removed = |step: &&Step| step.what == ChangeKind::Removed;
+        let removed = |step: &&CellStep| step.what == ChangeKind::Removed;
         for step in event.recorded.changes.iter().filter(removed) {
             let known = list.iter().any(|deleted| deleted.cell == step.cell);
             let Some(revision) = step.before.filter(|_| !known) else {

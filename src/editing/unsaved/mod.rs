@@ -247,17 +247,12 @@ fn is_same(one: &Cell, other: &Cell) -> bool {
 /// Returns what each cell was before the edits since a moment, as far as the journal knows.
 fn earlier(page: &Page, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
     let mut found: HashMap<String, HashSet<Revision>> = HashMap::new();
-    let past = page.project.past(&page.key).map(|placed| placed.entry);
-    for entry in past.take_while(|entry| entry.at > since) {
-        if !matches!(entry.event.as_str(), "edited" | "saved") {
-            continue;
-        }
-        let changes = entry.other.get("changes").and_then(|it| it.as_array());
-        for change in changes.into_iter().flatten() {
-            let text = |name| change.get(name).and_then(|it| it.as_str());
-            let before = text("before").and_then(|before| before.parse().ok());
-            if let Some((cell, before)) = text("cell").zip(before) {
-                found.entry(cell.to_owned()).or_default().insert(before);
+    let events = page.project.events(&page.key);
+    for event in events.take_while(|event| event.at > since) {
+        let changes = event.into_change().map(|change| change.changes);
+        for change in changes.unwrap_or_default() {
+            if let Some(before) = change.before {
+                found.entry(change.cell).or_default().insert(before);
             }
         }
     }
@@ -368,7 +363,7 @@ mod tests {
     use super::*;
     use crate::editing::manners::joined_here;
     use crate::notebook::{NewCell, Operation};
-    use crate::project::journal::Entry;
+    use crate::project::event::fixtures::event;
 
     const NOTEBOOK: &str = r#"{"cells":[
  {"cell_type":"code","execution_count":null,"id":"aaaa","metadata":{},"outputs":[],"source":"x = 1"},
@@ -475,10 +470,13 @@ mod tests {
         // The editor had the file of a minute ago, and kept its text of this cell.
         desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), 60_000.0);
         assert_eq!(desk.meets("x = 3").0.len(), 1, "nobody knows of an edit");
-        let mut entry = Entry::now("edited", &page.key);
-        let changes = serde_json::json!([{"cell": "aaaa", "before": before.to_string()}]);
-        entry.other.insert("changes".to_owned(), changes);
-        page.project.journal().unwrap().append(&entry).unwrap();
+        let change = serde_json::json!({
+            "cell": "aaaa", "what": "edited", "index": 0, "before": before.to_string(),
+        });
+        page.project.record(&[event(serde_json::json!({
+            "event": "edited", "session": page.key, "before": "0123456789", "after": "0123456789",
+            "changes": [change],
+        }))]);
         let (conflicts, note) = desk.meets("x = 3");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb:"));

@@ -15,8 +15,8 @@ use crate::execution::run::{Audience, Event, Prompt};
 use crate::kernel::process::{Process, Signal};
 use crate::lifecycle::target::recorded;
 use crate::notebook::{Document, OutputChange};
+use crate::project::event::RunningCell;
 use crate::project::jobs::{Ask, JobPrompt, JobState};
-use crate::project::past;
 
 /// How often it is looked whether somebody asked something.
 const LOOK: Duration = Duration::from_millis(50);
@@ -242,7 +242,7 @@ impl Audience for Recorder<'_> {
         }
     }
 
-    fn waits(&self, behind: Option<&past::Cell>) {
+    fn waits(&self, behind: Option<&RunningCell>) {
         self.job(|job| {
             job.behind = Some(behind.map_or_else(|| "another client".to_owned(), whose));
             job.behind_since = behind.map(|cell| cell.since);

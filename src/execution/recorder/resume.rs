@@ -18,8 +18,8 @@ use crate::execution::ending::{Ending, how_it_went};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{Audience, RunError, Runner};
 use crate::kernel::process::Signal;
+use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
 use crate::project::jobs::JobFolder;
-use crate::project::journal::Entry;
 use crate::project::{InterruptMode, Project, Session};
 use crate::task::causes::with_causes;
 
@@ -330,14 +330,18 @@ impl Recorder<'_> {
         let Some(cell) = job.cells.get(at) else {
             return;
         };
-        let mut entry = Entry::now("done", &job.session);
-        entry.generation = job.generation;
-        entry.msg_id.clone_from(&cell.msg_id);
-        entry.by = Some(job.by.clone());
-        entry.cell.clone_from(&cell.cell);
-        entry.status = Some(word.to_owned());
-        entry.took_ms = took;
-        self.project.write_down(&[entry]);
+        let Some(msg_id) = &cell.msg_id else {
+            return;
+        };
+        let end = ExecutionEnd {
+            took_ms: took,
+            ..ExecutionEnd::new(msg_id, Outcome::of_word(word), None)
+        };
+        self.project.record(&[JournalEvent {
+            generation: job.generation,
+            by: Some(job.by.clone()),
+            ..JournalEvent::now(&job.session, EventKind::Done(end))
+        }]);
     }
 
     /// Waits until a front end that goes is certain not to come back, and says whether the outputs

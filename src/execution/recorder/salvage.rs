@@ -7,6 +7,7 @@ use super::kept::Kept;
 use crate::execution::follow::heard;
 use crate::execution::into_notebook::{self, Leaving};
 use crate::project::Project;
+use crate::project::event::{EventKind, Outcome};
 use crate::project::jobs::{Ask, Job, JobCell, JobFolder, NoJob};
 
 /// What became of the outputs of one of a job's cells.
@@ -159,24 +160,26 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
     let mut aborted = HashSet::new();
     let mut again = HashSet::new();
     // The newest first.
-    let entries = project.past(&job.session).map(|placed| placed.entry);
-    for entry in entries.take_while(|entry| entry.at > first) {
-        let id = entry.msg_id.unwrap_or_default();
-        if entry.event == "done" && entry.status.as_deref() == Some("aborted") {
-            aborted.insert(id);
+    let events = project.events(&job.session);
+    for event in events.take_while(|event| event.at > first) {
+        let start = match event.kind {
+            EventKind::Done(end) if end.status == Outcome::Aborted => {
+                aborted.insert(end.msg_id);
+                continue;
+            }
+            EventKind::Asked(start) if start.store_history => start,
+            _ => continue,
+        };
+        if own.contains(&*start.msg_id) || aborted.contains(&start.msg_id) {
             continue;
         }
-        let is_later = entry.event == "asked" && entry.store_history;
-        if !is_later || own.contains(&*id) || aborted.contains(&id) {
-            continue;
-        }
-        let same = |cell: &JobCell| match (&entry.cell, &cell.cell) {
+        let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
             (Some(one), Some(other)) if one == other => true,
             // VS Code names a cell by an address: its text must do.
-            (Some(address), _) if address.contains(':') => entry.code.as_ref() == Some(&cell.code),
+            (Some(address), _) if address.contains(':') => start.code.as_ref() == Some(&cell.code),
             _ => false,
         };
-        let later = cells().filter(|(_, it)| it.begun_at.is_some_and(|begun| entry.at > begun));
+        let later = cells().filter(|(_, it)| it.begun_at.is_some_and(|begun| event.at > begun));
         again.extend(later.filter(|(_, it)| same(it)).map(|(at, _)| at));
     }
     again

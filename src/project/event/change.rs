@@ -1,0 +1,86 @@
+//! What became of a notebook's cells by one edit or one save.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::notebook::{ChangeKind, Revision};
+
+/// A change of a notebook's cells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotebookChange {
+    /// The name of the edit, for `nb undo`; none for what somebody else saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// The kind of command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deed: Option<String>,
+    /// The notebook's revision before.
+    pub before: Revision,
+    /// The notebook's revision after.
+    pub after: Revision,
+    /// What was done to which cells.
+    pub changes: Vec<CellStep>,
+    /// Whether the last writer won.
+    #[serde(default, skip_serializing_if = "super::is_no")]
+    pub forced: bool,
+    /// The edit that this one took back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<String>,
+    /// How many of its changes did not go into the file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub conflicts: usize,
+    /// The name of the stored bytes that it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
+    /// Earlier edits that a save wiped out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overwritten: Vec<OverwrittenEdit>,
+}
+
+/// The change of one cell; a cell that was edited and moved has two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellStep {
+    /// The cell's id.
+    pub cell: String,
+    /// What was done to it.
+    pub what: ChangeKind,
+    /// Its place in the list after all changes; of a removed cell, its place before them.
+    pub index: usize,
+    /// The place of a moved cell before all changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<usize>,
+    /// Its revision before; none for a new cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Revision>,
+    /// Its revision after; none for a removed cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Revision>,
+    /// The name of the stored version with the outputs that went with the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// Whether outputs came with the change to a cell that had none.
+    #[serde(default, skip_serializing_if = "super::is_no")]
+    pub came: bool,
+}
+
+/// An edit that a save of somebody else's wiped out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverwrittenEdit {
+    /// The cell's id.
+    pub cell: String,
+    /// The edit, as `nb undo` and the journal name it.
+    pub op: String,
+    /// Whose edit it was.
+    pub by: String,
+    /// What it had done: `inserted`, `edited` or `removed`.
+    pub what: ChangeKind,
+    /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been
+    /// removed, the one that is back. None where versions are not stored.
+    pub revision: Option<Revision>,
+    /// When the edit was made.
+    pub at: Timestamp,
+}
+
+fn is_zero(it: &usize) -> bool {
+    *it == 0
+}

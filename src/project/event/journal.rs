@@ -1,0 +1,278 @@
+//! The writer of the journal: a current file and one or two earlier ones.
+//!
+//! `.nb/journal.jsonl` grows by one write under its lock. At [`LIMIT`] it is renamed, under the lock, to
+//! `.nb/journal/<number>.jsonl`, where the numbers go up by one, and the next writer makes a new one. No
+//! file is ever rewritten, so that a [`super::Position`] stays true.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::Event;
+use crate::project::folder::{EARLIER_JOURNALS, JOURNAL, Project};
+use crate::project::{beneath, lock};
+
+/// From how many bytes on the current file becomes an earlier one.
+const LIMIT: u64 = 32 << 20;
+
+/// How many earlier files are kept.
+const EARLIER: usize = 2;
+
+/// The journal of a project, open for appending.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    /// The folder of the earlier files.
+    folder: PathBuf,
+    file: File,
+    limit: u64,
+    /// Whether the user wants code kept.
+    keeps_code: bool,
+}
+
+impl Project {
+    /// Opens the journal for appending.
+    ///
+    /// Code is left out where `journal.code = false` says so, and where the settings cannot be read.
+    pub fn journal(&self) -> io::Result<Journal> {
+        let path = self.journal_file();
+        Ok(Journal {
+            file: beneath::read_append(&path)?,
+            folder: self.earlier_journals(),
+            path,
+            limit: LIMIT,
+            keeps_code: self.config().is_ok_and(|config| config.journal.code),
+        })
+    }
+
+    /// Appends events to the journal, in order. A failure goes to the log and stops nothing: the events
+    /// have happened.
+    pub fn record(&self, events: &[Event]) {
+        let written = self.journal();
+        if let Err(error) = written.and_then(|mut journal| journal.append_all(events)) {
+            tracing::warn!(%error, "the journal could not be written");
+        }
+    }
+}
+
+impl Journal {
+    /// Appends one event: one write under the file's lock.
+    pub fn append(&mut self, event: &Event) -> io::Result<()> {
+        self.append_all(std::slice::from_ref(event))
+    }
+
+    /// Appends events, in order, by one write under the file's lock.
+    ///
+    /// # Errors
+    /// The file cannot be written, or another process holds the lock all the time.
+    pub fn append_all(&mut self, events: &[Event]) -> io::Result<()> {
+        let patience = lock::patience();
+        if self.append_within(events, patience)? {
+            return Ok(());
+        }
+        Err(self.held(patience))
+    }
+
+    /// Returns the error for a lock that another process has held for so long.
+    pub fn held(&self, waited: Duration) -> io::Error {
+        lock::held(&self.path, waited)
+    }
+
+    /// Appends events as [`Journal::append_all`] does, but waits at most `within` for the lock. Returns
+    /// whether they were written.
+    pub fn append_within(&mut self, events: &[Event], within: Duration) -> io::Result<bool> {
+        let mut lines = Vec::new();
+        for event in events {
+            if self.keeps_code {
+                serde_json::to_writer(&mut lines, event)?;
+            } else {
+                serde_json::to_writer(&mut lines, &event.without_code())?;
+            }
+            lines.push(b'\n');
+        }
+        if !self.lock(within)? {
+            return Ok(false);
+        }
+        let written = self.append_locked(&lines).and_then(|()| self.rotate());
+        self.file.unlock()?;
+        written.map(|()| true)
+    }
+
+    /// Waits for the lock on the current file: another process may have renamed the one that is open.
+    fn lock(&mut self, within: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            if !lock::take(&self.file, deadline)? {
+                return Ok(false);
+            }
+            let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+            let there = beneath::metadata(&self.path).map(of).ok();
+            if there == Some(of(self.file.metadata()?)) {
+                return Ok(true);
+            }
+            self.file = beneath::read_append(&self.path)?;
+        }
+    }
+
+    fn append_locked(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.ends_torn()? {
+            let fenced = [b"\n", lines].concat();
+            return self.file.write_all(&fenced);
+        }
+        self.file.write_all(lines)
+    }
+
+    /// Returns whether a crash tore the last line.
+    fn ends_torn(&mut self) -> io::Result<bool> {
+        if self.file.seek(SeekFrom::End(0))? == 0 {
+            return Ok(false);
+        }
+        self.file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        self.file.read_exact(&mut last)?;
+        Ok(last != *b"\n")
+    }
+
+    /// Makes a file that is long enough an earlier one, and removes those that are too many.
+    fn rotate(&mut self) -> io::Result<()> {
+        if self.file.metadata()?.len() < self.limit {
+            return Ok(());
+        }
+        beneath::make_folder(&self.folder)?;
+        let mut earlier = numbers(&self.folder);
+        let number = earlier.last().map_or(1, |last| last + 1);
+        beneath::rename(&self.path, &file_of(&self.folder, number))?;
+        earlier.push(number);
+        for old in earlier.iter().rev().skip(EARLIER) {
+            beneath::remove_file(&file_of(&self.folder, *old))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the journal's files in a `.nb`, the oldest first.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let folder = dir.join(EARLIER_JOURNALS);
+    let earlier = numbers(&folder).into_iter();
+    let earlier = earlier.map(|number| file_of(&folder, number));
+    earlier.chain([dir.join(JOURNAL)]).collect()
+}
+
+/// Returns the numbers of the earlier files, in order.
+pub(super) fn numbers(folder: &Path) -> Vec<u64> {
+    let names = beneath::list(folder).into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_suffix(".jsonl")?.parse().ok()
+    });
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Returns the path of an earlier file.
+pub(super) fn file_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::project::event::fixtures::event;
+    use crate::project::event::{EventKind, Position};
+
+    fn project() -> (tempfile::TempDir, Project) {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        (temp, project)
+    }
+
+    #[test]
+    fn a_torn_line_and_one_of_an_unknown_kind_cost_only_themselves() {
+        let (_temp, project) = project();
+        let mut journal = project.journal().unwrap();
+        journal.append(&event(json!({"event": "opened"}))).unwrap();
+        let mut raw = beneath::append(&project.journal_file()).unwrap();
+        let later =
+            json!({"at": "2026-01-02T03:04:05Z", "session": "a.ipynb", "event": "of_later"});
+        writeln!(raw, "{later}").unwrap();
+        raw.write_all(br#"{"at":"2026-01-02T03"#).unwrap();
+        journal.append(&event(json!({"event": "stopped"}))).unwrap();
+        let kinds = project.all_events().into_iter().map(|event| event.kind);
+        assert_eq!(
+            kinds.collect::<Vec<_>>(),
+            [EventKind::Opened, EventKind::Stopped]
+        );
+    }
+
+    #[test]
+    fn somebody_who_keeps_the_lock_is_waited_for_no_longer_than_said() {
+        let (_temp, project) = project();
+        let mut journal = project.journal().unwrap();
+        let events = [event(json!({"event": "opened"}))];
+        let holder = File::open(project.journal_file()).unwrap();
+        holder.lock().unwrap();
+        for within in [Duration::ZERO, Duration::from_millis(20)] {
+            assert!(!journal.append_within(&events, within).unwrap());
+        }
+        assert!(project.all_events().is_empty());
+        holder.unlock().unwrap();
+        assert!(journal.append_within(&events, Duration::ZERO).unwrap());
+        assert_eq!(project.all_events().len(), 1);
+    }
+
+    #[test]
+    fn one_that_is_too_long_is_rotated_and_its_last_part_stays() {
+        let (_temp, project) = project();
+        let (mut one, mut other) = (project.journal().unwrap(), project.journal().unwrap());
+        (one.limit, other.limit) = (4_000, 4_000);
+        let mut positions: Vec<(u32, Position)> = Vec::new();
+        for number in 0..300 {
+            let asked = event(json!({"event": "asked", "msg_id": number.to_string()}));
+            // Another process has the file open since before it was rotated.
+            let journal = if number % 3 == 0 {
+                &mut other
+            } else {
+                &mut one
+            };
+            let end = project.events("a.ipynb").end();
+            journal.append(&asked).unwrap();
+            let mut events = project.events("a.ipynb");
+            events.next().unwrap();
+            let position = events.position();
+            assert!(position >= end, "{number}: {position:?} {end:?}");
+            positions.push((number, position));
+        }
+        assert!(positions.is_sorted_by_key(|(_, position)| *position));
+        let folder = project.earlier_journals();
+        assert_eq!(numbers(&folder).len(), EARLIER);
+        assert!(project.journal_file().metadata().unwrap().len() <= 4_200);
+        let mut found = Vec::new();
+        let mut events = project.events("a.ipynb");
+        while let Some(event) = events.next() {
+            let number: u32 = event.msg_id().unwrap().parse().unwrap();
+            // A position stays true when its file becomes an earlier one.
+            assert_eq!(positions[number as usize], (number, events.position()));
+            found.push(number);
+        }
+        found.reverse();
+        assert!(found.len() >= 60, "{}", found.len());
+        assert_eq!(found, ((300 - found.len() as u32)..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn code_that_the_user_does_not_want_kept_is_not_written() {
+        let (_temp, project) = project();
+        std::fs::write(project.dir().join("config.toml"), "journal.code = false").unwrap();
+        let asked = event(json!({"event": "asked", "msg_id": "1", "code": "secret()"}));
+        let peeked = event(json!({"event": "peeked", "code": "secret()"}));
+        project.record(&[asked, peeked]);
+        assert_eq!(project.all_events().len(), 2);
+        let written = std::fs::read_to_string(project.journal_file()).unwrap();
+        assert!(!written.contains("secret"), "{written}");
+    }
+}

@@ -1,0 +1,349 @@
+//! The journal: who did what, as typed events, one line of JSON each.
+//!
+//! An execution is known by its kernel's generation and its request's `msg_id`. Whoever sends it writes
+//! [`EventKind::Asked`] and [`EventKind::Done`]; whoever only observes it on iopub writes
+//! [`EventKind::Seen`] and a `done` with [`Outcome::Seen`]. Several may write about one execution, and
+//! readers take the sender's word over an observer's.
+//!
+//! [`Journal`] appends to a row of files, [`Events`] reads them from the end. A line that is torn, or of a
+//! kind that this version does not know, is passed over.
+
+mod change;
+pub mod journal;
+mod present;
+mod reader;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
+
+pub use change::{CellStep, NotebookChange, OverwrittenEdit};
+pub use journal::Journal;
+pub use present::{Present, RunningCell};
+pub use reader::{Events, Position};
+
+/// One event of a session's kernel or of its notebook.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it happened.
+    pub at: Timestamp,
+    /// The session's key, see [`super::Project::key`]. An edit has the key of the edited notebook, also
+    /// where its kernel belongs to another's session.
+    pub session: String,
+    /// Which of the session's kernels it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// Who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The notebook whose cell was run, where that is not the session's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// The kinds of event, each with its own fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A client of `nb` or of a proxy sent an execute request.
+    Asked(ExecutionStart),
+    /// The kernel began to run what a client straight on it had sent.
+    Seen(ExecutionStart),
+    /// An execution ended.
+    Done(ExecutionEnd),
+    /// `nb` looked into the kernel with code that leaves no trace in its history.
+    Peeked {
+        /// The code; left out where the user does not want it kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+    },
+    /// A kernel was started.
+    Opened,
+    /// The kernel was replaced by a new one, whose generation the event has.
+    Restarted,
+    /// The kernel was shut down.
+    Stopped,
+    /// The kernel exited unexpectedly.
+    Died {
+        /// How, in words for a reader.
+        reason: String,
+        /// The cell that was running.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cell: Option<String>,
+    },
+    /// The running cell was interrupted.
+    Interrupted,
+    /// A front end's interrupt took back its own cells that waited for the kernel.
+    Withdrew {
+        /// How many.
+        cells: usize,
+    },
+    /// A command of `nb` changed the notebook.
+    Edited(NotebookChange),
+    /// Somebody else saved the notebook with other cells than it had.
+    Saved(NotebookChange),
+}
+
+/// An execute request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionStart {
+    /// The request's id.
+    pub msg_id: String,
+    /// The notebook cell that its client named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The job that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The code; left out where the user does not want it kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// False for code that a front end runs for itself.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub store_history: bool,
+    /// Whether the kernel was idle when it was sent: all earlier executions have ended.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub alone: bool,
+}
+
+/// The end of an execution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionEnd {
+    /// The request's id.
+    pub msg_id: String,
+    /// How it ended.
+    pub status: Outcome,
+    /// False for code that a front end runs for itself.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub store_history: bool,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+/// How an execution ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The code ran to its end.
+    Ok,
+    /// The code raised.
+    Error,
+    /// An interrupt ended it.
+    Interrupted,
+    /// It was not run, since a cell before it in the kernel's queue had failed.
+    Aborted,
+    /// It was taken back before the kernel began with it.
+    Withdrawn,
+    /// The kernel went idle without a reply.
+    NoReply,
+    /// The kernel ended meanwhile.
+    KernelDied,
+    /// The kernel is through with it, and no recorder heard how it ended.
+    Unheard,
+    /// An observer saw its end, and no error among its outputs.
+    Seen,
+    /// An observer saw its end, and an error among its outputs.
+    SeenError,
+    /// The kernel was found idle: nobody saw the end.
+    Unseen,
+    /// The word of another version, or of a kernel's own.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Event {
+    /// Returns an event of this moment.
+    pub fn now(session: &str, kind: EventKind) -> Self {
+        Self {
+            at: Timestamp::now(),
+            session: session.to_owned(),
+            generation: None,
+            by: None,
+            notebook: None,
+            kind,
+        }
+    }
+
+    /// Returns the id of the request that the event is about, if it is an execution's.
+    pub fn msg_id(&self) -> Option<&str> {
+        match &self.kind {
+            EventKind::Asked(start) | EventKind::Seen(start) => Some(&start.msg_id),
+            EventKind::Done(end) => Some(&end.msg_id),
+            _ => None,
+        }
+    }
+
+    /// Returns the request, where its sender tells of it.
+    pub fn asked(&self) -> Option<&ExecutionStart> {
+        match &self.kind {
+            EventKind::Asked(start) => Some(start),
+            _ => None,
+        }
+    }
+
+    /// Returns the request, whether its sender or an observer tells of it.
+    pub fn start(&self) -> Option<&ExecutionStart> {
+        match &self.kind {
+            EventKind::Asked(start) | EventKind::Seen(start) => Some(start),
+            _ => None,
+        }
+    }
+
+    /// Returns the end of an execution.
+    pub fn end(&self) -> Option<&ExecutionEnd> {
+        match &self.kind {
+            EventKind::Done(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Returns the change of a notebook, whoever made it.
+    pub fn change(&self) -> Option<&NotebookChange> {
+        match &self.kind {
+            EventKind::Edited(change) | EventKind::Saved(change) => Some(change),
+            _ => None,
+        }
+    }
+
+    /// Returns the change of a notebook, whoever made it.
+    pub fn into_change(self) -> Option<NotebookChange> {
+        match self.kind {
+            EventKind::Edited(change) | EventKind::Saved(change) => Some(change),
+            _ => None,
+        }
+    }
+
+    /// Returns the key of the notebook whose cell was run.
+    pub fn notebook(&self) -> &str {
+        self.notebook.as_ref().unwrap_or(&self.session)
+    }
+
+    /// Returns the event without the code that was run.
+    fn without_code(&self) -> Self {
+        let mut event = self.clone();
+        match &mut event.kind {
+            EventKind::Asked(start) | EventKind::Seen(start) => start.code = None,
+            EventKind::Peeked { code } => *code = None,
+            _ => {}
+        }
+        event
+    }
+}
+
+impl ExecutionStart {
+    /// Returns a request of which nothing but the id is known.
+    pub fn new(msg_id: &str) -> Self {
+        Self {
+            msg_id: msg_id.to_owned(),
+            cell: None,
+            job: None,
+            code: None,
+            store_history: true,
+            alone: false,
+        }
+    }
+}
+
+impl ExecutionEnd {
+    /// Returns the end of a request.
+    pub fn new(msg_id: &str, status: Outcome, took: Option<Duration>) -> Self {
+        let took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        Self {
+            msg_id: msg_id.to_owned(),
+            status,
+            store_history: true,
+            took_ms,
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns the outcome for the word of a reply or of a job's cell.
+    pub fn of_word(word: &str) -> Self {
+        let word: StrDeserializer<'_, Error> = word.into_deserializer();
+        Self::deserialize(word).unwrap_or(Self::Unknown)
+    }
+
+    /// Returns whether the sender or a recorder of the request has told it, who know more than an observer.
+    pub fn is_certain(self) -> bool {
+        !matches!(self, Self::Seen | Self::SeenError | Self::Unseen)
+    }
+
+    /// Returns the outcome as it is shown: what an observer saw of an end is taken for it.
+    pub fn shown(self) -> Self {
+        match self {
+            Self::Seen => Self::Ok,
+            Self::SeenError => Self::Error,
+            known => known,
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(it: &bool) -> bool {
+    *it
+}
+
+fn is_no(it: &bool) -> bool {
+    !*it
+}
+
+/// Events for tests.
+#[cfg(test)]
+pub(crate) mod fixtures {
+    use super::Event;
+
+    /// Returns the event of these fields; without any other it is of this moment and of `a.ipynb`.
+    pub(crate) fn event(mut fields: serde_json::Value) -> Event {
+        let all = fields.as_object_mut().unwrap();
+        all.entry("at")
+            .or_insert_with(|| jiff::Timestamp::now().to_string().into());
+        all.entry("session").or_insert_with(|| "a.ipynb".into());
+        all.retain(|_, value| !value.is_null());
+        serde_json::from_value(fields).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_object_and_unknown_fields_do_no_harm() {
+        let line = json!({
+            "at": "2026-01-02T03:04:05Z", "session": "a", "event": "asked", "msg_id": "1",
+            "alone": true,
+        });
+        let mut later = line.clone();
+        later["of_a_later_version"] = json!(1);
+        let read: Event = serde_json::from_value(later).unwrap();
+        assert!(read.asked().unwrap().store_history);
+        assert_eq!(serde_json::to_value(&read).unwrap(), line);
+        let opened =
+            json!({"at": "2026-01-02T03:04:05Z", "session": "a", "event": "opened", "x": 1});
+        let read: Event = serde_json::from_value(opened).unwrap();
+        assert_eq!(read.kind, EventKind::Opened);
+    }
+
+    #[test]
+    fn an_outcome_has_the_word_of_a_reply() {
+        assert_eq!(Outcome::of_word("ok"), Outcome::Ok);
+        assert_eq!(Outcome::of_word("kernel_died"), Outcome::KernelDied);
+        assert_eq!(Outcome::of_word("of a later version"), Outcome::Unknown);
+        let end = json!({"msg_id": "1", "status": "of a later version"});
+        let end: ExecutionEnd = serde_json::from_value(end).unwrap();
+        assert_eq!(end.status, Outcome::Unknown);
+    }
+}

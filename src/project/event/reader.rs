@@ -1,0 +1,288 @@
+//! The reader of the journal: from its end, no further back than is asked for.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+
+use super::Event;
+use super::journal::{file_of, numbers};
+use crate::project::beneath;
+use crate::project::folder::Project;
+
+/// How many bytes are read at once. A line that is longer doubles them.
+const CHUNK: u64 = 32 << 10;
+
+/// How many bytes are read at most: what is older nobody asks for.
+const FAR: u64 = 32 << 20;
+
+/// A place in the journal. A later place is a greater one, also in another file.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Position {
+    /// The number of the file, or the number that it gets when it becomes an earlier one.
+    pub file: u64,
+    /// The place in the file, in bytes.
+    pub offset: u64,
+}
+
+/// The events of one session, or of several, newest first.
+#[derive(Debug)]
+pub struct Events {
+    /// The sessions, and their keys as they stand in a line. Most lines of others' need not be parsed.
+    sessions: Vec<(String, Vec<u8>)>,
+    /// The earlier files that were not opened yet, in order, and their folder.
+    earlier: Vec<u64>,
+    folder: PathBuf,
+    /// The file that is read; none where there is no journal, or it cannot be read any further.
+    file: Option<File>,
+    number: u64,
+    /// Where in the file the bytes begin that are in memory.
+    from: u64,
+    bytes: Vec<u8>,
+    /// How many bytes more may be read.
+    left: u64,
+    end: Position,
+    position: Position,
+}
+
+impl Project {
+    /// Returns the events of one session, newest first.
+    pub fn events(&self, session: &str) -> Events {
+        self.events_of(&[session])
+    }
+
+    /// Returns the events of several sessions, newest first.
+    pub fn events_of(&self, sessions: &[&str]) -> Events {
+        Events::open(self, sessions)
+    }
+
+    /// Returns the events of all sessions, oldest first.
+    pub fn all_events(&self) -> Vec<Event> {
+        let mut all: Vec<_> = Events::open(self, &[]).collect();
+        all.reverse();
+        all
+    }
+}
+
+impl Events {
+    /// Begins at the end; no sessions means all of them.
+    fn open(project: &Project, sessions: &[&str]) -> Self {
+        let folder = project.earlier_journals();
+        let (earlier, file) = loop {
+            let earlier = numbers(&folder);
+            let file = beneath::open(&project.journal_file()).ok();
+            // In between the current file may have become an earlier one.
+            if numbers(&folder) == earlier {
+                break (earlier, file);
+            }
+        };
+        let sessions = sessions.iter().map(|session| {
+            // As the writer writes it, without the quotes around it.
+            let mark = serde_json::to_string(session).unwrap_or_default();
+            ((*session).to_owned(), mark.trim_matches('"').into())
+        });
+        let mut events = Self {
+            sessions: sessions.collect(),
+            number: earlier.last().map_or(1, |last| last + 1),
+            earlier,
+            folder,
+            file: None,
+            from: 0,
+            bytes: Vec::new(),
+            left: FAR,
+            end: Position::default(),
+            position: Position::default(),
+        };
+        events.begin(file);
+        events.leave_out_the_torn_end();
+        events.end = events.place(events.bytes.len());
+        events.position = events.end;
+        events
+    }
+
+    /// Reads no more than so many bytes.
+    pub fn within(mut self, bytes: u64) -> Self {
+        self.left = self.left.min(bytes);
+        self
+    }
+
+    /// Returns where the next event will be written: an event that is just being written begins there.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+
+    /// Returns the place of the event that was returned last.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    fn place(&self, index: usize) -> Position {
+        Position {
+            file: self.number,
+            offset: self.from + index as u64,
+        }
+    }
+
+    /// Begins with a file, at its end.
+    fn begin(&mut self, file: Option<File>) {
+        let length = file.as_ref().and_then(|file| file.metadata().ok());
+        self.from = length.map_or(0, |found| found.len());
+        self.file = file;
+    }
+
+    /// Begins with the next earlier file. Returns false where there is none.
+    fn begin_earlier(&mut self) -> bool {
+        let Some(number) = self.earlier.pop() else {
+            return false;
+        };
+        self.number = number;
+        let file = beneath::open(&file_of(&self.folder, number)).ok();
+        self.begin(file);
+        self.file.is_some()
+    }
+
+    /// Leaves out a last line without its end: it is half written, or a crash tore it.
+    fn leave_out_the_torn_end(&mut self) {
+        while !self.bytes.contains(&b'\n') && self.read_back() {}
+        let whole = self.bytes.iter().rposition(|byte| *byte == b'\n');
+        self.bytes.truncate(whole.map_or(0, |at| at + 1));
+    }
+
+    /// Reads what lies before the bytes in memory. Returns false where there is nothing, or no more is to be
+    /// read.
+    fn read_back(&mut self) -> bool {
+        let size = CHUNK
+            .max(self.bytes.len() as u64)
+            .min(self.from)
+            .min(self.left);
+        let Some(file) = self.file.as_mut().filter(|_| size > 0) else {
+            return false;
+        };
+        let start = self.from - size;
+        let mut bytes = Vec::new();
+        let read = file
+            .seek(SeekFrom::Start(start))
+            .and_then(|_| file.take(size).read_to_end(&mut bytes));
+        if read.is_err() {
+            return false;
+        }
+        bytes.append(&mut self.bytes);
+        self.bytes = bytes;
+        self.from = start;
+        self.left -= size;
+        true
+    }
+
+    /// Takes the last line of the bytes in memory.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if self.bytes.last() == Some(&b'\n') {
+                self.bytes.pop();
+            }
+            if let Some(before) = memchr::memrchr(b'\n', &self.bytes) {
+                self.position = self.place(before + 1);
+                return Some(self.bytes.split_off(before + 1));
+            }
+            if self.read_back() {
+                continue;
+            }
+            if self.from > 0 {
+                // The rest of a line of which no more is to be read.
+                return None;
+            }
+            let first = std::mem::take(&mut self.bytes);
+            if !first.is_empty() {
+                self.position = self.place(0);
+                return Some(first);
+            }
+            if !self.begin_earlier() {
+                return None;
+            }
+        }
+    }
+
+    fn is_wanted(&self, line: &[u8]) -> bool {
+        let mut sessions = self.sessions.iter();
+        self.sessions.is_empty() || sessions.any(|(_, mark)| memmem::find(line, mark).is_some())
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let line = self.line()?;
+            if !self.is_wanted(&line) {
+                continue;
+            }
+            let Ok(event) = serde_json::from_slice::<Event>(&line) else {
+                continue;
+            };
+            let mut sessions = self.sessions.iter();
+            if self.sessions.is_empty() || sessions.any(|(session, _)| event.session == *session) {
+                return Some(event);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::project::event::fixtures::event;
+
+    #[test]
+    fn a_long_journal_is_read_from_its_end_and_no_further_than_needed() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        assert_eq!(project.events("a.ipynb").next(), None);
+        let mut journal = project.journal().unwrap();
+        let long = "x".repeat(CHUNK as usize * 3);
+        for number in 0..200 {
+            let code = (number % 50 == 0).then_some(&long);
+            let msg_id = number.to_string();
+            let own = event(json!({"event": "asked", "msg_id": msg_id, "code": code}));
+            let code = "print('a.ipynb')\n".repeat(20);
+            let other =
+                json!({"session": "b.ipynb", "event": "asked", "msg_id": "x", "code": code});
+            journal.append_all(&[own, event(other)]).unwrap();
+        }
+        let ids = |events: Events| -> Vec<u32> {
+            let ids = events.map(|event| event.msg_id().unwrap().parse().unwrap());
+            ids.collect()
+        };
+        assert_eq!(
+            ids(project.events("a.ipynb")),
+            (0..200).rev().collect::<Vec<_>>()
+        );
+        assert!(ids(project.events("a.ipynb").within(4 * CHUNK)).len() < 200);
+
+        let mut events = project.events("a.ipynb");
+        events.next().unwrap();
+        let length = project.journal_file().metadata().unwrap().len();
+        assert_eq!(events.end().offset, length);
+        assert!(events.from > length - 2 * CHUNK, "it read too much");
+        // Half a line begins where the next reader looks.
+        let mut raw = beneath::append(&project.journal_file()).unwrap();
+        raw.write_all(br#"{"at":"2026-01-02T03"#).unwrap();
+        let events = project.events("a.ipynb");
+        assert_eq!(events.end().offset, length);
+        assert_eq!(ids(events).len(), 200);
+        // The line of an event is at its position.
+        let mut events = project.events("a.ipynb");
+        let event = events.nth(3).unwrap();
+        let text = std::fs::read(project.journal_file()).unwrap();
+        let rest = &text[events.position().offset as usize..];
+        let line = rest.split(|byte| *byte == b'\n').next().unwrap();
+        assert_eq!(serde_json::from_slice::<Event>(line).unwrap(), event);
+    }
+}
