@@ -6,11 +6,41 @@
 //! to its end, as of one who has left. An answer in its [`Envelope`](envelope::Envelope) is the JSON that
 //! `--json` prints.
 
+mod adopt;
 pub mod caller;
+mod cell;
+mod cells;
+mod diff;
 mod doctor;
 pub mod envelope;
+mod gc;
+mod kernels;
 pub mod log;
+pub(crate) mod outputs;
+pub mod preview;
 pub mod problem;
+mod save;
+mod search;
+mod serve;
 pub mod time;
 
+pub use self::adopt::{AdoptAnswer, AdoptRequest, HeldEntry, adopt};
+pub use self::cell::{
+    Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
+    ShownOutputs, cell, output,
+};
+pub(crate) use self::cells::places;
+pub use self::cells::{CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells};
+pub(crate) use self::diff::compared;
+pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, DoctorRequest, doctor};
+pub use self::gc::{Cleanup, GcAnswer, GcRequest, gc};
+pub use self::kernels::{
+    KernelsAnswer, KernelsRequest, ListedKernel, NotChosen, StartedKernel, UnreadableFolder,
+    kernels,
+};
+pub use self::save::{FlushedJob, SaveAnswer, SaveRequest, UnwrittenCell, save};
+pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
+pub use self::serve::{
+    EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
+};

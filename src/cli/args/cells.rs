@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::api::problem::{LIST, Problem, ProblemKind};
-use crate::notebook::{CellSelector, Document, SelectError};
+use crate::notebook::{CellSelector, SelectError};
 
 /// Names of cells that say themselves what they are.
 #[derive(Args, Clone, Debug, Default)]
@@ -92,20 +92,4 @@ impl Beside {
 pub(crate) fn missing(what: &str) -> Problem {
     let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
     Problem::new(ProblemKind::Usage, format!("{what}: {forms}")).hint(LIST)
-}
-
-/// Returns the places of the cells that are named, each once, in the order of their naming.
-pub(crate) fn places(
-    document: &Document,
-    selectors: &[CellSelector],
-) -> Result<Vec<usize>, Problem> {
-    let mut places = Vec::new();
-    for selector in selectors {
-        for place in document.select(selector)? {
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
-    }
-    Ok(places)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::api;
 use crate::api::problem;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
@@ -94,7 +95,11 @@ impl Command for Apply {
         };
         if self.dry_run {
             let (before, after) = edit::would(&page, &operations).map_err(listed)?;
-            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            let _ = diff::show(
+                context,
+                &api::compared(&page, before, &after),
+                self.manner.json,
+            );
             return Ok(ExitCode::SUCCESS);
         }
         let done = edit::apply(&page, &operations, &context.editor(&self.manner));

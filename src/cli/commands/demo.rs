@@ -9,10 +9,10 @@ use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind, causes};
 use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
-use crate::cli::render::outputs::plain;
 use crate::cli::render::problem;
 use crate::demo::{self, DemoError, NOTEBOOK, Options, Step, Who};
 

@@ -1,28 +1,19 @@
 //! `nb diff`: what differs between two versions, cell by cell.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use owo_colors::{OwoColorize as _, Style};
-use serde_json::json;
 
-use crate::activity::company;
-use crate::api::problem::{Problem, ProblemKind, causes};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, DiffAnswer, DiffBase, DiffRequest};
 use crate::cli::Context;
-use crate::cli::args::first_notebook;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::editing::earlier::{self, Earlier, EarlierError, Had};
-use crate::editing::git::GitError;
-use crate::editing::page::Page;
-use crate::editing::seen::Seen;
-use crate::editing::view::{self, View};
-use crate::kernel::shell::quote;
-use crate::notebook::{
-    CellDiff, CellSide, DiffHunk, DiffLine, Document, FieldDiff, diff, diff_metadata,
-};
+use crate::notebook::{CellDiff, DiffHunk, DiffLine, FieldDiff};
 
 /// Show what differs, cell by cell
 ///
@@ -69,131 +60,48 @@ impl Command for Diff {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
-        let word = match self.words.as_slice() {
-            [] => None,
-            [word] => Some(word.as_str()),
-            _ => {
-                return Err(Problem::new(
-                    ProblemKind::Usage,
-                    "two versions are compared",
-                ));
-            }
+        let json = self.json;
+        let request = DiffRequest {
+            notebook: take_notebook(&mut self.words),
+            before: self.before()?,
         };
-        if word.is_some() && (self.git.is_some() || self.seen) {
-            let message = "a revision or a notebook, or --git, or --seen: one of them";
-            return Err(Problem::new(ProblemKind::Usage, message));
-        }
-        // With another notebook this one is what was.
-        let other = match word {
-            Some(word) if word.ends_with(".ipynb") => Some(Page::of(Path::new(word))?),
-            _ => None,
-        };
-        let (page, first) = match other {
-            Some(other) => (other, Some(page)),
-            None => (page, None),
-        };
-        let view = view::open(&page, context.by())?;
-        let earlier = match (&first, word) {
-            (Some(first), _) => whole(first, context.by())?,
-            (None, Some(revision)) => earlier::at_revision(&page, &view.document, revision)
-                .map_err(|error| problem(&error, &page))?,
-            (None, None) => self.unnamed(context, &page, &view.document)?,
-        };
-        let cells = diff(&earlier.document, &view.document, earlier.has_outputs);
-        let metadata = match earlier.has_outputs {
-            true => diff_metadata(&earlier.document, &view.document),
-            false => Vec::new(),
-        };
-        let shown = Shown {
-            page: &page,
-            earlier: &earlier,
-            now: &view.document,
-            cells: &cells,
-            metadata: &metadata,
-        };
-        let _ = match self.json {
-            true => shown.json(context),
-            false => shown.text(colours()),
-        };
-        see(&page, context.by(), &view, &cells);
+        let answer = api::diff_notebooks(&context.caller, request).await?;
+        let _ = show(context, &answer, json);
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Diff {
-    /// Returns what to compare with where no word says it.
-    fn unnamed(&self, context: &Context, page: &Page, now: &Document) -> Result<Earlier, Problem> {
-        if let Some(reference) = &self.git {
-            return earlier::in_git(page, reference).map_err(|error| problem(&error, page));
+    /// Returns what the notebook is compared with, once its own name is taken from the words.
+    fn before(self) -> Result<DiffBase, Problem> {
+        let mut words = self.words.into_iter();
+        let (word, more) = (words.next(), words.next());
+        if more.is_some() {
+            return Err(Problem::new(
+                ProblemKind::Usage,
+                "two versions are compared",
+            ));
         }
-        // A person sees the notebook in an editor, of which nothing is known here.
-        let is_person = context.caller.actor.is_person || company::is_human(context.by());
-        if self.seen || !is_person {
-            if let Some(earlier) = earlier::as_seen(page, now, context.by()) {
-                return Ok(earlier);
-            }
-            if self.seen {
-                let message = format!("{} has seen no cell of {} yet", context.by(), page.key);
-                return Err(Problem::new(ProblemKind::Failed, message)
-                    .hint("nb cell shows cells; nb diff --git compares with git"));
-            }
+        if word.is_some() && (self.git.is_some() || self.seen) {
+            let message = "a revision or a notebook, or --git, or --seen: one of them";
+            return Err(Problem::new(ProblemKind::Usage, message));
         }
-        earlier::in_git(page, "HEAD").map_err(|error| {
-            let notebook = quote(&page.path);
-            problem(&error, page).hint(format!(
-                "nb diff {notebook} REVISION compares with an earlier one; nb log {notebook} lists them"
-            ))
+        Ok(match (word, self.git) {
+            (Some(word), _) if word.ends_with(".ipynb") => DiffBase::Until(word.into()),
+            (Some(word), _) => DiffBase::Revision(word),
+            (None, Some(reference)) => DiffBase::Git(reference),
+            (None, None) if self.seen => DiffBase::Seen,
+            (None, None) => DiffBase::Unnamed,
         })
     }
 }
 
-/// Returns another notebook as what was.
-fn whole(page: &Page, by: &str) -> Result<Earlier, Problem> {
-    Ok(Earlier::whole(view::open(page, by)?.document))
-}
-
-/// Shows what differs between a notebook as it is and as an edit would leave it.
-pub(crate) fn show(
-    context: &Context,
-    page: &Page,
-    before: Document,
-    after: &Document,
-    json: bool,
-) -> std::io::Result<()> {
-    let cells = diff(&before, after, true);
-    let metadata = diff_metadata(&before, after);
-    let earlier = Earlier::whole(before);
-    let shown = Shown {
-        page,
-        earlier: &earlier,
-        now: after,
-        cells: &cells,
-        metadata: &metadata,
-    };
+/// Shows what differs.
+pub(crate) fn show(context: &Context, answer: &DiffAnswer, json: bool) -> std::io::Result<()> {
     match json {
-        true => shown.json(context),
-        false => shown.text(colours()),
+        true => context.answer(answer),
+        false => text(answer, colours()),
     }
-}
-
-/// What is seen of the present side: cells that are shown whole, and those whose earlier version
-/// was seen.
-fn see(page: &Page, by: &str, view: &View<'_>, cells: &[CellDiff]) {
-    let seen = Seen::of(page, by);
-    for diff in cells {
-        let Some(after) = &diff.after else { continue };
-        let Some(cell) = view.document.cells().get(after.index) else {
-            continue;
-        };
-        let lines = cell.source().split('\n').count();
-        let shown: usize = diff.source.iter().map(|hunk| hunk.lengths().1).sum();
-        let knew = |before: &CellSide| seen.has(&diff.cell, before.revision);
-        if shown >= lines || diff.before.as_ref().is_some_and(knew) {
-            view.shown(cell);
-        }
-    }
-    view.remember();
 }
 
 /// Whether stdout shows colours, and is asked to.
@@ -202,111 +110,83 @@ fn colours() -> bool {
     stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
 }
 
-struct Shown<'a> {
-    page: &'a Page,
-    earlier: &'a Earlier,
-    now: &'a Document,
-    cells: &'a [CellDiff],
-    metadata: &'a [FieldDiff],
-}
-
-impl Shown<'_> {
-    fn json(&self, context: &Context) -> std::io::Result<()> {
-        context.answer(&json!({
-            "notebook": self.page.key,
-            "path": self.page.real,
-            "revision": self.now.revision(),
-            "before": {
-                "name": self.earlier.name,
-                "revision": self.earlier.document.revision(),
-                "outputs": self.earlier.has_outputs,
-                "unknown": self.earlier.unknown,
-            },
-            "cells": self.cells,
-            "metadata": self.metadata,
-        }))
+fn text(answer: &DiffAnswer, colours: bool) -> std::io::Result<()> {
+    let key = &answer.notebook;
+    if !answer.before.unknown.is_empty() {
+        print::note(&format!(
+            "not compared: {} ({})",
+            listed(&answer.before.unknown),
+            answer.before.why_unknown
+        ));
     }
-
-    fn text(&self, colours: bool) -> std::io::Result<()> {
-        let key = &self.page.key;
-        if !self.earlier.unknown.is_empty() {
-            print::note(&format!(
-                "not compared: {} ({})",
-                listed(&self.earlier.unknown),
-                self.earlier.why_unknown
-            ));
-        }
-        if self.cells.is_empty() && self.metadata.is_empty() {
-            print::note(&format!(
-                "{key}: no cell differs from {}",
-                self.earlier.name
-            ));
-            return Ok(());
-        }
-        let paint = |text: &str, style: Style| match colours {
-            true => text.style(style).to_string(),
-            false => text.to_owned(),
-        };
-        let bold = Style::new().bold();
-        let mut lines = vec![
-            paint(&format!("--- {key} · {}", self.earlier.name), bold),
-            paint(
-                &format!("+++ {key} · revision {}", self.now.revision()),
-                bold,
-            ),
-        ];
-        lines.extend(
-            self.metadata
-                .iter()
-                .map(|it| format!("notebook {}", field(it))),
-        );
-        for cell in self.cells {
-            lines.push(paint(&head(cell), Style::new().cyan()));
-            lines.extend(self.details(cell));
-            for hunk in &cell.source {
-                // Of a cell that one side lacks it would say nothing.
-                if cell.before.is_some() && cell.after.is_some() {
-                    lines.push(paint(&place(hunk), Style::new().magenta()));
-                }
-                for line in &hunk.lines {
-                    lines.push(match line {
-                        DiffLine::Same(text) => format!(" {text}"),
-                        DiffLine::Removed(text) => paint(&format!("-{text}"), Style::new().red()),
-                        DiffLine::Added(text) => paint(&format!("+{text}"), Style::new().green()),
-                    });
-                }
+    if answer.cells.is_empty() && answer.metadata.is_empty() {
+        print::note(&format!(
+            "{key}: no cell differs from {}",
+            answer.before.name
+        ));
+        return Ok(());
+    }
+    let paint = |text: &str, style: Style| match colours {
+        true => text.style(style).to_string(),
+        false => text.to_owned(),
+    };
+    let bold = Style::new().bold();
+    let mut lines = vec![
+        paint(&format!("--- {key} · {}", answer.before.name), bold),
+        paint(&format!("+++ {key} · revision {}", answer.revision), bold),
+    ];
+    lines.extend(
+        answer
+            .metadata
+            .iter()
+            .map(|it| format!("notebook {}", field(it))),
+    );
+    for cell in &answer.cells {
+        lines.push(paint(&head(cell), Style::new().cyan()));
+        lines.extend(details(cell));
+        for hunk in &cell.source {
+            // Of a cell that one side lacks it would say nothing.
+            if cell.before.is_some() && cell.after.is_some() {
+                lines.push(paint(&place(hunk), Style::new().magenta()));
+            }
+            for line in &hunk.lines {
+                lines.push(match line {
+                    DiffLine::Same(text) => format!(" {text}"),
+                    DiffLine::Removed(text) => paint(&format!("-{text}"), Style::new().red()),
+                    DiffLine::Added(text) => paint(&format!("+{text}"), Style::new().green()),
+                });
             }
         }
-        lines.push(String::new());
-        print::exact(lines.join("\n").as_bytes())
     }
+    lines.push(String::new());
+    print::exact(lines.join("\n").as_bytes())
+}
 
-    /// Returns what differs beside the source, a line each.
-    fn details(&self, cell: &CellDiff) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let (Some(before), Some(after)) = (&cell.before, &cell.after)
-            && before.cell_type != after.cell_type
-        {
-            let (before, after) = (before.cell_type, after.cell_type);
-            lines.push(format!("  type: {before} → {after}"));
-        }
-        if cell.before.is_some() && cell.after.is_some() {
-            lines.extend(cell.metadata.iter().map(|it| format!("  {}", field(it))));
-        }
-        if let Some(outputs) = &cell.outputs {
-            let short = |text: &str| match text {
-                "" => "none".to_owned(),
-                text => text.to_owned(),
-            };
-            let (before, after) = (short(&outputs.before), short(&outputs.after));
-            lines.push(match (&cell.before, &cell.after) {
-                (None, _) => format!("  outputs: {after}"),
-                (_, None) => format!("  outputs: {before}"),
-                _ => format!("  outputs: {before} → {after}"),
-            });
-        }
-        lines
+/// Returns what differs beside the source, a line each.
+fn details(cell: &CellDiff) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(before), Some(after)) = (&cell.before, &cell.after)
+        && before.cell_type != after.cell_type
+    {
+        let (before, after) = (before.cell_type, after.cell_type);
+        lines.push(format!("  type: {before} → {after}"));
     }
+    if cell.before.is_some() && cell.after.is_some() {
+        lines.extend(cell.metadata.iter().map(|it| format!("  {}", field(it))));
+    }
+    if let Some(outputs) = &cell.outputs {
+        let short = |text: &str| match text {
+            "" => "none".to_owned(),
+            text => text.to_owned(),
+        };
+        let (before, after) = (short(&outputs.before), short(&outputs.after));
+        lines.push(match (&cell.before, &cell.after) {
+            (None, _) => format!("  outputs: {after}"),
+            (_, None) => format!("  outputs: {before}"),
+            _ => format!("  outputs: {before} → {after}"),
+        });
+    }
+    lines
 }
 
 /// Returns the line that a cell's differences stand under.
@@ -371,40 +251,5 @@ fn listed(ids: &[String]) -> String {
         1 => format!("cell {shown}"),
         count if count > MOST => format!("{count} cells ({shown}, …)"),
         count => format!("{count} cells ({shown})"),
-    }
-}
-
-fn had(list: &[Had]) -> Vec<String> {
-    let lines = list.iter().map(|had| {
-        let by = had.by.as_deref().map(|by| format!(" by {by}"));
-        match had.at {
-            Some(at) => {
-                let at = print::moment(at);
-                format!("{} (since {at}{})", had.revision, by.unwrap_or_default())
-            }
-            None => had.revision.to_string(),
-        }
-    });
-    lines.collect()
-}
-
-fn problem(error: &EarlierError, page: &Page) -> Problem {
-    let problem = Problem::new(ProblemKind::Failed, causes(error));
-    let notebook = quote(&page.path);
-    match error {
-        EarlierError::NoSuchRevision { given, last } => problem.lines(&had(last)).hint(format!(
-            "nb diff {notebook} --git {} compares with git's",
-            quote(Path::new(given))
-        )),
-        EarlierError::Ambiguous { candidates, .. } => {
-            problem.lines(&had(candidates)).hint("give more of it")
-        }
-        EarlierError::Unknown(_) => {
-            problem.hint(format!("nb diff {notebook} --git compares with git's HEAD"))
-        }
-        EarlierError::Git(GitError::NotThere { path, .. }) => {
-            problem.hint(format!("git add {}", quote(&PathBuf::from(path))))
-        }
-        EarlierError::Git(_) | EarlierError::NotANotebook { .. } => problem,
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::Which;
@@ -95,7 +96,11 @@ impl Command for Edit {
         let operations = self.meant(&cell)?;
         if self.dry_run {
             let (before, after) = would(&page, &operations)?;
-            let _ = diff::show(context, &page, before, &after, self.manner.json);
+            let _ = diff::show(
+                context,
+                &api::compared(&page, before, &after),
+                self.manner.json,
+            );
             return Ok(ExitCode::SUCCESS);
         }
         self.then

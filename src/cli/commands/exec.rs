@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use crate::api::places;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
-use crate::cli::args::cells::{Which, missing, places};
+use crate::cli::args::cells::{Which, missing};
 use crate::cli::args::first_notebook;
 use crate::cli::commands::follow::{Following, Form, Patience};
 use crate::cli::commands::restart::replaced;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::api::outputs::Cut;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::render::news::{Audience, Manner, News};
-use crate::cli::render::outputs::Cut;
 use crate::cli::render::print;
 use crate::cli::render::report::{Report, what};
 use crate::cli::render::until::Until;

@@ -3,15 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
 use crate::api::problem::Problem;
+use crate::api::{self, Cleanup, GcAnswer, GcRequest};
 use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::lifecycle::gc::{self, Cleared, Deed, Found, Options};
 use crate::notebook::size;
-use crate::project::Project;
 
 /// End and remove what nobody uses: what crashes, kills and deleted projects left behind
 ///
@@ -44,83 +42,46 @@ impl Command for Gc {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let projects = if self.all {
-            gc::all_projects()
-        } else {
-            Project::find(&context.caller.here).into_iter().collect()
-        };
-        let options = Options {
-            projects,
+        let request = GcRequest {
+            all: self.all,
             dry_run: self.dry_run,
         };
-        let cleared = gc::clear(&options).await;
-        let _ = if self.json {
-            print::json(&self.object(&cleared))
-        } else {
-            print::line(&self.text(&cleared))
-        };
-        if !self.json {
-            cleared
-                .notes
-                .iter()
-                .for_each(|note| print::note(&format!("note: {note}")));
+        let answer = api::gc(&context.caller, request).await?;
+        if self.json {
+            let _ = context.answer(&answer);
+            return Ok(ExitCode::SUCCESS);
         }
+        let _ = print::line(&text(&answer));
+        let notes = answer.notes.iter();
+        notes.for_each(|note| print::note(&format!("note: {note}")));
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Gc {
-    fn object(&self, cleared: &Cleared) -> serde_json::Value {
-        let found = cleared.found.iter().map(|it| {
-            json!({
-                "deed": match it.deed {
-                    Deed::End => "end",
-                    Deed::Remove => "remove",
-                    Deed::Mend => "mend",
-                },
-                "what": it.what,
-                "memory_bytes": it.memory_bytes,
-                "disk_bytes": it.disk_bytes,
-            })
-        });
-        json!({
-            "dry_run": self.dry_run,
-            "found": found.collect::<Vec<_>>(),
-            "memory_bytes": sum(cleared, |it| it.memory_bytes),
-            "disk_bytes": sum(cleared, |it| it.disk_bytes),
-            "notes": cleared.notes,
-        })
+fn text(answer: &GcAnswer) -> String {
+    if answer.found.is_empty() {
+        return "nothing to clear up".to_owned();
     }
-
-    fn text(&self, cleared: &Cleared) -> String {
-        if cleared.found.is_empty() {
-            return "nothing to clear up".to_owned();
-        }
-        let mut lines: Vec<_> = cleared.found.iter().map(|it| self.line(it)).collect();
-        let memory = sum(cleared, |it| it.memory_bytes);
-        let disk = sum(cleared, |it| it.disk_bytes);
-        let frees = if self.dry_run { "would free" } else { "freed" };
-        lines.push(format!(
-            "{frees} {} of memory, {} on disk",
-            size(memory),
-            size(disk)
-        ));
-        lines.join("\n")
-    }
-
-    fn line(&self, found: &Found) -> String {
-        let verb = match (found.deed, self.dry_run) {
-            (Deed::End, false) => "ended",
-            (Deed::End, true) => "would end",
-            (Deed::Remove, false) => "removed",
-            (Deed::Remove, true) => "would remove",
-            (Deed::Mend, false) => "mended",
-            (Deed::Mend, true) => "would mend",
-        };
-        format!("{verb} {}", found.what)
-    }
+    let found = answer.found.iter();
+    let mut lines: Vec<_> = found.map(|it| line(it, answer.dry_run)).collect();
+    let frees = if answer.dry_run {
+        "would free"
+    } else {
+        "freed"
+    };
+    lines.push(format!(
+        "{frees} {} of memory, {} on disk",
+        size(answer.memory_bytes),
+        size(answer.disk_bytes)
+    ));
+    lines.join("\n")
 }
 
-fn sum(cleared: &Cleared, bytes: impl Fn(&Found) -> u64) -> u64 {
-    cleared.found.iter().map(bytes).sum()
+fn line(cleanup: &Cleanup, dry_run: bool) -> String {
+    let what = &cleanup.what;
+    match (cleanup.deed, dry_run) {
+        (action, true) => format!("would {action} {what}"),
+        ("remove", false) => format!("removed {what}"),
+        (action, false) => format!("{action}ed {what}"),
+    }
 }

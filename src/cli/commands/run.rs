@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use crate::api::outputs;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::follow::{Following, Form, Patience};
 use crate::cli::commands::{Command, Group};
-use crate::cli::render::{outputs, print};
+use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
 use crate::execution::exec::{self, MAX_OUTPUT, Wanted};
 use crate::execution::fold;

@@ -1,24 +1,18 @@
 //! `nb save`: what recorders hold written, and the file checked.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::api::problem;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, FlushedJob, SaveAnswer, SaveRequest};
 use crate::cli::Context;
-use crate::cli::args::first_notebook;
-use crate::cli::commands::cells::about;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::editing::transaction;
-use crate::execution::flush::{Flushed, flush};
 use crate::kernel::shell::quote;
-use crate::notebook::{self, Document};
-use crate::project::jobs::Job;
+use crate::notebook;
 
 /// Below this a size is told in bytes.
 const SMALL: usize = 10_000;
@@ -59,100 +53,57 @@ impl Command for Save {
             let message = format!("{word:?} is no notebook: its name ends in .ipynb");
             return Err(Problem::new(ProblemKind::Usage, message));
         }
-        let page = context.page(&mut self.words).await?;
-        let flushed = flush(&page.project, &page.key, || page.read().ok()).await;
-        let flushed = flushed.map_err(|error| Problem::failed("ask the recorders", &error))?;
-        // A change of nothing writes nothing, and finishes what is pending.
-        let written = transaction::write(&page, false, |document| {
-            Ok::<_, Infallible>(document.clone())
-        });
-        let written = written.map_err(|error| problem::of_write(&error))?;
-        let document = written.after;
-        let size: usize = document.chunks().map(<[u8]>::len).sum();
-        let mut notes = written.notes;
-        notes.extend(remarks(&document));
-        let _ = if self.json {
-            let mut answer = about(&page, &document);
-            answer["bytes"] = json!(size);
-            answer["notes"] = json!(notes);
-            answer["flushed"] = flushed.iter().map(in_json).collect();
-            context.answer(&answer)
-        } else {
-            for flushed in &flushed {
-                say(flushed);
-            }
-            notes.iter().for_each(|note| print::note(note));
-            let (major, minor) = document.nbformat();
-            let bytes = match size {
-                0..SMALL => format!("{size} bytes"),
-                _ => notebook::size(size as u64),
-            };
-            print::line(&format!(
-                "{}: revision {} · {} cells · format {major}.{minor} · {bytes}",
-                quote(&page.path),
-                document.revision(),
-                document.cells().len(),
-            ))
+        let notebook = take_notebook(&mut self.words);
+        let answer = api::save(&context.caller, SaveRequest { notebook }).await?;
+        let _ = match self.json {
+            true => context.answer(&answer),
+            false => show(&answer),
         };
-        let is_whole = |it: &Flushed| it.heard && it.missed.is_empty();
-        Ok(match flushed.iter().all(is_whole) {
+        Ok(match answer.flushed.iter().all(FlushedJob::is_whole) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         })
     }
 }
 
-fn in_json(flushed: &Flushed) -> Value {
-    let missed = flushed.missed.iter();
-    let missed = missed.map(|(cell, why)| json!({ "cell": cell, "why": why }));
-    json!({
-        "job": flushed.job.id,
-        "by": flushed.job.by,
-        "answered": flushed.heard,
-        "written": flushed.written,
-        "unwritten": missed.collect::<Vec<_>>(),
-    })
+fn show(answer: &SaveAnswer) -> std::io::Result<()> {
+    answer.flushed.iter().for_each(say);
+    answer.notes.iter().for_each(|note| print::note(note));
+    let notebook = &answer.notebook;
+    let [major, minor] = notebook.nbformat;
+    let bytes = match answer.bytes {
+        bytes @ 0..SMALL => format!("{bytes} bytes"),
+        bytes => notebook::size(bytes as u64),
+    };
+    print::line(&format!(
+        "{}: revision {} · {} cells · format {major}.{minor} · {bytes}",
+        quote(&answer.named),
+        notebook.revision,
+        notebook.cell_count,
+    ))
 }
 
 /// Says what a recorder has written, and what not.
-fn say(flushed: &Flushed) {
-    let Job { id, by, .. } = &flushed.job;
-    if !flushed.heard {
-        let text = format!("job {id} ({by}): its recorder has not written its outputs in time");
-        print::note(&format!("{text}; next: nb jobs {id} --write"));
+fn say(flushed: &FlushedJob) {
+    let FlushedJob { job, by, .. } = flushed;
+    if !flushed.answered {
+        let text = format!("job {job} ({by}): its recorder has not written its outputs in time");
+        print::note(&format!("{text}; next: nb jobs {job} --write"));
         return;
     }
-    for (cell, why) in &flushed.missed {
-        let text = format!("job {id} ({by}): outputs of {cell} are not in the file: {why}");
+    for it in &flushed.unwritten {
         print::note(&format!(
-            "{text}; they stay in the job: nb jobs {id} --write"
+            "job {job} ({by}): outputs of {} are not in the file: {}; they stay in the job: nb jobs {job} --write",
+            it.cell, it.why
         ));
     }
-    if flushed.missed.is_empty() {
+    if flushed.unwritten.is_empty() {
         let _ = print::line(&match flushed.written.as_slice() {
-            [] => format!("job {id} ({by}): all its outputs so far were in the file"),
-            cells => format!("job {id} ({by}): wrote its outputs of {}", cells.join(", ")),
+            [] => format!("job {job} ({by}): all its outputs so far were in the file"),
+            cells => format!(
+                "job {job} ({by}): wrote its outputs of {}",
+                cells.join(", ")
+            ),
         });
     }
-}
-
-/// Returns what front ends would stumble over, or change by themselves.
-fn remarks(document: &Document) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let (major, minor) = document.nbformat();
-    if document.is_read_only() {
-        remarks.push(format!(
-            "format {major} is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
-        ));
-        return remarks;
-    }
-    let cells = document.cells().iter();
-    let without = cells.filter(|cell| !cell.has_own_id()).count();
-    // An older format has no ids.
-    if without > 0 && minor >= 5 {
-        remarks.push(format!(
-            "{without} cells have no id of their own: nb fmt --write adds them"
-        ));
-    }
-    remarks
 }

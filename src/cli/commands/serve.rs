@@ -4,17 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
 use crate::api::problem::Problem;
+use crate::api::{self, ServePlace, ServeRequest};
 use crate::cli::Context;
 use crate::cli::commands::open::clicks;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::editing::rename;
-use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::serve::{self, Level, env_line};
-use crate::project::Project;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
 ///
@@ -60,23 +56,12 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the level, and the project that it is in.
-    fn level(self, context: &Context, makes: bool) -> Result<(Level, Option<Project>), Problem> {
-        if !self.project {
-            return Ok((self.prefix.map_or(Level::User, Level::Prefix), None));
+    fn meant(self) -> ServePlace {
+        match self.prefix {
+            _ if self.project => ServePlace::Project,
+            Some(prefix) => ServePlace::Prefix(prefix),
+            None => ServePlace::User,
         }
-        // The project of a notebook that would lie here.
-        let here = context.caller.here.join("notebook.ipynb");
-        let project = match Project::find(&here) {
-            None if makes => Some(
-                Project::for_notebook(&here)
-                    .map_err(|error| Problem::failed("open the project", &error))?,
-            ),
-            found => found,
-        };
-        let dir = project.as_ref().map(|project| project.dir().to_owned());
-        let dir = dir.unwrap_or_else(|| context.caller.here.join(".nb"));
-        Ok((Level::Project(dir), project))
     }
 }
 
@@ -89,44 +74,36 @@ impl Command for Serve {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let (level, project) = self.place.level(context, true)?;
-        let (language, known) = serve::spelled(&self.language, &ProcessVariables);
-        let served = serve::serve(&level, &language, &ProcessVariables)?;
-        let env = project.map(|project| (project.root().join(".env"), env_line(project.dir())));
+        let request = ServeRequest {
+            place: self.place.meant(),
+            language: self.language,
+        };
+        let answer = api::serve(&context.caller, request).await?;
         if self.json {
-            let env = env.map(|(file, line)| json!({ "file": file, "line": line }));
-            let _ = print::json(&json!({
-                "spec": served.folder,
-                "program": served.proxy,
-                "changed": served.changed,
-                "language": language,
-                "env": env,
-            }));
+            let _ = context.answer(&answer);
             return Ok(ExitCode::SUCCESS);
         }
-        let what = if served.changed {
-            "installed"
-        } else {
-            "already installed"
+        let what = match answer.changed {
+            true => "installed",
+            false => "already installed",
         };
-        let _ = print::line(&format!(
-            "{}: {what} in {}",
-            served.display_name,
-            served.folder.display()
-        ));
-        if !known {
+        let name = &answer.display_name;
+        let _ = print::line(&format!("{name}: {what} in {}", answer.spec.display()));
+        if !answer.is_known {
+            let language = &answer.language;
             print::note(&format!(
                 "note: no kernel for {language} is installed here yet"
             ));
         }
-        if let Some((file, line)) = env {
+        if let Some(env) = &answer.env {
             print::note(&format!(
-                "For VS Code to find it, add this line to {} and reload the window:\n    {line}\n\
+                "For VS Code to find it, add this line to {} and reload the window:\n    {}\n\
                  The path is this machine's: keep the file out of version control.",
-                file.display()
+                env.file.display(),
+                env.line
             ));
         }
-        print::note(&clicks(&served.display_name));
+        print::note(&clicks(name));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -140,46 +117,20 @@ impl Command for Unserve {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let (level, project) = self.place.level(context, false)?;
-        let unserved = serve::unserve(&level, &ProcessVariables)?;
-        let mut notes: Vec<_> = project
-            .map(|project| {
-                let line = env_line(project.dir());
-                format!(
-                    "where {} has the line {line}, it is not needed any more",
-                    project.root().join(".env").display()
-                )
-            })
-            .into_iter()
-            .collect();
-        if level == Level::User {
-            notes.extend(rename::put_back_everywhere());
-            notes.extend(unserved.used_by.iter().map(|folder| {
-                format!(
-                    "the program stays for the specs in {}: nb unserve --prefix or --project removes those",
-                    folder.display()
-                )
-            }));
-        }
+        let answer = api::unserve(&context.caller, self.place.meant()).await?;
         if self.json {
-            let _ = print::json(&json!({
-                "removed": unserved.removed,
-                "used_by": unserved.used_by,
-                "notes": notes,
-            }));
+            let _ = context.answer(&answer);
             return Ok(ExitCode::SUCCESS);
         }
-        let removed = unserved.removed.iter();
-        let _ = if unserved.removed.is_empty() {
-            print::line("nb shared kernel: not installed")
-        } else {
-            removed
-                .map(|path| format!("removed {}", path.display()))
-                .try_for_each(|line| print::line(&line))
+        let mut removed = answer.removed.iter();
+        let _ = match answer.removed.is_empty() {
+            true => print::line("nb shared kernel: not installed"),
+            false => {
+                removed.try_for_each(|path| print::line(&format!("removed {}", path.display())))
+            }
         };
-        notes
-            .iter()
-            .for_each(|note| print::note(&format!("note: {note}")));
+        let notes = answer.notes.iter();
+        notes.for_each(|note| print::note(&format!("note: {note}")));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,8 +5,6 @@ pub(crate) mod conflict;
 pub(crate) mod harmless;
 pub(crate) mod hints;
 pub(crate) mod news;
-pub(crate) mod outputs;
-pub(crate) mod preview;
 pub(crate) mod print;
 pub(crate) mod problem;
 pub(crate) mod progress;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cli::render::outputs::{self, Cut, Text};
+use crate::api::outputs::{self, Cut, Text};
 use crate::cli::render::print;
 use crate::cli::render::progress::Progress;
 use crate::cli::render::report::{behind, more, what};

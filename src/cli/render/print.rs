@@ -4,9 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::api::outputs::{self, Text};
 pub(crate) use crate::api::time::{age, moment, took};
 use crate::cli::render::harmless::{Kind, harmless};
-use crate::cli::render::outputs::{self, Text};
 use crate::execution::run::Output;
 
 /// Prints one JSON object, as one line. Control characters that JSON may hold as they are, DEL and

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 
-use crate::cli::render::outputs::plain;
+use crate::api::outputs::plain;
 use crate::cli::render::print;
 use crate::cli::render::report::behind;
 use crate::project::jobs::{Job, JobState};

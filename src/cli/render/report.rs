@@ -5,9 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::outputs;
 use crate::cli::render::hints::Commands;
 use crate::cli::render::news::News;
-use crate::cli::render::{outputs, print};
+use crate::cli::render::print;
 use crate::execution::fold;
 use crate::execution::follow::{Followed, Left};
 use crate::kernel::shell::quote;

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::cli::render::outputs::{self, plain};
+use crate::api::outputs::{self, plain};
 use crate::execution::run::Output;
 
 /// What is waited for.

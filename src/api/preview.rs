@@ -1,12 +1,12 @@
-//! A cell's outputs as far as they are printed: what is long is cut, what no text shows is a file.
+//! A cell's outputs as far as they are told: what is long is cut, what no text shows is a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::cli::render::outputs::cut;
+use super::outputs::cut;
 use crate::editing::export::Export;
 use crate::editing::page::Page;
 use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
@@ -18,8 +18,8 @@ const MOST: usize = 40;
 const LEAST: usize = 80;
 
 /// One output, as it is shown.
-#[derive(Debug)]
-pub(crate) struct Preview {
+#[derive(Clone, Debug)]
+pub struct OutputPreview {
     /// Its place among the cell's outputs.
     index: usize,
     raw: Json,
@@ -27,32 +27,32 @@ pub(crate) struct Preview {
     text: String,
     /// How many characters its text has, where some are left out.
     characters: Option<usize>,
-    files: Vec<File>,
+    files: Vec<OutputFile>,
     /// The forms of its data that are neither shown nor written out.
     others: Vec<MimeData>,
 }
 
 /// A form of an output that was written out.
-#[derive(Debug, Serialize)]
-struct File {
+#[derive(Clone, Debug, Serialize)]
+struct OutputFile {
     #[serde(flatten)]
     form: MimeData,
     path: PathBuf,
 }
 
 /// The outputs of one cell.
-#[derive(Debug)]
-pub(crate) struct Previews {
+#[derive(Clone, Debug)]
+pub struct OutputPreviews {
     /// Those that are shown.
-    shown: Vec<Preview>,
+    shown: Vec<OutputPreview>,
     /// How many there are.
     count: usize,
 }
 
-impl Previews {
+impl OutputPreviews {
     /// Looks at a cell's outputs. Of their texts at most about `limit` characters are kept; an error
     /// is kept first. What is cut, and what is no text, is written out.
-    pub(crate) fn of(out: &mut Out<'_>, cell: &Cell, limit: Option<usize>) -> Self {
+    pub(crate) fn of(out: &mut OutputFiles<'_>, cell: &Cell, limit: Option<usize>) -> Self {
         let all: Vec<_> = cell.outputs().enumerate().collect();
         let count = all.len();
         let is_shown = |index: usize| {
@@ -103,7 +103,7 @@ impl Previews {
     }
 
     /// Returns them for people to read, each under a line that says what it is.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = String::new();
         let mut due = 0;
         for preview in &self.shown {
@@ -121,8 +121,14 @@ impl Previews {
     }
 
     /// Returns them as the file has them, with what was cut and where the whole is.
-    pub(crate) fn json(&self) -> Vec<Value> {
-        self.shown.iter().map(Preview::json).collect()
+    fn json(&self) -> Vec<Value> {
+        self.shown.iter().map(OutputPreview::json).collect()
+    }
+}
+
+impl Serialize for OutputPreviews {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.json())
     }
 }
 
@@ -139,14 +145,14 @@ fn skipped(from: usize, to: usize) -> String {
 
 /// Writes forms of outputs into files, and names these as seen from a folder.
 #[derive(Debug)]
-pub(crate) struct Out<'a> {
+pub(crate) struct OutputFiles<'a> {
     export: Export<'a>,
     here: &'a Path,
     /// Why something could not be written.
     pub(crate) problem: Option<io::Error>,
 }
 
-impl<'a> Out<'a> {
+impl<'a> OutputFiles<'a> {
     pub(crate) fn of(page: &'a Page, here: &'a Path) -> Self {
         Self {
             export: Export::of(page),
@@ -162,7 +168,7 @@ impl<'a> Out<'a> {
         output: Output,
         raw: Json,
         share: Option<usize>,
-    ) -> Preview {
+    ) -> OutputPreview {
         let mut files = Vec::new();
         let mut others = Vec::new();
         for form in output.data {
@@ -175,7 +181,7 @@ impl<'a> Out<'a> {
                 .flatten()
                 .and_then(|found| self.write(cell, index, &found.ending, &found.bytes));
             match file {
-                Some(path) => files.push(File { form, path }),
+                Some(path) => files.push(OutputFile { form, path }),
                 None => others.push(form),
             }
         }
@@ -188,7 +194,7 @@ impl<'a> Out<'a> {
                 Some(path) => format!("all of it: {}", path.display()),
                 None => format!("all of it: --output {index}"),
             };
-            files.extend(path.map(|path| File {
+            files.extend(path.map(|path| OutputFile {
                 form: MimeData {
                     mime: "text/plain".to_owned(),
                     bytes: text.len(),
@@ -198,7 +204,7 @@ impl<'a> Out<'a> {
             }));
             text = cut(&text, share, &more).into_owned();
         }
-        Preview {
+        OutputPreview {
             index,
             raw,
             kind: output.kind,
@@ -223,7 +229,7 @@ impl<'a> Out<'a> {
     }
 }
 
-impl Preview {
+impl OutputPreview {
     fn head(&self) -> String {
         let what = match &self.kind {
             OutputKind::Stream(name) => name.clone(),

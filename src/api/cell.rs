@@ -1,0 +1,265 @@
+//! `cell`: what cells hold, their outputs among it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::caller::{Caller, blocking};
+use super::cells::{NotebookSummary, places, state};
+use super::envelope::Answer;
+use super::preview::{OutputFiles, OutputPreviews, parsed};
+use super::problem::{Problem, ProblemKind};
+use crate::editing::export::Export;
+use crate::editing::page::Page;
+use crate::editing::running::running;
+use crate::editing::view;
+use crate::execution::stale::stale;
+use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision};
+
+/// Which cells are shown, and how.
+#[derive(Clone, Debug)]
+pub struct CellRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The cells.
+    pub cells: Vec<CellSelector>,
+    /// How the outputs are told.
+    pub outputs: OutputForm,
+}
+
+/// How outputs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputForm {
+    /// As the file has them.
+    Raw,
+    /// As previews: images, and what else is no text, are written to files. At most about so many
+    /// characters of a cell's outputs are told, and long ones written to files too; none is no limit.
+    Previews(Option<usize>),
+}
+
+/// Cells with their outputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct CellAnswer {
+    /// The notebook.
+    #[serde(flatten)]
+    pub notebook: NotebookSummary,
+    /// The cells.
+    pub cells: Vec<ShownCell>,
+    /// Why outputs could not be written to files.
+    #[serde(skip)]
+    pub unwritten: Option<String>,
+}
+
+impl Answer for CellAnswer {}
+
+/// A cell with its outputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShownCell {
+    /// Its place, from 0.
+    pub index: usize,
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub cell_type: CellType,
+    /// The number of its last execution.
+    pub execution_count: Option<u64>,
+    /// `running`; `stale` where its outputs are of an earlier source; `error` where they have one.
+    pub state: Option<&'static str>,
+    /// Its revision.
+    pub revision: Revision,
+    /// Its source.
+    pub source: String,
+    /// Its metadata.
+    pub metadata: Option<Value>,
+    /// The files in it, of Markdown.
+    pub attachments: Vec<Attachment>,
+    /// How many outputs it has.
+    pub output_count: usize,
+    /// They, or the beginnings of them.
+    pub outputs: ShownOutputs,
+    /// Whether its outputs are of an earlier source.
+    #[serde(skip)]
+    pub is_stale: bool,
+}
+
+/// A file in a cell of Markdown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Attachment {
+    /// Its name.
+    pub name: String,
+    /// Its forms.
+    pub forms: Vec<MimeData>,
+}
+
+/// Outputs of a cell, in the form that was asked for.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum ShownOutputs {
+    /// As the file has them.
+    Raw(Vec<Value>),
+    /// As previews.
+    Previews(OutputPreviews),
+}
+
+/// Which output is wanted.
+#[derive(Clone, Debug)]
+pub struct OutputRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The cell; one is meant.
+    pub cells: Vec<CellSelector>,
+    /// Which of its outputs, from 0.
+    pub number: usize,
+    /// Which form of it; none is the one that says most.
+    pub mime: Option<String>,
+    /// Write an image, and what else is no text, to a file.
+    pub to_file: bool,
+}
+
+/// One output, whole.
+#[derive(Clone, Debug)]
+pub enum OutputAnswer {
+    /// It is a text.
+    Text(Vec<u8>),
+    /// It is none.
+    Bytes(Vec<u8>),
+    /// It is none, and was written to a file.
+    File(PathBuf),
+}
+
+/// Shows cells. Those that are shown count as seen by the caller.
+///
+/// # Errors
+/// The notebook cannot be read, or a cell is not there.
+pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, Problem> {
+    let page = caller.page(request.notebook.clone()).await?;
+    let caller = caller.clone();
+    blocking(move || {
+        let view = view::open(&page, caller.by())?;
+        let document = &view.document;
+        let places = named(document, &request.cells)?;
+        let runs = running(&page).and_then(|runs| runs.cell);
+        let stale = stale(&page, document, &places);
+        let mut files = OutputFiles::of(&page, &caller.here);
+        let cells = places.iter().filter_map(|index| {
+            let cell = document.cells().get(*index)?;
+            view.shown(cell);
+            let outputs = match request.outputs {
+                OutputForm::Raw => {
+                    ShownOutputs::Raw(cell.outputs().map(|output| parsed(&output)).collect())
+                }
+                OutputForm::Previews(limit) => {
+                    ShownOutputs::Previews(OutputPreviews::of(&mut files, cell, limit))
+                }
+            };
+            let is_stale = stale.contains(index);
+            Some(shown(*index, cell, is_stale, runs.as_deref(), outputs))
+        });
+        let cells = cells.collect();
+        view.remember();
+        Ok(CellAnswer {
+            notebook: NotebookSummary::of(&page, document),
+            cells,
+            unwritten: files.problem.map(|error| error.to_string()),
+        })
+    })
+    .await
+}
+
+/// Returns one output of a cell, whole.
+///
+/// # Errors
+/// The notebook cannot be read, the cell, the output or its form is not there, or the file cannot be
+/// written.
+pub async fn output(caller: &Caller, request: OutputRequest) -> Result<OutputAnswer, Problem> {
+    let page = caller.page(request.notebook.clone()).await?;
+    let caller = caller.clone();
+    blocking(move || {
+        let document = view::open(&page, caller.by())?.document;
+        let places = named(&document, &request.cells)?;
+        let cell = match places.as_slice() {
+            [place] => document.cells().get(*place),
+            _ => None,
+        };
+        let one = || Problem::new(ProblemKind::Usage, "--output is of one cell");
+        one_output(&page, cell.ok_or_else(one)?, &request)
+    })
+    .await
+}
+
+fn named(document: &Document, cells: &[CellSelector]) -> Result<Vec<usize>, Problem> {
+    if cells.is_empty() {
+        let problem = Problem::new(ProblemKind::Usage, "which cell is meant?");
+        return Err(problem.hint("nb cells lists them"));
+    }
+    places(document, cells)
+}
+
+fn one_output(page: &Page, cell: &Cell, request: &OutputRequest) -> Result<OutputAnswer, Problem> {
+    let (id, number) = (cell.id(), request.number);
+    let count = cell.outputs().count();
+    let Some(raw) = cell.outputs().nth(number) else {
+        let text = format!("cell {id} has no output {number}: it has {count}, from 0");
+        return Err(Problem::new(ProblemKind::Failed, text));
+    };
+    let output = Output::read(&raw);
+    let Some(mime) = request.mime.as_deref().or_else(|| best(&output)) else {
+        return Ok(OutputAnswer::Text(output.text.into_bytes()));
+    };
+    let form = Output::form(&raw, mime).ok_or_else(|| {
+        let has: Vec<_> = output.data.iter().map(|data| data.mime.as_str()).collect();
+        let text = format!("output {number} of cell {id} has no {mime}");
+        Problem::new(ProblemKind::Failed, text).hint(match has.as_slice() {
+            [] => format!("it is plain text: --output {number} alone prints it"),
+            has => format!("it has {}", has.join(", ")),
+        })
+    })?;
+    let mut forms = output.data.iter();
+    if !forms.any(|data| data.mime == mime && data.is_media()) {
+        return Ok(OutputAnswer::Text(form.bytes));
+    }
+    if !request.to_file {
+        return Ok(OutputAnswer::Bytes(form.bytes));
+    }
+    let path = Export::of(page).write(id, number, &form.ending, &form.bytes);
+    let path = path.map_err(|error| Problem::failed("write the output to a file", &error))?;
+    Ok(OutputAnswer::File(path))
+}
+
+/// Returns the form of an output that says most; none for what is only text.
+fn best(output: &Output) -> Option<&str> {
+    let media = output.data.iter().find(|data| data.is_media());
+    let text = ["text/markdown", "text/plain", "text/latex", "text/html"];
+    let text = text
+        .iter()
+        .find_map(|mime| output.data.iter().find(|data| data.mime == *mime));
+    let found = media.or(text).or(output.data.first());
+    found.map(|data| data.mime.as_str())
+}
+
+fn shown(
+    index: usize,
+    cell: &Cell,
+    is_stale: bool,
+    runs: Option<&str>,
+    outputs: ShownOutputs,
+) -> ShownCell {
+    let attachments = cell.attachments().into_iter();
+    let attachments = attachments.map(|(name, forms)| Attachment { name, forms });
+    ShownCell {
+        index,
+        id: cell.id().to_owned(),
+        cell_type: cell.cell_type(),
+        execution_count: cell.execution_count(),
+        state: state(cell, cell.outputs_summary(0).failed, is_stale, runs),
+        revision: cell.revision(),
+        source: cell.source().into_owned(),
+        metadata: cell.metadata(&[]).map(|metadata| parsed(&metadata)),
+        attachments: attachments.collect(),
+        output_count: cell.outputs().count(),
+        outputs,
+        is_stale,
+    }
+}

@@ -1,0 +1,219 @@
+//! `diff`: what differs between two versions of a notebook, cell by cell.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind, causes};
+use super::time::moment;
+use crate::activity::company;
+use crate::editing::earlier::{self, Earlier, EarlierError, Had};
+use crate::editing::git::GitError;
+use crate::editing::page::Page;
+use crate::editing::seen::Seen;
+use crate::editing::view::{self, View};
+use crate::kernel::shell::quote;
+use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Revision, diff, diff_metadata};
+
+/// What is compared.
+#[derive(Clone, Debug, Default)]
+pub struct DiffRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// With what.
+    pub before: DiffBase,
+}
+
+/// What a notebook is compared with.
+#[derive(Clone, Debug, Default)]
+pub enum DiffBase {
+    /// What the caller saw of it last, if that is an agent that has seen cells of it, else git's HEAD.
+    #[default]
+    Unnamed,
+    /// What the caller saw of it last.
+    Seen,
+    /// What git has in this commit, branch or tag.
+    Git(String),
+    /// What it was as this revision.
+    Revision(String),
+    /// Another notebook, which is the later one.
+    Until(PathBuf),
+}
+
+/// What differs.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiffAnswer {
+    /// The later notebook's key in its project.
+    pub notebook: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its revision.
+    pub revision: Revision,
+    /// What it is compared with.
+    pub before: DiffBefore,
+    /// The cells that differ.
+    pub cells: Vec<CellDiff>,
+    /// What differs of the notebook's metadata.
+    pub metadata: Vec<FieldDiff>,
+}
+
+impl Answer for DiffAnswer {}
+
+/// What a notebook was compared with.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiffBefore {
+    /// The words for it: `revision 9f8e7d6c5b`, `git HEAD (3f2c1a9)`.
+    pub name: String,
+    /// Its revision.
+    pub revision: Revision,
+    /// Whether its outputs are known.
+    pub outputs: bool,
+    /// Cells of which it is not known what they were.
+    pub unknown: Vec<String>,
+    /// Why it is not known.
+    #[serde(skip)]
+    pub why_unknown: &'static str,
+}
+
+/// Compares a notebook with what it was, or with another. Cells that are shown whole count as seen by the
+/// caller.
+///
+/// # Errors
+/// A notebook cannot be read, or nothing is known of the earlier version.
+pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<DiffAnswer, Problem> {
+    let page = caller.page(request.notebook.clone()).await?;
+    let caller = caller.clone();
+    blocking(move || {
+        // With another notebook this one is what was.
+        let (page, first) = match &request.before {
+            DiffBase::Until(other) => (Page::of(other)?, Some(page)),
+            _ => (page, None),
+        };
+        let view = view::open(&page, caller.by())?;
+        let earlier = match &first {
+            Some(first) => Earlier::whole(view::open(first, caller.by())?.document),
+            None => earlier_version(&caller, &page, &view.document, &request.before)?,
+        };
+        let answer = answer(&page, earlier, &view.document);
+        see(&page, caller.by(), &view, &answer.cells);
+        Ok(answer)
+    })
+    .await
+}
+
+/// Compares a notebook as it is with what an edit would make of it.
+pub(crate) fn compared(page: &Page, before: Document, after: &Document) -> DiffAnswer {
+    answer(page, Earlier::whole(before), after)
+}
+
+fn answer(page: &Page, earlier: Earlier, now: &Document) -> DiffAnswer {
+    let metadata = match earlier.has_outputs {
+        true => diff_metadata(&earlier.document, now),
+        false => Vec::new(),
+    };
+    DiffAnswer {
+        notebook: page.key.clone(),
+        path: page.real.clone(),
+        revision: now.revision(),
+        cells: diff(&earlier.document, now, earlier.has_outputs),
+        metadata,
+        before: DiffBefore {
+            name: earlier.name,
+            revision: earlier.document.revision(),
+            outputs: earlier.has_outputs,
+            unknown: earlier.unknown,
+            why_unknown: earlier.why_unknown,
+        },
+    }
+}
+
+fn earlier_version(
+    caller: &Caller,
+    page: &Page,
+    now: &Document,
+    before: &DiffBase,
+) -> Result<Earlier, Problem> {
+    let seen = || earlier::as_seen(page, now, caller.by());
+    let found = match before {
+        DiffBase::Revision(revision) => earlier::at_revision(page, now, revision),
+        DiffBase::Git(reference) => earlier::in_git(page, reference),
+        DiffBase::Seen => {
+            let unseen = || {
+                let message = format!("{} has seen no cell of {} yet", caller.by(), page.key);
+                Problem::new(ProblemKind::Failed, message)
+                    .hint("nb cell shows cells; nb diff --git compares with git")
+            };
+            return seen().ok_or_else(unseen);
+        }
+        DiffBase::Unnamed | DiffBase::Until(_) => {
+            // A person sees the notebook in an editor, of which nothing is known here.
+            let is_person = caller.actor.is_person || company::is_human(caller.by());
+            if let Some(earlier) = (!is_person).then(seen).flatten() {
+                return Ok(earlier);
+            }
+            return earlier::in_git(page, "HEAD").map_err(|error| {
+                let notebook = quote(&page.path);
+                problem(&error, page).hint(format!(
+                    "nb diff {notebook} REVISION compares with an earlier one; nb log {notebook} lists them"
+                ))
+            });
+        }
+    };
+    found.map_err(|error| problem(&error, page))
+}
+
+/// What is seen of the present side: cells that are shown whole, and those whose earlier version
+/// was seen.
+fn see(page: &Page, by: &str, view: &View<'_>, cells: &[CellDiff]) {
+    let seen = Seen::of(page, by);
+    for diff in cells {
+        let Some(after) = &diff.after else { continue };
+        let Some(cell) = view.document.cells().get(after.index) else {
+            continue;
+        };
+        let lines = cell.source().split('\n').count();
+        let shown: usize = diff.source.iter().map(|hunk| hunk.lengths().1).sum();
+        let knew = |before: &CellSide| seen.has(&diff.cell, before.revision);
+        if shown >= lines || diff.before.as_ref().is_some_and(knew) {
+            view.shown(cell);
+        }
+    }
+    view.remember();
+}
+
+fn had(list: &[Had]) -> Vec<String> {
+    let lines = list.iter().map(|had| {
+        let by = had.by.as_deref().map(|by| format!(" by {by}"));
+        match had.at {
+            Some(at) => {
+                let at = moment(at);
+                format!("{} (since {at}{})", had.revision, by.unwrap_or_default())
+            }
+            None => had.revision.to_string(),
+        }
+    });
+    lines.collect()
+}
+
+fn problem(error: &EarlierError, page: &Page) -> Problem {
+    let problem = Problem::new(ProblemKind::Failed, causes(error));
+    let notebook = quote(&page.path);
+    match error {
+        EarlierError::NoSuchRevision { given, last } => problem.lines(&had(last)).hint(format!(
+            "nb diff {notebook} --git {} compares with git's",
+            quote(Path::new(given))
+        )),
+        EarlierError::Ambiguous { candidates, .. } => {
+            problem.lines(&had(candidates)).hint("give more of it")
+        }
+        EarlierError::Unknown(_) => {
+            problem.hint(format!("nb diff {notebook} --git compares with git's HEAD"))
+        }
+        EarlierError::Git(GitError::NotThere { path, .. }) => {
+            problem.hint(format!("git add {}", quote(Path::new(path))))
+        }
+        EarlierError::Git(_) | EarlierError::NotANotebook { .. } => problem,
+    }
+}

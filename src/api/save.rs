@@ -1,0 +1,133 @@
+//! `save`: the outputs that recorders hold written, and the file checked.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::cells::NotebookSummary;
+use super::envelope::Answer;
+use super::problem::{Problem, of_write};
+use crate::editing::transaction;
+use crate::execution::flush::{Flushed, flush};
+use crate::notebook::Document;
+
+/// Which notebook is to be saved.
+#[derive(Clone, Debug, Default)]
+pub struct SaveRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+}
+
+/// A notebook whose file is whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct SaveAnswer {
+    /// The notebook.
+    #[serde(flatten)]
+    pub notebook: NotebookSummary,
+    /// How long the file is.
+    pub bytes: usize,
+    /// What was finished, and what front ends would stumble over.
+    pub notes: Vec<String>,
+    /// What became of the outputs that recorders held.
+    pub flushed: Vec<FlushedJob>,
+    /// The path as it was named.
+    #[serde(skip)]
+    pub named: PathBuf,
+}
+
+impl Answer for SaveAnswer {}
+
+/// What became of the outputs that a job's recorder held.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlushedJob {
+    /// The job.
+    pub job: String,
+    /// Who asked for it.
+    pub by: String,
+    /// Whether its recorder has answered.
+    pub answered: bool,
+    /// The cells whose outputs were written.
+    pub written: Vec<String>,
+    /// Those whose outputs could not be written: the job keeps them.
+    pub unwritten: Vec<UnwrittenCell>,
+}
+
+/// A cell whose outputs could not be written.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnwrittenCell {
+    /// The cell.
+    pub cell: String,
+    /// Why.
+    pub why: String,
+}
+
+impl FlushedJob {
+    /// Says whether all its outputs are in the file.
+    pub fn is_whole(&self) -> bool {
+        self.answered && self.unwritten.is_empty()
+    }
+}
+
+impl From<Flushed> for FlushedJob {
+    fn from(flushed: Flushed) -> Self {
+        let missed = flushed.missed.into_iter();
+        let missed = missed.map(|(cell, why)| UnwrittenCell { cell, why });
+        Self {
+            job: flushed.job.id,
+            by: flushed.job.by,
+            answered: flushed.heard,
+            written: flushed.written,
+            unwritten: missed.collect(),
+        }
+    }
+}
+
+/// Has running cells' outputs written, and checks that the file is whole. What an earlier edit had to leave
+/// unfinished is finished.
+///
+/// # Errors
+/// The recorders cannot be asked, or the notebook cannot be read or written.
+pub async fn save(caller: &Caller, request: SaveRequest) -> Result<SaveAnswer, Problem> {
+    let page = caller.page(request.notebook).await?;
+    let flushed = flush(&page.project, &page.key, || page.read().ok()).await;
+    let flushed = flushed.map_err(|error| Problem::failed("ask the recorders", &error))?;
+    blocking(move || {
+        // A change of nothing writes nothing, and finishes what is pending.
+        let written = transaction::write(&page, false, |document| {
+            Ok::<_, Infallible>(document.clone())
+        });
+        let written = written.map_err(|error| of_write(&error))?;
+        let document = written.after;
+        let mut notes = written.notes;
+        notes.extend(remarks(&document));
+        Ok(SaveAnswer {
+            notebook: NotebookSummary::of(&page, &document),
+            bytes: document.chunks().map(<[u8]>::len).sum(),
+            notes,
+            flushed: flushed.into_iter().map(FlushedJob::from).collect(),
+            named: page.path,
+        })
+    })
+    .await
+}
+
+/// Returns what front ends would stumble over, or change by themselves.
+fn remarks(document: &Document) -> Vec<String> {
+    let (major, minor) = document.nbformat();
+    if document.is_read_only() {
+        return vec![format!(
+            "format {major} is only read: `jupyter nbconvert --to notebook` makes it one of format 4"
+        )];
+    }
+    let cells = document.cells().iter();
+    let without = cells.filter(|cell| !cell.has_own_id()).count();
+    // An older format has no ids.
+    if without == 0 || minor < 5 {
+        return Vec::new();
+    }
+    vec![format!(
+        "{without} cells have no id of their own: nb fmt --write adds them"
+    )]
+}

@@ -1,0 +1,180 @@
+//! `search`: text in the cells of one notebook or many.
+
+use std::path::{Path, PathBuf};
+
+use regex::{Regex, RegexBuilder};
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind, causes};
+use crate::editing::gather::{Found, gather};
+use crate::kernel::shell::quote;
+pub use crate::notebook::SearchScope;
+use crate::notebook::{Document, SearchMatch};
+use crate::project::Project;
+
+/// How many characters of a line are told.
+const LINE: usize = 300;
+
+/// What is looked for, and where.
+#[derive(Clone, Debug)]
+pub struct SearchRequest {
+    /// A regular expression, or a text.
+    pub pattern: String,
+    /// Whether it is a text.
+    pub is_text: bool,
+    /// Whether capital and small letters are equal.
+    pub ignores_case: bool,
+    /// Whether sources or outputs are searched.
+    pub within: SearchScope,
+    /// The notebooks; a folder stands for all below it. Without any, the one that the caller means.
+    pub paths: Vec<PathBuf>,
+    /// How many lines are told; none is no limit.
+    pub limit: Option<usize>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct SearchAnswer {
+    /// The lines in which a match begins.
+    pub matches: Vec<NotebookMatch>,
+    /// How many there are, with those that are left out.
+    pub count: usize,
+    /// How many notebooks were searched.
+    pub searched: usize,
+    /// What could not be read, and why.
+    pub faults: Vec<String>,
+}
+
+impl Answer for SearchAnswer {}
+
+/// One line in which a match begins.
+#[derive(Clone, Debug, Serialize)]
+pub struct NotebookMatch {
+    /// Where it is in the notebook.
+    #[serde(flatten)]
+    pub hit: SearchMatch,
+    /// The notebook.
+    pub notebook: String,
+    /// As much of the cell's id as other requests need.
+    #[serde(skip)]
+    pub short_id: String,
+}
+
+/// Finds text in the cells of notebooks.
+///
+/// # Errors
+/// The pattern is no regular expression, or the one notebook that was named cannot be read.
+pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAnswer, Problem> {
+    let pattern = pattern(&request)?;
+    let mut found = Matches {
+        pattern,
+        within: request.within,
+        left: request.limit.unwrap_or(usize::MAX),
+        matches: Vec::new(),
+        count: 0,
+    };
+    if request.paths.is_empty() {
+        let page = caller.page(None).await?;
+        return blocking(move || {
+            found.look(&page.key, &page.read()?);
+            Ok(found.answer(1, Vec::new()))
+        })
+        .await;
+    }
+    let caller = caller.clone();
+    blocking(move || {
+        let gathered = gather(&request.paths)
+            .map_err(|error| Problem::failed("find the notebooks", &error))?;
+        let mut faults = gathered.faults;
+        if let [only] = gathered.notebooks.as_slice()
+            && let Some(project) = Project::find(&only.path)
+        {
+            caller.concerns(&project, &project.key(&only.path));
+        }
+        let searched = gathered.notebooks.len();
+        for Found { path, is_named } in gathered.notebooks {
+            match opened(&path) {
+                Ok(document) => found.look(&path.display().to_string(), &document),
+                Err(why) if is_named && searched == 1 => {
+                    return Err(Problem::new(ProblemKind::Failed, why));
+                }
+                Err(why) => faults.push(why),
+            }
+        }
+        Ok(found.answer(searched, faults))
+    })
+    .await
+}
+
+fn pattern(request: &SearchRequest) -> Result<Regex, Problem> {
+    let given = &request.pattern;
+    let text = match request.is_text {
+        true => regex::escape(given),
+        false => given.clone(),
+    };
+    let pattern = RegexBuilder::new(&text)
+        .case_insensitive(request.ignores_case)
+        .multi_line(true)
+        .build();
+    pattern.map_err(|error| {
+        let lines: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
+        let message = format!("{given:?} is no regular expression");
+        Problem::new(ProblemKind::Usage, message)
+            .lines(&lines)
+            .hint(format!(
+                "nb search -F {} takes it as plain text",
+                quote(Path::new(given))
+            ))
+    })
+}
+
+/// What is found, as far as it goes.
+struct Matches {
+    pattern: Regex,
+    within: SearchScope,
+    /// How many more lines are told.
+    left: usize,
+    matches: Vec<NotebookMatch>,
+    count: usize,
+}
+
+impl Matches {
+    fn look(&mut self, notebook: &str, document: &Document) {
+        let hits: Vec<_> = document.search(&self.pattern, self.within, LINE).collect();
+        if hits.is_empty() {
+            return;
+        }
+        self.count += hits.len();
+        let short = document.short_ids();
+        let told = hits.into_iter().take(self.left).map(|hit| NotebookMatch {
+            short_id: short.get(hit.index).copied().unwrap_or_default().to_owned(),
+            hit,
+            notebook: notebook.to_owned(),
+        });
+        let before = self.matches.len();
+        self.matches.extend(told);
+        self.left -= self.matches.len() - before;
+    }
+
+    fn answer(self, searched: usize, faults: Vec<String>) -> SearchAnswer {
+        SearchAnswer {
+            matches: self.matches,
+            count: self.count,
+            searched,
+            faults,
+        }
+    }
+}
+
+/// Reads a notebook that is only searched: no project is made for it. What is wrong is told in words.
+fn opened(path: &Path) -> Result<Document, String> {
+    let failed = |why: &str| format!("cannot read {}: {why}", path.display());
+    let found = std::fs::metadata(path).map_err(|error| failed(&causes(&error)))?;
+    if !found.is_file() {
+        return Err(failed("it is no file"));
+    }
+    let text = std::fs::read(path).map_err(|error| failed(&causes(&error)))?;
+    Document::parse(text).map_err(|error| failed(&causes(&error)))
+}

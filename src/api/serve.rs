@@ -1,0 +1,166 @@
+//! `serve` and `unserve`: the kernelspecs that front ends list.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::envelope::Answer;
+use super::problem::Problem;
+use crate::editing::rename;
+use crate::kernel::variables::ProcessVariables;
+use crate::lifecycle::serve::{self, Level, env_line};
+use crate::project::Project;
+
+/// Where kernelspecs are installed.
+#[derive(Clone, Debug, Default)]
+pub enum ServePlace {
+    /// For the user.
+    #[default]
+    User,
+    /// In an environment: PREFIX/share/jupyter/kernels.
+    Prefix(PathBuf),
+    /// In the project of the working directory.
+    Project,
+}
+
+/// Which kernelspec to install, and where.
+#[derive(Clone, Debug)]
+pub struct ServeRequest {
+    /// Where.
+    pub place: ServePlace,
+    /// The language of the notebooks that it is for.
+    pub language: String,
+}
+
+/// A kernelspec that is installed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServeAnswer {
+    /// The spec's folder.
+    pub spec: PathBuf,
+    /// The program that it starts.
+    pub program: PathBuf,
+    /// Whether anything had to be written.
+    pub changed: bool,
+    /// The language.
+    pub language: String,
+    /// The line of an `.env` file by which VS Code finds it.
+    pub env: Option<EnvLine>,
+    /// The name that people see.
+    #[serde(skip)]
+    pub display_name: String,
+    /// Whether a kernel for the language is installed.
+    #[serde(skip)]
+    pub is_known: bool,
+}
+
+impl Answer for ServeAnswer {}
+
+/// A line of an `.env` file.
+#[derive(Clone, Debug, Serialize)]
+pub struct EnvLine {
+    /// The file.
+    pub file: PathBuf,
+    /// The line.
+    pub line: String,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnserveAnswer {
+    /// The folders and files that are gone.
+    pub removed: Vec<PathBuf>,
+    /// Specs elsewhere, for whose sake the program that they start stays.
+    pub used_by: Vec<PathBuf>,
+    /// What is to be known of it.
+    pub notes: Vec<String>,
+}
+
+impl Answer for UnserveAnswer {}
+
+impl ServePlace {
+    /// Returns the level, and the project that it is in.
+    fn level(self, caller: &Caller, makes: bool) -> Result<(Level, Option<Project>), Problem> {
+        match self {
+            Self::User => return Ok((Level::User, None)),
+            Self::Prefix(prefix) => return Ok((Level::Prefix(prefix), None)),
+            Self::Project => {}
+        }
+        // The project of a notebook that would lie here.
+        let here = caller.here.join("notebook.ipynb");
+        let project = match Project::find(&here) {
+            None if makes => Some(
+                Project::for_notebook(&here)
+                    .map_err(|error| Problem::failed("open the project", &error))?,
+            ),
+            found => found,
+        };
+        let dir = project.as_ref().map(|project| project.dir().to_owned());
+        let dir = dir.unwrap_or_else(|| caller.here.join(".nb"));
+        Ok((Level::Project(dir), project))
+    }
+}
+
+/// Installs the kernelspec "nb shared kernel" of a language.
+///
+/// # Errors
+/// Its folder is somebody else's, or cannot be written.
+pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer, Problem> {
+    let caller = caller.clone();
+    blocking(move || {
+        let (level, project) = request.place.level(&caller, true)?;
+        let (language, is_known) = serve::spelled(&request.language, &ProcessVariables);
+        let served = serve::serve(&level, &language, &ProcessVariables)?;
+        let env = project.map(|project| EnvLine {
+            file: project.root().join(".env"),
+            line: env_line(project.dir()),
+        });
+        Ok(ServeAnswer {
+            spec: served.folder,
+            program: served.proxy,
+            changed: served.changed,
+            language: language.into(),
+            env,
+            display_name: served.display_name,
+            is_known,
+        })
+    })
+    .await
+}
+
+/// Removes the kernelspecs "nb shared kernel" of all languages. Kernels that run are left alone.
+///
+/// # Errors
+/// A folder is somebody else's, or cannot be removed.
+pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer, Problem> {
+    let caller = caller.clone();
+    blocking(move || {
+        let (level, project) = place.level(&caller, false)?;
+        let unserved = serve::unserve(&level, &ProcessVariables)?;
+        let mut notes: Vec<_> = project
+            .map(|project| {
+                let line = env_line(project.dir());
+                format!(
+                    "where {} has the line {line}, it is not needed any more",
+                    project.root().join(".env").display()
+                )
+            })
+            .into_iter()
+            .collect();
+        if level == Level::User {
+            notes.extend(rename::put_back_everywhere());
+            notes.extend(unserved.used_by.iter().map(|folder| {
+                format!(
+                    "the program stays for the specs in {}: nb unserve --prefix or --project removes those",
+                    folder.display()
+                )
+            }));
+        }
+        Ok(UnserveAnswer {
+            removed: unserved.removed,
+            used_by: unserved.used_by,
+            notes,
+        })
+    })
+    .await
+}
