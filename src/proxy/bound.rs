@@ -174,7 +174,7 @@ impl Shell {
 
     fn wait_for_the_name(&self) {
         let (info, widgets) = usual(&self.folder, &self.origin.language).unzip();
-        let unnamed = Kernel::Unnamed { info };
+        let unnamed = Kernel::Unresolved { info };
         let ending = no_ending();
         self.route(|bridge, now| {
             // First, since what was held is answered at once.

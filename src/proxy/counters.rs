@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::faults::{Fault, Faults};
 use crate::project::counters::{Channels, Latency, Passed, Refused};
-use crate::route::Spread;
+use crate::route::LatencyHistogram;
 use crate::wire::Channel;
 
 /// Which way something passes.
@@ -36,7 +36,7 @@ pub(super) struct Counters {
     /// When the message came that is being timed.
     timed: Cell<Option<Instant>>,
     timing: Notify,
-    passing: RefCell<Spread>,
+    passing: RefCell<LatencyHistogram>,
     /// Something was counted that nobody was told of.
     fresh: Cell<bool>,
     changed: Notify,
@@ -94,7 +94,7 @@ impl Counters {
         loop {
             self.timing.notified().await;
             if let Some(since) = self.timed.take() {
-                self.passing.borrow_mut().take(since.elapsed());
+                self.passing.borrow_mut().add(since.elapsed());
             }
         }
     }
@@ -199,10 +199,10 @@ fn place(channel: Channel) -> usize {
     }
 }
 
-/// Returns what is told of a spread.
-pub(super) fn latency(spread: &Spread) -> Latency {
+/// Returns the percentiles of a histogram that others are told.
+pub(super) fn latency(histogram: &LatencyHistogram) -> Latency {
     let micros = |percent| {
-        let found = spread.percentile(percent)?;
+        let found = histogram.percentile(percent)?;
         u64::try_from(found.as_micros()).ok()
     };
     Latency {

@@ -55,7 +55,7 @@ impl Shell {
         let mut counted = self.count.told();
         let bridge = self.bridge.borrow();
         counted.outstanding = bridge.outstanding() as u64;
-        counted.reply = latency(bridge.replies());
+        counted.reply = latency(bridge.reply_times());
         let Some(front) = self.front() else {
             return counted;
         };

@@ -235,7 +235,7 @@ impl Shell {
             .raw_os_error()
             .is_some_and(|code| full.contains(&code));
         if full {
-            self.route(|bridge, _| bridge.make_room());
+            self.route(|bridge, _| bridge.close_idle_links());
         }
         full
     }
@@ -327,7 +327,7 @@ impl Shell {
                     bound.journal.write_soon();
                 }
             }
-            Action::Widgets { version } => self.remember_widgets(version),
+            Action::WidgetsVersion { version } => self.remember_widgets(version),
             Action::Log(note) => {
                 if let Note::Undeliverable { count, .. } | Note::NoKernel { count, .. } = note {
                     self.count.lost(count);
@@ -341,7 +341,7 @@ impl Shell {
                     _ => tracing::info!("{note}"),
                 }
             }
-            Action::Heard { session } => self.heard(session),
+            Action::SessionSeen { session } => self.heard(session),
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(bound) = shell.bound() {
                     let which = Which::Sessions(&sessions);
@@ -349,9 +349,9 @@ impl Shell {
                     shell.keep_prompts(&asked);
                 }
             }),
-            Action::Bind { notebook } => self.bind_to(notebook),
+            Action::ResolveNotebook { notebook } => self.bind_to(notebook),
             Action::Revive { .. } => self.revive(),
-            Action::Die(ending) => {
+            Action::ExitWithKernel(ending) => {
                 *self.died.borrow_mut() = Some(ending.text);
                 self.leave(DIED);
             }
@@ -418,7 +418,7 @@ impl Shell {
     fn keep_prompts(&self, clients: &[ClientId]) {
         self.route(|bridge, _| {
             let kept = clients.iter();
-            kept.for_each(|client| bridge.prompt_is_kept(client));
+            kept.for_each(|client| bridge.prompt_handed_over(client));
         });
     }
 
@@ -822,7 +822,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (shell, connection) = bound_in(temp.path());
         let ending = words::fault();
-        let unnamed = Kernel::Unnamed { info: None };
+        let unnamed = Kernel::Unresolved { info: None };
         shell.route(|bridge, now| bridge.kernel_is(now, unnamed, &ending, []));
 
         let (sender, mut events) = unbounded_channel();

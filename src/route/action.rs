@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ClientId, Ending};
+use super::{ClientId, Ending, Execution};
 use crate::wire::{Channel, Verified};
 
 /// One thing to do, in the order given.
@@ -43,9 +43,9 @@ pub enum Action {
     Pause(ClientId),
     /// Read on.
     Resume(ClientId),
-    /// Write down an execution.
+    /// Add a step of an execution to the journal.
     Journal(Execution),
-    /// A cell has ended whose `idle` the kernel has lost; one is published in its place next.
+    /// A cell has ended whose `idle` the kernel has dropped; one is published in its place next.
     IdleLost {
         /// The request's id.
         msg_id: String,
@@ -58,80 +58,40 @@ pub enum Action {
         restart: bool,
     },
     /// The clients with these sessions have gone and do not come back soon, while cells of theirs run:
-    /// somebody else must take what these say.
+    /// a recorder must take the outputs.
     HandOver {
         /// Their `header.session`s.
         sessions: Vec<String>,
     },
-    /// The first message of any client names this session: a front end that comes back keeps it.
-    Heard {
+    /// The first message of any client has this session: a front end that comes back keeps it.
+    SessionSeen {
         /// Its `header.session`.
         session: String,
     },
     /// The front end's notebook is known, or nothing names it: find its kernel.
-    Bind {
+    ResolveNotebook {
         /// The notebook's path, as the front end names it.
         notebook: Option<String>,
     },
-    /// A person's cell waits for a kernel that went by itself: start another.
+    /// A person's cell waits for a kernel that exited unexpectedly: start another.
     Revive {
         /// Whose cell.
         client: ClientId,
     },
-    /// The kernel has told which version of ipywidgets it has: worth knowing when it is busy.
-    Widgets {
+    /// The kernel has printed which version of ipywidgets it has: the answer while it is busy.
+    WidgetsVersion {
         /// As it was printed.
         version: String,
     },
-    /// The kernel has ended under a client that runs notebooks without a person: end as the kernel did.
-    Die(Ending),
-    /// Write down that this front end's user pressed Stop.
+    /// The kernel has ended under a front end without a person: exit as the kernel did.
+    ExitWithKernel(Ending),
+    /// Add to the journal that this front end's user pressed Stop.
     JournalInterrupt {
         /// Which client brought it.
         client: ClientId,
-        /// How many cells of its own were taken back; the kernel was interrupted where there were none.
+        /// How many of its own cells were withdrawn; the kernel was interrupted where there were none.
         withdrawn: usize,
     },
-}
-
-/// One step of an execution, for the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Execution {
-    /// Which step.
-    pub phase: Phase,
-    /// The kernel's life in which it happened.
-    pub generation: u64,
-    /// The request's id: with the generation, the key of an execution.
-    pub msg_id: String,
-    /// The client that asked, where it is one of this front end's.
-    pub client: Option<ClientId>,
-    /// The asker's session.
-    pub session: String,
-    /// The asker's name for itself.
-    pub username: String,
-    /// The notebook cell's id, where the front end tells it.
-    pub cell: Option<String>,
-    /// The source, at `asked` and `seen`.
-    pub code: Option<String>,
-    /// Whether a person asked: front ends run code of their own with `store_history:false`.
-    /// What others run is taken for a person's.
-    pub store_history: bool,
-}
-
-/// A step of an execution.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// A client of ours sent it to the kernel.
-    Asked,
-    /// The kernel ran what somebody else had asked for.
-    Seen,
-    /// What somebody else had asked for is over.
-    Over {
-        /// An error was among its outputs.
-        raised: bool,
-    },
-    /// It ended: the reply's `status`.
-    Done(String),
 }
 
 /// A line for the log. Never a user's code or output.
@@ -181,10 +141,10 @@ pub enum Note {
     StartupUnknown {
         fingerprint: String,
     },
-    Revives {
+    KernelStartedAnew {
         client: ClientId,
     },
-    CommKept {
+    CommCloseDropped {
         client: ClientId,
     },
     NoKernel {
@@ -195,7 +155,7 @@ pub enum Note {
     NoStdin {
         client: ClientId,
     },
-    MissedTold {
+    MissedReported {
         messages: u64,
         cells: usize,
     },
@@ -242,7 +202,7 @@ impl fmt::Display for Note {
             Self::PromptAnswered { client } => {
                 write!(
                     f,
-                    "client {client} went during input(): answered with end of file, so that the kernel goes on"
+                    "client {client} disconnected during input(): the prompt was answered with end of file"
                 )
             }
             Self::Shutdown {
@@ -268,27 +228,27 @@ impl fmt::Display for Note {
             } => write!(f, "client {client} interrupts the kernel"),
             Self::Interrupt { client, withdrawn } => write!(
                 f,
-                "client {client} takes back {withdrawn} of its own cells, which waited for another's; that one goes on"
+                "client {client} interrupts: {withdrawn} of its cells that waited for another client's were withdrawn; that one goes on"
             ),
             Self::CellHeld { client, msg_id } => write!(
                 f,
-                "cell {msg_id} of client {client} waits until another's cell has ended"
+                "cell {msg_id} of client {client} waits until another client's cell has ended"
             ),
             Self::StartupAnswered { client } => write!(
                 f,
-                "start-up code of client {client} was answered in the kernel's stead"
+                "start-up code of client {client} was answered by the proxy"
             ),
             Self::StartupUnknown { fingerprint } => write!(
                 f,
-                "start-up code of a version that is not known was passed on to the kernel; to have it answered here: startup_known = [\"{fingerprint}\"] in .nb/config.toml"
+                "start-up code of an unknown version was passed on to the kernel; to have the proxy answer it: startup_known = [\"{fingerprint}\"] in .nb/config.toml"
             ),
-            Self::Revives { client } => write!(
+            Self::KernelStartedAnew { client } => write!(
                 f,
-                "a cell of client {client} brings a new kernel in the place of the one that died"
+                "a cell of client {client} starts a new kernel in place of the one that died"
             ),
-            Self::CommKept { client } => write!(
+            Self::CommCloseDropped { client } => write!(
                 f,
-                "client {client} may not close a comm that another opened"
+                "a comm_close of client {client} was dropped: another client opened the comm"
             ),
             Self::NoKernel {
                 client,
@@ -297,25 +257,25 @@ impl fmt::Display for Note {
             } => {
                 write!(
                     f,
-                    "{count} messages of client {client} on {channel} that need no answer were dropped: no kernel was there for them"
+                    "{count} messages of client {client} on {channel} that need no answer were dropped: there is no kernel"
                 )
             }
             Self::NoStdin { client } => {
                 write!(
                     f,
-                    "the kernel does not listen on stdin: client {client} goes on without input()"
+                    "the kernel does not listen on stdin: cells of client {client} run without input()"
                 )
             }
-            Self::MissedTold { messages, cells } => {
+            Self::MissedReported { messages, cells } => {
                 write!(
                     f,
-                    "a subscriber that came after one was cut is told that it missed {messages} messages, in {cells} cells"
+                    "a new subscriber, after one was cut, gets a notice that {messages} messages in {cells} cells were missed"
                 )
             }
             Self::KernelSlow { seconds } => {
                 write!(
                     f,
-                    "no kernel after {seconds} s: waiting requests are answered with an error"
+                    "no kernel after {seconds} s: requests that wait get an error"
                 )
             }
             Self::TooManyOutstanding { client } => {

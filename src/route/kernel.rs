@@ -1,14 +1,14 @@
-//! The kernel's lives, as the bridge sees them.
+//! What the bridge is told of the kernel.
 
 use bytes::Bytes;
 
 /// What is known of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Which notebook, and so which kernel, the front end means is not known yet.
+    /// It is not known yet which notebook, and so which kernel, the front end means.
     ///
-    /// What every connecting client asks is answered here, and everything else waits.
-    Unnamed {
+    /// What every connecting client asks is answered by the bridge, and everything else waits.
+    Unresolved {
         /// The content of a `kernel_info_reply` to answer with; a plain one where none is known.
         info: Option<Bytes>,
     },
@@ -16,14 +16,14 @@ pub enum Kernel {
     Awaited,
     /// It runs.
     Live {
-        /// Counts its lives; another number is another process with other variables.
+        /// The number of the process; another one has other variables.
         generation: u64,
         /// How it is interrupted.
         interrupt: Interrupt,
         /// The content of its `kernel_info_reply`: the answer while it is busy.
         info: Option<Bytes>,
     },
-    /// It went by itself: a person's next cell brings another, everything else is answered with this.
+    /// It exited unexpectedly: a person's next cell starts another, everything else is answered with this.
     Died(Ending),
     /// It ended, and nobody is starting another: requests are answered with this.
     Ended(Ending),
@@ -36,7 +36,7 @@ impl Kernel {
     }
 
     /// Returns whether both are the same process; what is known of it may differ.
-    pub(super) fn is_same_life(&self, other: &Self) -> bool {
+    pub(super) fn is_same_generation(&self, other: &Self) -> bool {
         match (self, other) {
             (
                 Self::Live { generation, .. },
@@ -52,7 +52,7 @@ impl Kernel {
     pub(super) fn ending(&self) -> Option<&Ending> {
         match self {
             Self::Died(ending) | Self::Ended(ending) => Some(ending),
-            Self::Unnamed { .. } | Self::Awaited | Self::Live { .. } => None,
+            Self::Unresolved { .. } | Self::Awaited | Self::Live { .. } => None,
         }
     }
 }
@@ -66,11 +66,11 @@ pub enum Interrupt {
     Signal,
 }
 
-/// How a kernel's life ended, in words for the person whose cell it was.
+/// How a kernel ended, in words for the person whose cell it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The error's name: `KernelDied`, `KernelRestarted`, `KernelStopped`.
     pub name: &'static str,
-    /// What happened and what mends it.
+    /// What happened and what to do.
     pub text: String,
 }

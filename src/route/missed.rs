@@ -1,37 +1,33 @@
-//! What a subscriber that was cut has missed, and what it is told when it is back.
+//! Which published messages a subscriber has missed that was cut because it does not read.
 //!
-//! A subscriber says neither whose it is nor that it has been here before. So whoever subscribes
-//! soon after one was cut is told: of each cell that began or ended meanwhile, on the cell's own
-//! stderr, and of each request that ended that it did. What is of another's requests a client does not heed.
+//! A subscriber says neither whose it is nor that it was here before. So whoever subscribes soon after one was
+//! cut is told what was missed. A client ignores what belongs to another client's requests.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::json;
 
-use super::bridge::Bridge;
-use super::request::{Answer, Request};
+use super::synthetic;
 use super::timer::Now;
-use super::turns::Running;
-use super::{Action, Note, connect};
-use crate::wire::{Header, Verified};
+use crate::wire::Header;
 
-/// What was published, as far as somebody may have missed it.
+/// The count of published messages, the last ends of requests among them, and the subscribers that were cut.
 #[derive(Debug, Default)]
-pub(super) struct Missed {
-    /// How many messages all subscribers were sent.
+pub(super) struct MissedMessages {
     published: u64,
-    /// The last requests whose end was told, oldest first.
+    /// Oldest first, at most [`ENDS`].
     ends: VecDeque<End>,
+    /// At most [`CUTS`].
     cuts: Vec<Cut>,
-    /// When somebody subscribed who was not welcomed yet.
+    /// When somebody subscribed who has not got a welcome yet.
     unwelcomed: Option<Now>,
 }
 
+/// The `idle` of a request.
 #[derive(Debug)]
 struct End {
-    /// Which message told it.
+    /// Its number among all published messages.
     number: u64,
     /// The request's header.
     request: Bytes,
@@ -43,26 +39,26 @@ struct Cut {
     /// The first message that it did not get.
     since: u64,
     at: Instant,
-    /// When somebody was told of it first.
-    told: Option<Instant>,
+    /// When a new subscriber was told of it first.
+    reported: Option<Instant>,
 }
 
-/// So many ends are remembered.
+/// How many ends are remembered.
 const ENDS: usize = 1024;
 
-/// So many that were cut.
+/// How many cut subscribers are remembered.
 const CUTS: usize = 256;
 
-/// How long one may stay away: a window of a machine that sleeps is back later, with a kernel
-/// of which it knows nothing anyway.
+/// How long a subscriber may stay away: a window on a machine that slept for longer comes back to a kernel of
+/// which it knows nothing anyway.
 const AWAY: Duration = Duration::from_secs(3600);
 
-/// Several of one process are cut together and come back together: how long after the first.
+/// How long after the first the others may come back: the subscribers of one process are cut together.
 const TOGETHER: Duration = Duration::from_secs(60);
 
-impl Missed {
+impl MissedMessages {
     /// Counts a message that leaves.
-    pub(super) fn publishes(&mut self) {
+    pub(super) fn count_published(&mut self) {
         self.published += 1;
     }
 
@@ -71,156 +67,73 @@ impl Missed {
         self.published
     }
 
-    /// Notes that the message after so many tells the end of a request.
-    fn ends(&mut self, after: usize, request: &Bytes) {
+    /// Notes the end of a request; `before` messages that are queued leave first.
+    pub(super) fn note_end(&mut self, before: usize, request: &Bytes) {
         if self.ends.len() == ENDS {
             self.ends.pop_front();
         }
+        let welcome = u64::from(self.unwelcomed.is_some());
         self.ends.push_back(End {
-            number: self.published + after as u64 + 1,
-            // Its own: it must not keep the buffer that it came in.
+            number: self.published + welcome + before as u64 + 1,
+            // A copy: a slice would keep the whole buffer that it came in.
             request: Bytes::copy_from_slice(request),
         });
     }
 
-    /// Returns the first message that whoever subscribes now has missed, if any.
-    fn since(&mut self, now: Instant) -> Option<u64> {
-        let ago = |at: Instant| now.saturating_duration_since(at);
-        self.cuts
-            .retain(|cut| ago(cut.at) < AWAY && cut.told.is_none_or(|told| ago(told) < TOGETHER));
-        for cut in &mut self.cuts {
-            cut.told.get_or_insert(now);
+    /// Takes that a subscriber was cut; `since` is the first message that it did not get.
+    pub(super) fn add_cut(&mut self, at: Instant, since: u64) {
+        if self.cuts.len() == CUTS {
+            self.cuts.remove(0);
         }
-        self.cuts.iter().map(|cut| cut.since).min()
-    }
-}
-
-impl Bridge {
-    /// Takes the news that a subscriber was cut because it does not read.
-    ///
-    /// `since` is the first message that it did not get, of all that were published: the first of
-    /// all is 1.
-    pub fn subscriber_cut(&mut self, now: Now, since: u64) {
-        if self.missed.cuts.len() == CUTS {
-            self.missed.cuts.remove(0);
-        }
-        self.missed.cuts.push(Cut {
+        self.cuts.push(Cut {
             since,
-            at: now.instant,
-            told: None,
+            at,
+            reported: None,
         });
     }
 
-    /// Takes a new subscription; returns what its subscriber alone is to read first.
-    ///
-    /// Whoever subscribes to some topics only is told of nothing that was missed.
-    #[must_use]
-    pub fn subscribed(&mut self, now: Now, topic: &[u8]) -> Vec<Verified> {
-        // Clients know one session, which the kernel settles: until it has spoken the welcome waits.
-        let welcome = self.voice.is_settled().then(|| self.welcome(now, topic));
-        if welcome.is_none() {
-            self.missed.unwelcomed = Some(now);
-        }
-        let missed = if topic.is_empty() {
-            self.what_was_missed(now)
-        } else {
-            Vec::new()
+    /// Returns how many messages whoever subscribes now has missed, and the headers of the requests that ended
+    /// meanwhile; `None` where nobody was cut.
+    pub(super) fn since_cut(&mut self, now: Instant) -> Option<(u64, Vec<Bytes>)> {
+        let ago = |at: Instant| now.saturating_duration_since(at);
+        let may_return = |cut: &Cut| {
+            let is_late = cut.reported.is_some_and(|first| ago(first) >= TOGETHER);
+            ago(cut.at) < AWAY && !is_late
         };
-        welcome.into_iter().chain(missed).collect()
-    }
-
-    /// Makes the message that a subscription has reached its publisher, as JEP 65 has it.
-    fn welcome(&mut self, now: Now, topic: &[u8]) -> Verified {
-        let content = json!({ "subscription": String::from_utf8_lossy(topic) });
-        let nobody = Bytes::from_static(b"{}");
-        let welcome = self.voice.say(now, "iopub_welcome", nobody, &content);
-        // The subscription is the topic: whoever wants no other gets it.
-        welcome.with_identities(match topic {
-            [] => Vec::new(),
-            topic => vec![Bytes::copy_from_slice(topic)],
-        })
-    }
-
-    /// Returns the welcome of those that subscribed before the clients' session was known.
-    pub(super) fn late_welcome(&mut self) -> Option<Verified> {
-        if !self.voice.is_settled() {
-            return None;
+        self.cuts.retain(may_return);
+        for cut in &mut self.cuts {
+            cut.reported.get_or_insert(now);
         }
-        let now = self.missed.unwelcomed.take()?;
-        Some(self.welcome(now, b""))
+        let since = self.cuts.iter().map(|cut| cut.since).min()?;
+        let messages = (self.published + 1).saturating_sub(since);
+        let ends = self.ends.iter().filter(|end| end.number >= since);
+        Some((messages, ends.map(|end| end.request.clone()).collect()))
     }
 
-    fn what_was_missed(&mut self, now: Now) -> Vec<Verified> {
-        let Some(since) = self.missed.since(now.instant) else {
-            return Vec::new();
-        };
-        let messages = (self.missed.published + 1).saturating_sub(since);
-        let ends = self.missed.ends.iter().filter(|end| end.number >= since);
-        let over: Vec<Bytes> = ends.map(|end| end.request.clone()).collect();
-        let is_under_way = |request: &Request| {
-            request.busy && !request.idle && request.answer == Answer::FromKernel
-        };
-        let keys = self.requests.keys(is_under_way).into_iter();
-        let running: Vec<Bytes> = keys
-            .filter_map(|key| Some(self.requests.get_mut(&key)?.header.clone()))
-            .collect();
-        let notice = notice(messages);
-        let mut told = Vec::new();
-        let mut cells = 0;
-        for (request, is_over) in with(&over, true).chain(with(&running, false)) {
-            if is_cell(request) {
-                cells += 1;
-                told.push(self.voice.publish(now, "stream", request.clone(), &notice));
-            }
-            if is_over {
-                told.push(self.voice.status(now, request.clone(), "idle"));
-            }
-        }
-        if cells == 0 {
-            let nobody = Bytes::from_static(b"{}");
-            told.push(self.voice.publish(now, "stream", nobody, &notice));
-        }
-        if self.running != Running::Nothing {
-            // The last word is what a front end shows of the kernel.
-            let busy = self.voice.status(now, self.running_header.clone(), "busy");
-            told.push(busy);
-        }
-        self.log(Note::MissedTold { messages, cells });
-        told
+    /// Notes that somebody subscribed who gets its welcome later.
+    pub(super) fn set_unwelcomed(&mut self, now: Now) {
+        self.unwelcomed = Some(now);
     }
 
-    /// Tells everybody that a request has ended.
-    pub(super) fn publish_idle(&mut self, now: Now, request: Bytes) {
-        self.note_end(&request);
-        let idle = self.voice.status(now, request, "idle");
-        self.actions.push_back(Action::Publish(idle));
-    }
-
-    /// Notes that what is published next tells the end of a request.
-    pub(super) fn note_end(&mut self, request: &Bytes) {
-        let is_published = |action: &&Action| matches!(action, Action::Publish(_));
-        let before = self.actions.iter().filter(is_published).count();
-        let welcomes = usize::from(self.missed.unwelcomed.is_some());
-        self.missed.ends(before + welcomes, request);
+    /// Returns when somebody subscribed who has not got a welcome, once.
+    pub(super) fn take_unwelcomed(&mut self) -> Option<Now> {
+        self.unwelcomed.take()
     }
 }
 
-fn with(requests: &[Bytes], is_over: bool) -> impl Iterator<Item = (&Bytes, bool)> {
-    requests.iter().map(move |request| (request, is_over))
-}
-
-fn is_cell(request: &[u8]) -> bool {
+/// Returns whether a request is one to execute code.
+pub(super) fn is_cell(request: &[u8]) -> bool {
     Header::parse(request).is_ok_and(|header| header.msg_type == "execute_request")
 }
 
-fn notice(messages: u64) -> serde_json::Value {
+/// Returns the stream content that says how many messages are missing.
+pub(super) fn notice(messages: u64) -> serde_json::Value {
     let (messages, verb) = match messages {
         1 => ("1 message".to_owned(), "is"),
         _ => (format!("{messages} messages"), "are"),
     };
-    let text = format!(
-        "{messages} of the kernel {verb} missing here: this window did not read for so long that the room \
-         which is kept for it was full. The kernel has gone on; to see the whole output of a cell, run it again."
-    );
-    connect::notice_stream(&text)
+    synthetic::notice(&format!(
+        "{messages} of the kernel {verb} missing here: this window did not read for so long that its output \
+         buffer was full. The kernel has gone on; to see the whole output of a cell, run it again."
+    ))
 }

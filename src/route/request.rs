@@ -1,12 +1,12 @@
 //! Requests that have no answer yet.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::ClientId;
-use crate::wire::{Channel, Header};
+use crate::wire::{Channel, Header, Verified};
 
 /// What a reply's parent header names: the asker's session and message.
 ///
@@ -35,7 +35,7 @@ impl Key {
     }
 }
 
-/// A request and what has come back for it.
+/// A request and what has come back for it. Only [`Requests`] changes it.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) client: ClientId,
@@ -45,32 +45,32 @@ pub(super) struct Request {
     pub(super) header: Bytes,
     pub(super) username: String,
     pub(super) session: String,
+    pub(super) role: Role,
+    pub(super) answer: Answer,
     /// Whether a kernel has it.
     pub(super) sent: bool,
-    /// When it went there.
-    pub(super) sent_at: Option<Instant>,
-    /// Whether the journal has it.
+    /// Whether the journal has its beginning, and not its end.
     pub(super) journalled: bool,
     pub(super) busy: bool,
     pub(super) idle: bool,
     pub(super) replied: bool,
-    /// iopub was lost while a kernel had it: its `idle` may have been told to nobody.
-    pub(super) unheard: bool,
-    /// The proxy's own question that went out when all but the `idle` of this was there. Where
-    /// that one is idle, this one is.
-    pub(super) proof: Option<Key>,
+    /// When it was sent, until its reply.
+    sent_at: Option<Instant>,
     /// How many messages the kernel's iopub had dropped when it was sent.
-    pub(super) dropped_before: u64,
-    pub(super) role: Role,
-    pub(super) answer: Answer,
+    dropped_before: u64,
+    /// Whether its `idle` may have been sent while nobody received it.
+    idle_doubtful: bool,
+    /// The proxy's own request that was sent when only the `idle` of this one was missing. Where that one is idle,
+    /// this one is.
+    proof: Option<Key>,
 }
 
 /// What a request is to the bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A cell that somebody wants to see run: it takes its turn.
+    /// A cell that somebody wants to see run: it goes through the execution queue.
     Cell,
-    /// A front end's question for its kernel's ipywidgets, whose stdout is remembered.
+    /// VS Code's probe for the kernel's ipywidgets, whose stdout is remembered.
     WidgetProbe,
     /// Anything else.
     #[default]
@@ -83,13 +83,41 @@ pub(super) enum Answer {
     /// The kernel.
     #[default]
     FromKernel,
-    /// It was answered here; what the kernel still says of it is not passed on.
+    /// The bridge has answered it; what the kernel still sends for it is not passed on.
     Given,
-    /// As given, and its asker does not want it to run any more.
+    /// The same, and its client does not want it to run any more.
     Withdrawn,
 }
 
 impl Request {
+    /// Makes a request that was not sent yet.
+    pub(super) fn new(
+        client: ClientId,
+        channel: Channel,
+        message: &Verified,
+        header: &Header<'_>,
+    ) -> Self {
+        Self {
+            client,
+            channel,
+            msg_type: header.msg_type.clone().into_owned(),
+            header: message.header_bytes().clone(),
+            username: header.username.clone().into_owned(),
+            session: header.session.clone().into_owned(),
+            role: Role::default(),
+            answer: Answer::default(),
+            sent: false,
+            journalled: false,
+            busy: false,
+            idle: false,
+            replied: false,
+            sent_at: None,
+            dropped_before: 0,
+            idle_doubtful: false,
+            proof: None,
+        }
+    }
+
     /// Returns the type of its reply; comm messages have none.
     pub(super) fn reply_type(&self) -> Option<String> {
         self.msg_type
@@ -97,54 +125,83 @@ impl Request {
             .map(|name| format!("{name}_reply"))
     }
 
+    fn has_reply(&self) -> bool {
+        self.replied || self.reply_type().is_none()
+    }
+
     /// Returns whether nothing more will come for it.
     pub(super) fn is_done(&self) -> bool {
-        self.idle && (self.replied || self.reply_type().is_none())
+        self.idle && self.has_reply()
     }
 
-    /// Returns whether it lacks nothing but an `idle` that may have been told to nobody.
-    pub(super) fn lacks_lost_idle(&self) -> bool {
-        self.unheard && !self.idle && (self.replied || self.reply_type().is_none())
+    /// Returns whether only an `idle` is missing that may have been sent while nobody received it.
+    pub(super) fn lacks_doubtful_idle(&self) -> bool {
+        self.idle_doubtful && !self.idle && self.has_reply()
     }
 
-    /// Returns whether its asker has what it waits for.
+    /// Returns whether only such an `idle` is missing, and no request of the proxy's own can prove it lost.
+    pub(super) fn lacks_proof(&self) -> bool {
+        self.lacks_doubtful_idle() && self.proof.is_none()
+    }
+
+    /// Returns whether its reply is here and its `idle` is not. Not every kernel sends its status for control.
+    pub(super) fn lacks_idle(&self) -> bool {
+        let has_status = self.channel == Channel::Shell || self.busy;
+        has_status && self.sent && self.replied && !self.idle
+    }
+
+    /// Returns whether the kernel works on it and its client is to hear of that.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.busy && !self.idle && self.answer == Answer::FromKernel
+    }
+
+    /// Returns whether its client has what it waits for.
     ///
-    /// On control the reply is enough: not every kernel tells its status there.
+    /// On control the reply is enough: not every kernel sends its status there.
     pub(super) fn is_answered(&self) -> bool {
         self.is_done()
             || self.answer != Answer::FromKernel
             || (self.channel == Channel::Control && self.replied)
     }
 
-    /// Returns whether it is a probe of ipywidgets without an answer.
+    /// Returns whether it is a probe for ipywidgets without an answer.
     pub(super) fn asks_for_widgets(&self) -> bool {
         self.role == Role::WidgetProbe && !self.replied && self.answer == Answer::FromKernel
     }
 
-    /// Returns whether its client cannot be let go.
+    /// Returns whether its client cannot be forgotten.
     ///
-    /// One that was taken back in the kernel's queue is stopped when it begins.
+    /// A cell that was withdrawn while it was in the kernel's queue is interrupted when it begins.
     pub(super) fn binds_its_client(&self) -> bool {
         !self.is_answered() || self.answer == Answer::Withdrawn
     }
+}
+
+/// What a reply of the kernel ends.
+pub(super) struct Replied<'a> {
+    pub(super) request: &'a Request,
+    /// How long the kernel took.
+    pub(super) took: Option<Duration>,
+    /// Whether the journal is to get the end.
+    pub(super) journalled: bool,
 }
 
 /// All outstanding requests of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_key: HashMap<Key, Numbered>,
-    /// How many came.
+    /// How many there were so far.
     count: u64,
-    /// How many were answered here while the kernel has them still.
+    /// How many the bridge has answered while the kernel has them still.
     answered_here: usize,
     /// How many are widget probes.
     widget_probes: usize,
     late: Late,
 }
 
-/// Requests that were answered here and whose client was let go before the kernel had answered.
+/// Requests that the bridge has answered and whose client was forgotten before the kernel's reply.
 ///
-/// It answers to the identity, which may be somebody's again by then.
+/// That reply goes to the client's identity, which may be in use again by then.
 #[derive(Debug, Default)]
 struct Late {
     keys: HashSet<Key>,
@@ -152,7 +209,7 @@ struct Late {
     order: VecDeque<Key>,
 }
 
-/// A request and which of all it was: they fail in the order in which they came.
+/// A request with its number: requests fail in the order in which they came.
 #[derive(Debug)]
 struct Numbered {
     number: u64,
@@ -171,8 +228,127 @@ impl Requests {
         self.by_key.insert(key, Numbered { number, request });
     }
 
-    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Request> {
+        self.by_key.get(key).map(|known| &known.request)
+    }
+
+    fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
         self.by_key.get_mut(key).map(|known| &mut known.request)
+    }
+
+    /// Takes that a request goes to the kernel now, whose iopub has dropped so many messages before.
+    pub(super) fn send(&mut self, key: &Key, at: Instant, dropped_before: u64) -> Option<&Request> {
+        let request = self.get_mut(key)?;
+        request.sent = true;
+        request.sent_at = Some(at);
+        request.dropped_before = dropped_before;
+        Some(request)
+    }
+
+    /// Takes that the kernel never got a request.
+    pub(super) fn take_back(&mut self, key: &Key) {
+        if let Some(request) = self.get_mut(key) {
+            request.sent = false;
+        }
+    }
+
+    /// Takes that the journal has the beginning of a request.
+    pub(super) fn set_journalled(&mut self, key: &Key) {
+        if let Some(request) = self.get_mut(key) {
+            request.journalled = true;
+        }
+    }
+
+    /// Takes a reply; `None` where it is not that of the request.
+    pub(super) fn reply(&mut self, key: &Key, msg_type: &str, at: Instant) -> Option<Replied<'_>> {
+        let request = self.get_mut(key)?;
+        let name = request.msg_type.strip_suffix("_request")?;
+        if msg_type.strip_suffix("_reply") != Some(name) {
+            return None;
+        }
+        request.replied = true;
+        let sent_at = request.sent_at.take();
+        Some(Replied {
+            took: sent_at.map(|sent_at| at.saturating_duration_since(sent_at)),
+            journalled: std::mem::take(&mut request.journalled),
+            request,
+        })
+    }
+
+    /// Takes the kernel's status for a request.
+    pub(super) fn set_status(&mut self, key: &Key, state: &str) {
+        if let Some(request) = self.get_mut(key) {
+            request.busy |= state == "busy";
+            request.idle |= state == "idle";
+            request.idle_doubtful &= state != "busy";
+        }
+    }
+
+    /// Takes that a request has begun, or not, as far as its client is told.
+    pub(super) fn set_busy(&mut self, key: &Key, busy: bool) {
+        if let Some(request) = self.get_mut(key) {
+            request.busy = busy;
+        }
+    }
+
+    /// Takes that the `idle` of a request is lost; returns how many messages the kernel has dropped since the
+    /// request was sent, of so many in all.
+    pub(super) fn lose_idle(&mut self, key: &Key, dropped: u64) -> Option<(&Request, u64)> {
+        let request = self.get_mut(key)?;
+        request.idle = true;
+        // Its reply is numbered, too.
+        let dropped = dropped.saturating_sub(request.dropped_before);
+        let dropped = dropped.saturating_sub(u64::from(request.replied));
+        Some((request, dropped))
+    }
+
+    /// Takes that iopub was lost: what ends meanwhile is not heard.
+    pub(super) fn iopub_lost(&mut self) {
+        for Numbered { request, .. } in self.by_key.values_mut() {
+            if request.sent && !request.idle {
+                request.idle_doubtful = true;
+                request.proof = None;
+            }
+        }
+    }
+
+    /// Doubts every `idle` that is missing behind its reply; returns whether there is one. `asked` is the
+    /// proxy's own request that is under way: an earlier one, whose own `idle` was lost, proves nothing any more.
+    pub(super) fn doubt_idles(&mut self, asked: Option<&Key>) -> bool {
+        let mut any = false;
+        for Numbered { request, .. } in self.by_key.values_mut() {
+            if request.lacks_idle() {
+                any = true;
+                request.idle_doubtful = true;
+                request.proof.take_if(|proof| Some(&*proof) != asked);
+            }
+        }
+        any
+    }
+
+    /// Takes that the proxy asks the kernel now: every doubtful `idle` is lost, where this one's comes first.
+    pub(super) fn await_proof(&mut self, asked: &Key) {
+        for Numbered { request, .. } in self.by_key.values_mut() {
+            if request.lacks_doubtful_idle() {
+                request.proof = Some(asked.clone());
+            }
+        }
+    }
+
+    /// Returns the requests whose missing `idle` is lost, since the proxy's own request is idle.
+    pub(super) fn proven_by(&self, asked: &Key) -> Vec<Key> {
+        self.keys(|request| request.proof.as_ref() == Some(asked) && request.lacks_doubtful_idle())
+    }
+
+    /// Takes that a request that the kernel has is not wanted any more: its client reads an error now. Returns
+    /// it as it was.
+    pub(super) fn withdraw(&mut self, key: &Key) -> Option<Request> {
+        let request = self.get_mut(key)?;
+        let before = request.clone();
+        // The journal gets its end now, and not once more when the kernel has had it.
+        request.journalled = false;
+        self.set_answer(key, Answer::Withdrawn);
+        Some(before)
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {
@@ -186,8 +362,8 @@ impl Requests {
         Some(request)
     }
 
-    /// Forgets a request whose client is let go, but for what the kernel may still say of it.
-    pub(super) fn let_go(&mut self, key: &Key) {
+    /// Forgets a request whose client is forgotten, but for what the kernel may still send for it.
+    pub(super) fn forget(&mut self, key: &Key) {
         let awaited = self.remove(key).is_some_and(|request| {
             request.sent && !request.replied && request.answer != Answer::FromKernel
         });
@@ -201,18 +377,18 @@ impl Requests {
         }
     }
 
-    /// Returns whether what is said of this goes no further, since its client was let go.
+    /// Returns whether messages for this request are dropped, since its client was forgotten.
     pub(super) fn is_late(&self, key: &Key) -> bool {
         self.late.keys.contains(key)
     }
 
-    /// Takes the reply to what was let go; returns whether it is one.
-    pub(super) fn came_late(&mut self, key: &Key) -> bool {
+    /// Takes a reply; returns whether the client of its request was forgotten.
+    pub(super) fn take_late_reply(&mut self, key: &Key) -> bool {
         self.late.keys.remove(key)
     }
 
-    /// The kernel has ended: it says no more.
-    pub(super) fn none_are_late(&mut self) {
+    /// Takes the end of the kernel: no late replies come.
+    pub(super) fn end_late_replies(&mut self) {
         self.late = Late::default();
     }
 
@@ -228,7 +404,7 @@ impl Requests {
         }
     }
 
-    /// Returns whether an output may be the answer to a widget probe.
+    /// Returns whether any widget probe has no answer.
     pub(super) fn any_widget_probe(&self) -> bool {
         self.widget_probes > 0
     }
@@ -237,7 +413,7 @@ impl Requests {
         self.by_key.get(key).map(|known| known.request.answer)
     }
 
-    /// Notes that the asker has its answer although the kernel has the request still.
+    /// Takes that the client has its answer although the kernel has the request still.
     pub(super) fn set_answer(&mut self, key: &Key, answer: Answer) {
         if let Some(Numbered { request, .. }) = self.by_key.get_mut(key)
             && request.answer == Answer::FromKernel
@@ -247,18 +423,18 @@ impl Requests {
         }
     }
 
-    /// Returns whether any message of the kernel's may be one that is not to be passed on.
+    /// Returns whether the kernel has any request that the bridge has answered.
     pub(super) fn any_answered_here(&self) -> bool {
         self.answered_here > 0
     }
 
-    /// Returns whether what the kernel says of a request goes no further.
+    /// Returns whether the bridge has answered a request, so that the kernel's messages for it are dropped.
     pub(super) fn is_answered_here(&self, key: &Key) -> bool {
         self.answer(key)
             .is_some_and(|answer| answer != Answer::FromKernel)
     }
 
-    /// Returns when a request came, as a running number.
+    /// Returns the number of a request: earlier ones have lower numbers.
     pub(super) fn number(&self, key: &Key) -> Option<u64> {
         self.by_key.get(key).map(|known| known.number)
     }

@@ -24,21 +24,21 @@ pub(super) enum Timer {
     Awaited,
     /// A client without connections is forgotten.
     Gone(ClientId),
-    /// A client without connections has cells that run: somebody else takes what they say.
+    /// A client without connections has cells that run: a recorder takes their outputs.
     HandOver(ClientId),
     /// No shutdown has followed an interrupt.
     Interrupt(ClientId),
     /// The kernel has not answered what a connecting client waits for.
     Stale(Key),
-    /// A client was told `idle` so that it could connect, and something still runs.
+    /// A client got an `idle` so that it could connect, and something still runs.
     StillBusy,
     /// Nothing has named the notebook.
     Nameless,
     /// The kernel has not answered the proxy's own question on shell.
     Busy,
-    /// The kernel was idle, and the idle of what ran has not come.
+    /// The kernel was idle, and the `idle` of what ran has not come.
     IdleLost,
-    /// Some request was replied to, and its idle has not come.
+    /// Some request was replied to, and its `idle` has not come.
     LateIdle,
 }
 
@@ -59,12 +59,17 @@ pub(super) const PROBE_MAX: Duration = Duration::from_millis(500);
 pub(super) const INTERRUPT_HELD: Duration = Duration::from_millis(100);
 /// How long a connecting client waits for the kernel itself.
 pub(super) const STALE: Duration = Duration::from_millis(200);
-/// How long after an answer in the kernel's stead clients are told that it is busy all the same.
-/// VS Code waits for `idle` when it connects, and takes the last word.
+/// How long after an answer in the kernel's stead clients get the `busy` of what still runs.
+/// VS Code waits for `idle` when it connects, and shows the last status.
 pub(super) const STILL_BUSY: Duration = Duration::from_secs(3);
-/// How long what needs a kernel waits for the notebook's name. VS Code tells it 40 ms after the
+/// How long what needs a kernel waits for the notebook's name. VS Code names it 40 ms after the
 /// launch where it runs start-up code, and with the first cell elsewhere.
 pub(super) const NAMELESS: Duration = Duration::from_secs(2);
+
+/// How long the kernel may take to answer on shell before something is taken to be running.
+pub(super) const BUSY: Duration = Duration::from_millis(200);
+/// How long after the kernel was idle for certain a missing `idle` is given up.
+pub(super) const IDLE_LOST: Duration = Duration::from_secs(1);
 
 /// Every timer that runs, soonest first.
 #[derive(Debug, Default)]

@@ -103,7 +103,7 @@ fn while_a_kernel_is_started_everybody_waits_for_it() {
 fn unnamed() -> Desk {
     let mut desk = Desk::new(FrontEnd::VsCode);
     desk.bridge
-        .kernel_is(desk.now, Kernel::Unnamed { info: None }, &ending(), []);
+        .kernel_is(desk.now, Kernel::Unresolved { info: None }, &ending(), []);
     desk.joins("c");
     desk.told();
     desk
@@ -162,7 +162,7 @@ fn the_first_session_is_told_once() {
     let heard = |desk: &mut Desk| {
         std::iter::from_fn(|| desk.bridge.poll_action())
             .filter_map(|action| match action {
-                Action::Heard { session } => Some(session),
+                Action::SessionSeen { session } => Some(session),
                 _ => None,
             })
             .collect::<Vec<_>>()
@@ -194,7 +194,7 @@ fn what_came_before_the_kernel_was_known_to_be_unnamed_is_looked_at_again() {
         ["iopub busy", "client shell execute_reply", "iopub idle"]
     );
     desk.bridge
-        .kernel_is(desk.now, Kernel::Unnamed { info: None }, &ending(), []);
+        .kernel_is(desk.now, Kernel::Unresolved { info: None }, &ending(), []);
     let told = desk.told();
     for reply in [
         "client shell kernel_info_reply",
@@ -231,7 +231,7 @@ fn printed(desk: &mut Desk) -> (Option<String>, Vec<String>) {
         }
         others.push_back(action);
     }
-    desk.bridge.actions = others;
+    *desk.bridge.actions() = others;
     (text, desk.told())
 }
 
@@ -367,7 +367,10 @@ fn the_cell_that_names_another_notebook_than_was_assumed_runs_on_that_ones_kerne
         .client_message(desk.now, Channel::Shell, &client, cell);
     // The shell hears the name first and lets go of the assumed kernel, before it sends anything.
     let bind = desk.bridge.poll_action();
-    assert!(matches!(bind, Some(Action::Bind { notebook: Some(_) })));
+    assert!(matches!(
+        bind,
+        Some(Action::ResolveNotebook { notebook: Some(_) })
+    ));
     desk.bridge
         .kernel_is(desk.now, Kernel::Awaited, &ending(), []);
     let told = desk.told();

@@ -72,7 +72,7 @@ impl Desk {
                 other => others.push(other),
             }
         }
-        self.bridge.actions.extend(others);
+        self.bridge.actions().extend(others);
         let Some(asked) = asked else { return };
         let parent = asked.header_bytes().clone();
         let own = ClientId::new("own".into());

@@ -88,12 +88,12 @@ fn where_nobody_runs_anything_else_the_proxys_own_question_proves_it() {
     assert!(desk.told().is_empty(), "it may be on its way");
     desk.wait(MS);
     assert_eq!(desk.told(), ["kernel own shell kernel_info_request"]);
-    let own = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    let own = desk.bridge.asked_on_shell().cloned().expect("it was asked");
     desk.own_reply(&own);
     assert!(published(&mut desk).is_empty(), "iopub may be behind");
     desk.own_state(&own, "busy");
     desk.own_state(&own, "idle");
-    let actions = &desk.bridge.actions;
+    let actions = &*desk.bridge.actions();
     let lost = actions
         .iter()
         .position(|it| matches!(it, Action::IdleLost { msg_id } if msg_id == "1"));
@@ -110,14 +110,13 @@ fn a_question_whose_own_end_is_lost_is_asked_again() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     flood(&mut desk, "1");
     desk.wait(Duration::from_secs(1));
-    let first = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    let first = desk.bridge.asked_on_shell().cloned().expect("it was asked");
     desk.own_reply(&first);
     desk.wait(Duration::from_secs(1));
     let second = desk
         .bridge
-        .probe
-        .on_shell
-        .clone()
+        .asked_on_shell()
+        .cloned()
         .expect("it was asked again");
     assert_ne!(first, second);
     published(&mut desk);
@@ -131,7 +130,7 @@ fn an_end_that_is_only_late_is_told_once() {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     flood(&mut desk, "1");
     desk.wait(Duration::from_secs(1));
-    let own = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    let own = desk.bridge.asked_on_shell().cloned().expect("it was asked");
     desk.own_reply(&own);
     state(&mut desk, 13, ("c", "1"), "idle");
     desk.own_state(&own, "idle");

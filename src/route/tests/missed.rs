@@ -60,7 +60,7 @@ fn published(desk: &mut Desk) -> u64 {
 fn desk() -> (Desk, u64) {
     let mut desk = Desk::live(FrontEnd::Other, &["c"]);
     assert_eq!(runs(&mut desk, "0"), 3, "busy, the output, idle");
-    let before = desk.bridge.missed.published();
+    let before = desk.bridge.published();
     (desk, before)
 }
 
@@ -133,7 +133,7 @@ fn a_cell_whose_end_was_missed_has_it_and_says_what_is_missing() {
     desk.bridge.subscriber_cut(desk.now, before + 2);
     runs(&mut desk, "2");
     let text = "stderr: [nb] 5 messages of the kernel are missing here: this window did not read for \
-        so long that the room which is kept for it was full. The kernel has gone on; to see the whole \
+        so long that its output buffer was full. The kernel has gone on; to see the whole \
         output of a cell, run it again.\n";
     let expected = [
         of("1", text),
@@ -146,7 +146,7 @@ fn a_cell_whose_end_was_missed_has_it_and_says_what_is_missing() {
     assert!(
         matches!(
             &log[..],
-            [Action::Log(Note::MissedTold {
+            [Action::Log(Note::MissedReported {
                 messages: 5,
                 cells: 2
             })]
@@ -208,7 +208,7 @@ fn those_that_were_cut_together_are_told_together_and_nobody_long_after() {
     desk.wait(Duration::from_secs(1));
     assert_eq!(briefly(&mut desk), []);
     // Of what was told nothing is told again.
-    let before = desk.bridge.missed.published();
+    let before = desk.bridge.published();
     runs(&mut desk, "2");
     desk.bridge.subscriber_cut(desk.now, before + 3);
     let notice = of("2", "stderr: [nb] 1 message");

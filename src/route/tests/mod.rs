@@ -6,10 +6,10 @@ mod connecting;
 mod desk;
 mod faults;
 mod idles;
+mod links;
 mod missed;
-mod room;
+mod queue;
 mod stopping;
-mod turns;
 mod world;
 
 use std::collections::VecDeque;
@@ -116,12 +116,12 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::Pause(_) => Some("pause".into()),
             Action::Resume(_) => Some("resume".into()),
             Action::Leave { restart } => Some(if restart { "restart" } else { "leave" }.into()),
-            Action::Bind { notebook } => Some(format!("bind {notebook:?}")),
+            Action::ResolveNotebook { notebook } => Some(format!("bind {notebook:?}")),
             Action::Revive { client } => Some(format!("revive {client}")),
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
-            Action::Widgets { version } => Some(format!("widgets {version}")),
-            Action::Die(ending) => Some(format!("die {}", ending.name)),
-            Action::Heard { .. } | Action::IdleLost { .. } => None,
+            Action::WidgetsVersion { version } => Some(format!("widgets {version}")),
+            Action::ExitWithKernel(ending) => Some(format!("die {}", ending.name)),
+            Action::SessionSeen { .. } | Action::IdleLost { .. } => None,
             Action::HandOver { sessions } => Some(format!("hand over {}", sessions.join(" "))),
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),
             Action::CloseLinks(client) => Some(format!("close {client}")),

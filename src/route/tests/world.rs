@@ -562,13 +562,13 @@ impl World {
                 | Action::Pause(_)
                 | Action::Resume(_)
                 | Action::Journal(_)
-                | Action::Heard { .. }
+                | Action::SessionSeen { .. }
                 | Action::IdleLost { .. }
                 | Action::HandOver { .. }
-                | Action::Widgets { .. }
-                | Action::Bind { .. }
+                | Action::WidgetsVersion { .. }
+                | Action::ResolveNotebook { .. }
                 | Action::Revive { .. }
-                | Action::Die(_)
+                | Action::ExitWithKernel(_)
                 | Action::JournalInterrupt { .. }
                 | Action::Log(_) => {}
             }

@@ -132,7 +132,7 @@ fuzz_target!(|input: (u8, Vec<Step<'_>>)| {
             }),
             Step::Died => Some(Kernel::Died(ending.clone())),
             Step::Awaited => Some(Kernel::Awaited),
-            Step::Unnamed => Some(Kernel::Unnamed { info: None }),
+            Step::Unnamed => Some(Kernel::Unresolved { info: None }),
             _ => None,
         };
         if let Some(kernel) = change {

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::super::super::client::{Link, OWN_CHANNELS};
+use super::super::super::clients::{Link, OWN_CHANNELS};
 use super::super::super::request::{Answer, Request, Role};
 use super::super::super::timer::Timer;
-use super::super::super::turns::Running;
 use super::super::super::{startup, timer};
 use super::super::world::Rng;
 use super::super::*;
@@ -144,7 +143,7 @@ impl Place {
             0 => {}
             1 => {
                 let now = place.now();
-                let unnamed = Kernel::Unnamed { info: None };
+                let unnamed = Kernel::Unresolved { info: None };
                 place.bridge.kernel_is(now, unnamed, &ending(), []);
             }
             _ => place.kernel_comes(),
@@ -242,7 +241,7 @@ impl Place {
                 let now = self.now();
                 self.bridge.interrupt(now);
             }
-            Step::MakesRoom => self.bridge.make_room(),
+            Step::MakesRoom => self.bridge.close_idle_links(),
             Step::SlowReads => self.slow.reads(),
             Step::SlowReturns => self.slow_returns(),
         }
@@ -592,8 +591,8 @@ impl Place {
                     }
                 }
                 Action::Revive { .. } => self.starts = true,
-                Action::Die(_) => panic!("somebody could answer every cell"),
-                Action::Bind { .. } => {
+                Action::ExitWithKernel(_) => panic!("somebody could answer every cell"),
+                Action::ResolveNotebook { .. } => {
                     let unsent = self.unsent();
                     self.kernel = None;
                     let now = self.now();
@@ -614,9 +613,9 @@ impl Place {
                 | Action::Journal(_)
                 | Action::Leave { .. }
                 | Action::HandOver { .. }
-                | Action::Heard { .. }
+                | Action::SessionSeen { .. }
                 | Action::IdleLost { .. }
-                | Action::Widgets { .. }
+                | Action::WidgetsVersion { .. }
                 | Action::JournalInterrupt { .. } => {}
             }
         }
@@ -703,17 +702,17 @@ impl Place {
     // ---- what must hold
 
     /// The bridge's books agree with the world.
-    fn check(&mut self) {
-        let live = self.bridge.kernel.is_live();
+    fn check(&self) {
+        let live = matches!(self.bridge.kernel(), Kernel::Live { .. });
+        let (clients, requests, _, timers) = self.bridge.books();
         let mut waiting = HashMap::new();
-        let ids: Vec<_> = self.bridge.clients.keys().cloned().collect();
-        for id in &ids {
-            let client = self.bridge.clients.get_mut(id).expect("it is there");
+        for id in &clients.ids() {
+            let client = clients.snapshot(id);
             let mut held_bytes = 0;
-            for (channel, state) in client.states() {
-                let way = (id.clone(), channel);
+            for state in &client.channels {
+                let way = (id.clone(), state.channel);
                 let seated = self.seats.contains_key(&way);
-                assert_eq!(state.joined, seated, "{way:?} is joined");
+                assert_eq!(state.is_joined, seated, "{way:?} is joined");
                 let link = match self.ways.get(&way) {
                     None => Link::Closed,
                     Some(socket) if socket.up => Link::Up,
@@ -721,20 +720,20 @@ impl Place {
                     Some(_) => Link::Opening,
                 };
                 assert_eq!(state.link, link, "{way:?}");
-                for held in &state.held {
-                    held_bytes += held.message.size();
-                    if let Some(key) = &held.key {
+                for (key, bytes) in &state.held {
+                    held_bytes += bytes;
+                    if let Some(key) = key {
                         *waiting.entry(key.clone()).or_insert(0) += 1;
                     }
                 }
-                let undelivered: usize = state.undelivered.iter().map(Verified::size).sum();
+                let undelivered = state.undelivered;
                 assert_eq!(state.undelivered_bytes, undelivered);
                 assert!(undelivered <= UNDELIVERED_BYTES, "too much for {way:?}");
                 assert!(!seated || undelivered == 0, "{way:?} is there to take it");
             }
             assert_eq!(client.held_bytes, held_bytes, "{id:?} has so much waiting");
             assert!(held_bytes <= 4 * HELD_BYTES, "too much of {id:?} waits");
-            let (paused, joined) = (client.paused, client.is_joined());
+            let (paused, joined) = (client.is_paused, client.is_joined);
             for channel in OWN_CHANNELS {
                 let way = (id.clone(), channel);
                 if self.seats.contains_key(&way) {
@@ -745,7 +744,7 @@ impl Place {
                 !paused || held_bytes > HELD_BYTES / 2,
                 "{id:?} waits for nothing"
             );
-            let gone = self.bridge.timers.runs(&Timer::Gone(id.clone()));
+            let gone = timers.runs(&Timer::Gone(id.clone()));
             assert_eq!(
                 gone, !joined,
                 "{id:?} is remembered for ever, or not at all"
@@ -753,13 +752,10 @@ impl Place {
             self.nothing_waits_that_could_go(id);
         }
         let mut owed = HashMap::new();
-        for key in self.bridge.requests.keys(|_| true) {
-            let request = self.bridge.requests.get_mut(&key).expect("it is there");
+        for key in requests.keys(|_| true) {
+            let request = requests.get(&key).expect("it is there");
             let times = waiting.get(&key).copied().unwrap_or(0);
-            assert!(
-                self.bridge.clients.contains_key(&request.client),
-                "{key:?} is of nobody"
-            );
+            assert!(clients.contains(&request.client), "{key:?} is of nobody");
             if request.sent {
                 assert!(live, "{key:?} is with no kernel");
                 assert_eq!(times, 0, "{key:?} waits, and was sent");
@@ -770,36 +766,35 @@ impl Place {
                 *owed.entry(request.client.clone()).or_insert(0) += 1;
             }
         }
-        for (id, client) in &self.bridge.clients {
+        for id in &clients.ids() {
             let owed = owed.get(id).copied().unwrap_or(0);
-            assert_eq!(client.outstanding, owed, "{id:?} waits for so many");
+            assert_eq!(
+                clients.outstanding_of(id),
+                Some(owed),
+                "{id:?} waits for so many"
+            );
         }
         if let Some(kernel) = &self.kernel
             && kernel.subscribed
-            && !self.bridge.proven
+            && !self.bridge.is_iopub_proven()
         {
-            assert!(
-                self.bridge.timers.runs(&Timer::Probe),
-                "nobody asks for iopub"
-            );
+            assert!(timers.runs(&Timer::Probe), "nobody asks for iopub");
         }
     }
 
-    fn nothing_waits_that_could_go(&mut self, id: &ClientId) {
-        if !self.bridge.proven || !self.bridge.kernel.is_live() {
+    fn nothing_waits_that_could_go(&self, id: &ClientId) {
+        if !self.bridge.is_usable() {
             return;
         }
-        for channel in OWN_CHANNELS {
-            let client = self.bridge.clients.get_mut(id).expect("it is there");
-            let linked = client.is_linked(channel);
-            let first = client.on(channel).and_then(|state| state.held.front());
-            let Some(key) = first.filter(|_| linked).map(|held| held.key.clone()) else {
+        let (clients, requests, queue, _) = self.bridge.books();
+        for state in clients.snapshot(id).channels {
+            let Some((key, _)) = state.held.first().filter(|_| state.is_linked) else {
                 continue;
             };
-            let role = key.as_ref().and_then(|key| self.bridge.requests.role(key));
-            let runs = self.bridge.policies.turns && self.bridge.running != Running::Nothing;
+            let role = key.as_ref().and_then(|key| requests.role(key));
+            let runs = self.bridge.policies().turns && !queue.is_idle();
             assert!(
-                runs && channel == Channel::Shell && role == Some(Role::Cell),
+                runs && state.channel == Channel::Shell && role == Some(Role::Cell),
                 "{key:?} of {id:?} could go"
             );
         }
@@ -828,10 +823,10 @@ impl Place {
             assert!(
                 round < ROUNDS,
                 "it never ends: {:?} runs, {:?} is asked, {:?} is not read; {:?}",
-                self.bridge.running,
+                self.bridge.books().2,
                 self.prompts.keys(),
                 self.paused,
-                self.bridge.clients
+                self.bridge.books().0
             );
             while self.moves_on(&mut rng) {}
             self.check();
@@ -866,11 +861,9 @@ impl Place {
     fn is_settled(&mut self) {
         let kernel = self.bridge.kernel().clone();
         // One that has lost only this socket may dial it again.
-        for client in self.bridge.clients.values_mut() {
-            for message in client.states().flat_map(|(_, state)| &state.undelivered) {
-                let number = parents_number(message).expect("an answer to a client's request");
-                self.asked[number].replies += 1;
-            }
+        for message in self.bridge.books().0.all_undelivered() {
+            let number = parents_number(message).expect("an answer to a client's request");
+            self.asked[number].replies += 1;
         }
         let mut missing: HashMap<ClientId, usize> = HashMap::new();
         for (number, asked) in self.asked.iter().enumerate().filter(|(_, a)| a.readable) {
@@ -897,10 +890,11 @@ impl Place {
         assert_eq!(self.bridge.outstanding(), 0, "somebody waits");
         // What nobody waits for may wait until its client dials that socket again.
         let owed = |request: &Request| request.answer == Answer::FromKernel;
-        assert_eq!(self.bridge.requests.keys(owed), []);
-        assert_eq!(self.bridge.running, Running::Nothing);
+        let (clients, requests, queue, _) = self.bridge.books();
+        assert_eq!(requests.keys(owed), []);
+        assert!(queue.is_idle());
         let here = |id: &ClientId| self.seats.keys().any(|(seated, _)| seated == id);
-        for id in self.bridge.clients.keys() {
+        for id in &clients.ids() {
             assert!(here(id), "{id:?} is still remembered");
         }
         for (id, _) in self.ways.keys() {

@@ -128,7 +128,7 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
     desk.cell("c", "2");
     desk.told();
     let own = ClientId::new("own".into());
-    let asked = desk.bridge.probe.on_shell.clone().expect("it was asked");
+    let asked = desk.bridge.asked_on_shell().cloned().expect("it was asked");
     let parent = message(
         "kernel_info_request",
         asked.msg_id(),
@@ -253,7 +253,7 @@ fn a_cell_that_was_taken_back_does_not_run_although_its_client_has_gone() {
         desk.bridge.client_left(desk.now, channel, &id);
     }
     desk.wait(Duration::from_secs(100));
-    desk.bridge.make_room();
+    desk.bridge.close_idle_links();
     desk.state("agent", "a1", "idle");
     desk.told();
     desk.state("c", "1", "busy");

@@ -15,7 +15,7 @@ fn leaves(desk: &mut Desk, client: &str) {
 /// Returns what the bridge wants done when there is no room left.
 fn made_room(desk: &mut Desk) -> Vec<String> {
     desk.told();
-    desk.bridge.make_room();
+    desk.bridge.close_idle_links();
     desk.told()
 }
 

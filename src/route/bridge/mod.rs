@@ -1,0 +1,327 @@
+//! The bridge between the clients of one front end and one kernel after another.
+//!
+//! | file | inputs |
+//! |---|---|
+//! | `clients` | connections of clients that come and go; sockets to the kernel; subscribers |
+//! | `to_kernel`, `control`, `connecting` | messages of clients: sent, held, answered in the kernel's stead |
+//! | `from_kernel`, `idle` | messages of the kernel; what they say of the cell that runs |
+//! | `failures` | requests that no kernel will answer |
+
+mod clients;
+mod connecting;
+mod control;
+mod failures;
+mod from_kernel;
+mod idle;
+mod to_kernel;
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::attendance::Attendance;
+use super::clients::Clients;
+use super::comms::Comms;
+use super::connection::KernelConnection;
+use super::dropped::DroppedMessages;
+use super::execution_queue::ExecutionQueue;
+use super::kernel::{Ending, Kernel};
+use super::latency::LatencyHistogram;
+use super::output::Output;
+use super::request::Requests;
+use super::resolution::NotebookResolution;
+use super::settings::{FrontEnd, Policies, Settings};
+use super::stored_answers::StoredAnswers;
+use super::timer::{AWAITED, IDLE_LOST, Now, Timer, Timers};
+use super::{Action, ClientId, HeldMessages, Note};
+use crate::wire::{Channel, Verified};
+
+/// The bridge of one front end: takes verified messages and the time, gives back actions.
+#[derive(Debug)]
+pub struct Bridge {
+    front_end: FrontEnd,
+    policies: Policies,
+    notices: Notices,
+    kernel: KernelConnection,
+    clients: Clients,
+    requests: Requests,
+    queue: ExecutionQueue,
+    stored: StoredAnswers,
+    resolution: NotebookResolution,
+    attendance: Attendance,
+    comms: Comms,
+    dropped: DroppedMessages,
+    /// From sending a request to its reply.
+    reply_times: LatencyHistogram,
+    timers: Timers,
+    out: Output,
+}
+
+/// The lines that the next cell's client reads before its outputs.
+#[derive(Debug, Default)]
+struct Notices {
+    /// Another kernel runs than the one whose variables the client knows.
+    replaced: Option<String>,
+    /// How the kernel was chosen.
+    choice: Option<String>,
+}
+
+impl Notices {
+    fn take(&mut self) -> impl Iterator<Item = String> {
+        self.replaced.take().into_iter().chain(self.choice.take())
+    }
+}
+
+impl Bridge {
+    /// Makes a bridge whose kernel is still awaited.
+    pub fn new(settings: Settings, now: Now) -> Self {
+        let own = ClientId::new(Bytes::from(settings.id.clone()));
+        let mut timers = Timers::default();
+        timers.start(now.instant + AWAITED, Timer::Awaited);
+        Self {
+            front_end: settings.front_end,
+            policies: Policies::default(),
+            notices: Notices::default(),
+            kernel: KernelConnection::new(own),
+            clients: Clients::new(settings.held_bytes, settings.undelivered_bytes),
+            requests: Requests::default(),
+            queue: ExecutionQueue::default(),
+            stored: StoredAnswers::default(),
+            resolution: NotebookResolution::default(),
+            attendance: Attendance::default(),
+            comms: Comms::default(),
+            dropped: DroppedMessages::default(),
+            reply_times: LatencyHistogram::default(),
+            timers,
+            out: Output::new(settings.id),
+        }
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.out.poll()
+    }
+
+    /// Returns when [`Bridge::handle_timeout`] wants to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Takes the user's settings.
+    pub fn set_policies(&mut self, policies: Policies) {
+        self.queue.set_enabled(policies.turns);
+        self.policies = policies;
+    }
+
+    /// Takes what the client of the next cell reads before its outputs: that another kernel has
+    /// taken the place of the one whose variables it knows, and why.
+    pub fn set_notice(&mut self, text: String) {
+        self.notices.replaced = Some(text);
+    }
+
+    /// Takes what the client of the next cell reads before its outputs of how the kernel was chosen.
+    pub fn set_choice(&mut self, text: String) {
+        self.notices.choice = Some(text);
+    }
+
+    /// Takes the content of a `kernel_info_reply` that the session's kernel has given before: it
+    /// lets clients connect while the kernel is restarted.
+    pub fn set_info(&mut self, info: Option<Bytes>) {
+        self.stored.set_info(info);
+    }
+
+    /// Takes the version of ipywidgets that the kernel has, as far as that is known before a probe.
+    pub fn set_widgets(&mut self, version: Option<String>) {
+        self.stored.set_widgets(version);
+    }
+
+    /// Returns the clients that are connected now.
+    pub fn joined(&self) -> impl Iterator<Item = &ClientId> {
+        self.clients.joined()
+    }
+
+    /// Returns whether a client is connected, or was a moment ago.
+    pub fn knows(&self, id: &ClientId) -> bool {
+        self.clients.contains(id)
+    }
+
+    /// Returns how many requests have no answer yet.
+    pub fn outstanding(&self) -> usize {
+        self.clients.outstanding()
+    }
+
+    /// Returns what waits of every client, for the kernel or in the execution queue.
+    pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
+        let own = self.kernel.own();
+        self.clients.held().filter(move |(id, _)| *id != own)
+    }
+
+    /// Returns how long the kernel took lately from a request to its reply.
+    pub fn reply_times(&self) -> &LatencyHistogram {
+        &self.reply_times
+    }
+
+    /// Returns what is known of the kernel.
+    pub fn kernel(&self) -> &Kernel {
+        self.kernel.kernel()
+    }
+
+    /// Returns whether no person runs the cells of the front end.
+    pub fn is_batch(&self) -> bool {
+        self.front_end == FrontEnd::Other && self.attendance == Attendance::Unattended
+    }
+
+    /// Takes a change of the kernel.
+    ///
+    /// `ending` says what became of the generation before, where there was one: clients read it whose requests
+    /// were under way. `unsent` are the messages that were not wholly written to it, in order: they are kept
+    /// for the next one.
+    pub fn kernel_is(
+        &mut self,
+        now: Now,
+        kernel: Kernel,
+        ending: &Ending,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        if kernel == *self.kernel() || self.attendance == Attendance::Over {
+            return;
+        }
+        if let Kernel::Live { info, .. } | Kernel::Unresolved { info } = &kernel {
+            self.set_info(info.clone());
+        }
+        if self.kernel().is_same_generation(&kernel) {
+            return self.kernel.set_kernel(kernel);
+        }
+        if self.kernel.is_live() && self.is_batch() {
+            return self.end_with_kernel(now, ending);
+        }
+        if self.kernel.is_live() {
+            self.end_generation(now, ending, unsent);
+        }
+        self.kernel.replace_kernel(kernel);
+        self.queue.clear();
+        self.comms = Comms::default();
+        for timer in [
+            Timer::Awaited,
+            Timer::Probe,
+            Timer::Busy,
+            Timer::StillBusy,
+            Timer::IdleLost,
+            Timer::LateIdle,
+        ] {
+            self.timers.stop(&timer);
+        }
+        match self.kernel().clone() {
+            Kernel::Awaited => self.timers.start(now.instant + AWAITED, Timer::Awaited),
+            Kernel::Live { .. } => {
+                self.stored.set_execution_count(0);
+                self.kernel.open_links(&mut self.out);
+                self.clients.open_all_links(&mut self.out);
+            }
+            Kernel::Died(ending) | Kernel::Ended(ending) => self.refuse_held(now, &ending),
+            Kernel::Unresolved { .. } => {
+                self.resolution.begin();
+                self.take_held_anew(now);
+            }
+        }
+    }
+
+    /// Takes the end of a generation: what was sent to it fails, what it never got waits for the next one.
+    fn end_generation(
+        &mut self,
+        now: Now,
+        ending: &Ending,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        // The change may come while actions wait.
+        let not_left = self.kernel.take_unsent(&mut self.out, |_, _| true);
+        self.close_all_links();
+        // An answer to the old kernel's prompt is none to the next one's.
+        let unsent = unsent.into_iter().chain(not_left);
+        self.put_back(unsent.filter(|(_, channel, _)| *channel != Channel::Stdin));
+        self.clients.drop_input(&mut self.out);
+        self.fail(now, ending, |request| request.sent);
+        self.requests.end_late_replies();
+    }
+
+    /// Takes a SIGINT to the proxy: Jupyter asks for an interrupt.
+    pub fn interrupt(&mut self, now: Now) {
+        let own = self.kernel.own().clone();
+        self.stop(now, &own, None);
+    }
+
+    /// Takes whether messages of iopub were read that are still to be taken.
+    pub fn set_iopub_behind(&mut self, is_behind: bool) {
+        self.kernel.set_iopub_behind(is_behind);
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        while let Some(timer) = self.timers.due(now.instant) {
+            match timer {
+                Timer::Probe => self.probe_iopub(now),
+                Timer::Awaited => self.kernel_is_late(now),
+                Timer::Gone(id) => self.forget(now, &id),
+                Timer::HandOver(id) => self.hand_over(&id),
+                Timer::Interrupt(id) => self.release_interrupt(now, &id),
+                Timer::Stale(key) => self.answer_stale(now, &key),
+                Timer::StillBusy => self.publish_still_busy(now),
+                Timer::Nameless => self.resolution.assume_default(&mut self.out),
+                Timer::Busy => self.assume_busy(),
+                // An `idle` that was read and is not taken yet is not lost.
+                Timer::IdleLost if self.kernel.is_iopub_behind() => {
+                    self.timers.start(now.instant + IDLE_LOST, Timer::IdleLost);
+                }
+                Timer::IdleLost => self.end_doubted(now),
+                Timer::LateIdle => self.doubt_idles(now),
+            }
+        }
+    }
+
+    /// The kernel has not come in time: what waits for it fails.
+    fn kernel_is_late(&mut self, now: Now) {
+        let seconds = AWAITED.as_secs();
+        self.out.log(Note::KernelSlow { seconds });
+        let ending = Ending {
+            name: "KernelNotReady",
+            text: format!(
+                "the kernel was not there after {seconds} s. `nb status` tells its state, `nb open` starts it."
+            ),
+        };
+        self.refuse_held(now, &ending);
+        self.kernel.set_kernel(Kernel::Ended(ending));
+    }
+}
+
+#[cfg(test)]
+impl Bridge {
+    pub(super) fn actions(&mut self) -> &mut std::collections::VecDeque<Action> {
+        self.out.actions()
+    }
+
+    pub(super) fn asked_on_shell(&self) -> Option<&super::request::Key> {
+        self.kernel.asked_on_shell()
+    }
+
+    /// Returns the parts whose books tests compare with their world.
+    pub(super) fn books(&self) -> (&Clients, &Requests, &ExecutionQueue, &Timers) {
+        (&self.clients, &self.requests, &self.queue, &self.timers)
+    }
+
+    /// Returns whether requests may be sent to the kernel.
+    pub(super) fn is_usable(&self) -> bool {
+        self.kernel.is_usable()
+    }
+
+    pub(super) fn is_iopub_proven(&self) -> bool {
+        self.kernel.is_iopub_proven()
+    }
+
+    pub(super) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(super) fn published(&self) -> u64 {
+        self.out.published()
+    }
+}

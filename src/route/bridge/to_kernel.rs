@@ -1,0 +1,267 @@
+//! Messages of clients on their way to the kernel: sent, held, or refused.
+
+use super::Bridge;
+use crate::route::attendance::Attendance;
+use crate::route::execution::{ExecuteContent, Execution};
+use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
+use crate::route::timer::{AWAITED, Now, Timer};
+use crate::route::{Action, ClientId, Kernel, Note};
+use crate::wire::{Channel, Header, Verified};
+
+impl Bridge {
+    /// Takes a message of a client on shell, control or stdin.
+    pub fn client_message(&mut self, now: Now, channel: Channel, id: &ClientId, message: Verified) {
+        if self.attendance == Attendance::Over {
+            return;
+        }
+        if !self.clients.contains(id) {
+            self.client_joined(channel, id);
+        }
+        let Ok(header) = message.header() else {
+            self.out.log(Note::UnreadableHeader {
+                from: "client",
+                channel,
+            });
+            return self.forward(now, channel, id, None, message);
+        };
+        self.resolution.see_session(&mut self.out, &header.session);
+        match channel {
+            Channel::Stdin => self.clients.take_input(&mut self.out, id, channel, message),
+            Channel::Control => self.control_message(now, id, &message, &header),
+            _ => match &*header.msg_type {
+                "shutdown_request" => self.answer_shutdown(now, channel, id, &message),
+                "kernel_info_request" => self.kernel_info(now, channel, id, &message, &header),
+                "execute_request" => self.execute(now, id, &message, &header),
+                "comm_close" if !self.may_close(id, &message) => {
+                    self.out.log(Note::CommCloseDropped { client: id.clone() });
+                }
+                msg_type => {
+                    if msg_type == "comm_open" {
+                        self.comms.opened(message.content(), Some(id.clone()));
+                    }
+                    let key = self.track(channel, id, &message, &header);
+                    self.forward(now, channel, id, key, message);
+                }
+            },
+        }
+    }
+
+    fn may_close(&self, id: &ClientId, message: &Verified) -> bool {
+        let is_here = |other: &ClientId| self.clients.is_joined(other);
+        self.comms.may_close(message.content(), id, is_here)
+    }
+
+    /// Remembers a request until its answer is complete.
+    pub(super) fn track(
+        &mut self,
+        channel: Channel,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+    ) -> Option<Key> {
+        let key = Key::of(header)?;
+        if self.requests.contains(&key) {
+            // The kernel, too, tells requests apart by nothing else.
+            return None;
+        }
+        if self.clients.outstanding_of(id)? >= OUTSTANDING_MAX {
+            self.drop_oldest_requests(id);
+        }
+        self.clients.add_request(id);
+        let request = Request::new(id.clone(), channel, message, header);
+        self.requests.insert(key.clone(), request);
+        Some(key)
+    }
+
+    fn drop_oldest_requests(&mut self, id: &ClientId) {
+        let sent = |request: &Request| request.client == *id && request.sent;
+        let oldest = self.requests.keys(sent);
+        for key in oldest.iter().take(OUTSTANDING_MAX / 10) {
+            let dropped = self.requests.remove(key);
+            if dropped.is_some_and(|request| request.answer == Answer::FromKernel) {
+                self.clients.end_request(id);
+            }
+        }
+        self.out
+            .log(Note::TooManyOutstanding { client: id.clone() });
+    }
+
+    /// Takes a cell, or code that a front end runs for itself.
+    fn execute(&mut self, now: Now, id: &ClientId, message: &Verified, header: &Header<'_>) {
+        let execute = ExecuteContent::read(message.content());
+        let is_cell = execute.as_ref().is_some_and(ExecuteContent::is_cell);
+        if let Some(execute) = &execute
+            && !is_cell
+            && self.answer_start_up(now, id, message, header, &execute.code)
+        {
+            return;
+        }
+        self.resolution
+            .read_cell(&mut self.out, &mut self.timers, message.metadata());
+        let key = self.track(Channel::Shell, id, message, header);
+        if is_cell && let Some(key) = &key {
+            let may_ask = execute.as_ref().is_none_or(ExecuteContent::may_ask);
+            self.attendance.see_cell(may_ask);
+            self.requests.set_role(key, Role::Cell);
+            if matches!(self.kernel(), Kernel::Died(_)) {
+                self.kernel.set_kernel(Kernel::Awaited);
+                self.timers.start(now.instant + AWAITED, Timer::Awaited);
+                self.out.log(Note::KernelStartedAnew { client: id.clone() });
+                self.out.push(Action::Revive { client: id.clone() });
+            }
+        }
+        self.forward(now, Channel::Shell, id, key, message.clone());
+    }
+
+    /// Sends a message to the kernel, holds it for the kernel, or answers that there is none.
+    pub(super) fn forward(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        key: Option<Key>,
+        message: Verified,
+    ) {
+        if let Some(ending) = self.kernel.ending().cloned() {
+            return match key {
+                Some(key) => self.fail_one(now, &ending, &key),
+                None => self.out.log(Note::NoKernel {
+                    client: id.clone(),
+                    channel,
+                    count: 1,
+                }),
+            };
+        }
+        let must_wait =
+            channel == Channel::Shell && self.queue.must_wait(id, key.as_ref(), &self.requests);
+        let Some(can_send) = self.clients.can_send(id, channel) else {
+            return;
+        };
+        if can_send && !must_wait && self.kernel.is_usable() {
+            return self.send(now, channel, id, key.as_ref(), message);
+        }
+        self.clients
+            .hold(&mut self.out, id, channel, key.clone(), message);
+        if let Some(key) = key.filter(|_| must_wait) {
+            self.out.log(Note::CellHeld {
+                client: id.clone(),
+                msg_id: key.msg_id().to_owned(),
+            });
+            // An `idle` that was lost must not hold the cell for ever: the kernel answers on shell when it is
+            // through with what it has.
+            self.ask_on_shell(now);
+        }
+        if self.kernel.is_unresolved() {
+            self.resolution.set_deadline(now, &mut self.timers);
+        }
+        // A client that went before this kernel came has no socket yet.
+        self.open_links(id, channel);
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        channel: Channel,
+        id: &ClientId,
+        key: Option<&Key>,
+        message: Verified,
+    ) {
+        let dropped = self.dropped.count();
+        if let Some(key) = key
+            && let Some(request) = self.requests.send(key, now.instant, dropped)
+        {
+            if request.role == Role::Cell {
+                for notice in self.notices.take() {
+                    let parent = request.header.clone();
+                    self.out.publish_notice(now, parent, &notice);
+                }
+            }
+            let generation = self.kernel.generation();
+            if request.msg_type == "execute_request"
+                && !request.journalled
+                && let Some(asked) = Execution::asked(generation, key, request, &message)
+            {
+                self.requests.set_journalled(key);
+                self.out.push(Action::Journal(asked));
+            }
+        }
+        self.out.send(id, channel, message);
+    }
+
+    /// Sends what all clients have waiting; whose cell has waited longest goes first.
+    pub(super) fn release_all(&mut self, now: Now) {
+        let mut ids = self.clients.ids();
+        ids.sort_by_key(|id| {
+            let first = self.clients.first_held(id);
+            first.and_then(|key| self.requests.number(key))
+        });
+        ids.iter().for_each(|id| self.release(now, id));
+    }
+
+    /// Sends what a client has waiting, on every channel that is ready, up to a cell that must wait.
+    pub(super) fn release(&mut self, now: Now, id: &ClientId) {
+        if !self.kernel.is_usable() {
+            return;
+        }
+        for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
+            loop {
+                let may_go = |key: Option<&Key>| {
+                    channel != Channel::Shell || !self.queue.must_wait(id, key, &self.requests)
+                };
+                let Some((key, message)) = self.clients.pop_held(id, channel, may_go) else {
+                    break;
+                };
+                self.send(now, channel, id, key.as_ref(), message);
+            }
+        }
+        self.clients.resume(&mut self.out, id);
+    }
+
+    /// Puts messages that a kernel never got back to the front of the queues, in order.
+    pub(super) fn put_back(
+        &mut self,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        let unsent: Vec<_> = unsent.into_iter().collect();
+        for (id, channel, message) in unsent.into_iter().rev() {
+            let key = message.header().ok().and_then(|header| Key::of(&header));
+            if key.as_ref().is_some_and(|key| self.requests.is_late(key)) {
+                continue;
+            }
+            let key = key.filter(|key| self.requests.contains(key));
+            if let Some(key) = &key {
+                if self.requests.is_answered_here(key) {
+                    // Its client has its answer: the next kernel need not get it.
+                    self.requests.remove(key);
+                    continue;
+                }
+                self.requests.take_back(key);
+            }
+            self.clients.put_back(&id, channel, key, message);
+        }
+    }
+
+    /// Takes a request out of its client's queue.
+    pub(super) fn take_held(&mut self, key: &Key) -> Option<(ClientId, Channel, Verified)> {
+        let request = self.requests.get(key)?;
+        let (id, channel) = (request.client.clone(), request.channel);
+        let message = self.clients.take_held(&id, channel, key)?;
+        Some((id, channel, message))
+    }
+
+    /// Takes the requests anew that were held while not even the notebook was asked for: some of them are answered
+    /// now, and some may name the notebook.
+    pub(super) fn take_held_anew(&mut self, now: Now) {
+        for key in self.requests.keys(|request| !request.sent) {
+            let Some((id, channel, message)) = self.take_held(&key) else {
+                continue;
+            };
+            self.requests.remove(&key);
+            self.timers.stop(&Timer::Stale(key));
+            self.clients.end_request(&id);
+            self.client_message(now, channel, &id, message);
+        }
+        self.resolution
+            .use_early_name(&mut self.out, &mut self.timers);
+    }
+}
