@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::faults::{Fault, Faults};
+use super::faults::Faults;
 use crate::project::counters::{Channels, Latency, Passed, Refused};
 use crate::route::LatencyHistogram;
-use crate::wire::Channel;
+use crate::wire::{Channel, MessageFault, Rejected};
 
 /// Which way something passes.
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +112,8 @@ impl Counters {
     }
 
     /// Counts a message that was dropped for a fault of its sender's.
-    pub(super) fn fault(&self, from: &'static str, channel: Channel, fault: Fault, why: &str) {
-        self.faults.count(from, channel, fault, why);
+    pub(super) fn rejected(&self, from: &'static str, channel: Channel, why: &Rejected) {
+        self.faults.count(from, channel, why);
         self.touch();
     }
 
@@ -156,9 +156,9 @@ impl Counters {
             to_clients: self.channels(Way::ToClients),
             refused: Refused {
                 connections: self.refused.get(),
-                malformed: self.faults.of(Fault::Malformed),
-                bad_signature: self.faults.of(Fault::BadSignature),
-                replayed: self.faults.of(Fault::Replayed),
+                malformed: self.faults.of(MessageFault::Malformed),
+                bad_signature: self.faults.of(MessageFault::BadSignature),
+                replayed: self.faults.of(MessageFault::Replayed),
             },
             lost: self.lost.get(),
             cut: self.cut.get(),
@@ -252,12 +252,11 @@ mod tests {
         counters.touch();
         assert!(is_woken());
         counters.told();
-        counters.fault(
-            "client",
-            Channel::Shell,
-            Fault::BadSignature,
-            "it is forged",
-        );
+        let forged = Rejected {
+            fault: MessageFault::BadSignature,
+            why: "it is forged".to_owned(),
+        };
+        counters.rejected("client", Channel::Shell, &forged);
         assert!(is_woken(), "what is dropped is counted, too");
         assert_eq!(counters.told().refused.bad_signature, 1);
     }

@@ -9,14 +9,14 @@ use anyhow::anyhow;
 use bytes::Bytes;
 
 use super::counters::Way;
-use super::faults::{Fault, is_told};
+use super::faults::is_logged;
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
-    Backlog, Dropped, EndpointHandler, EndpointLimits, KernelEndpoint, Left, Limits, Message,
-    PeerId, Reach, SpillTo, WhyUnsent,
+    Backlog, EndpointHandler, EndpointLimits, KernelEndpoint, Left, Limits, Message, PeerId, Reach,
+    SpillTo, WhyUnsent,
 };
-use crate::wire::{Channel, ConnectionInfo, Verified};
+use crate::wire::{Channel, ConnectionInfo, Rejected, Verified};
 
 /// The sockets that the front end dials.
 pub(super) struct Front(KernelEndpoint);
@@ -149,23 +149,17 @@ impl EndpointHandler for Events {
         };
         let client = id(client);
         tracing::debug!(%client, %channel, "disconnected: {why}");
-        if why.fault() == crate::socket::Fault::Peer && is_told(shell.count.broke()) {
+        if why.fault() == crate::socket::Fault::Peer && is_logged(shell.count.broke()) {
             tracing::warn!(%client, %channel, "a client's connection was closed: {why}");
         }
         shell.route(|bridge, now| bridge.client_left(now, channel, &client));
         shell.changed();
     }
 
-    fn dropped(&self, channel: Channel, why: Dropped) {
-        let Some(shell) = self.0.upgrade() else {
-            return;
-        };
-        let (fault, why) = match why {
-            Dropped::Malformed(why) => (Fault::Malformed, why),
-            Dropped::BadSignature(why) => (Fault::BadSignature, why),
-            Dropped::Replayed => (Fault::Replayed, "it was sent before".to_owned()),
-        };
-        shell.count.fault("client", channel, fault, &why);
+    fn rejected(&self, channel: Channel, why: &Rejected) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.count.rejected("client", channel, why);
+        }
     }
 
     fn knows(&self, client: &Bytes) -> bool {
@@ -193,7 +187,7 @@ impl EndpointHandler for Events {
             return;
         };
         shell.parted.notify_one();
-        if why.fault() != crate::socket::Fault::Nobody && is_told(shell.count.broke()) {
+        if why.fault() != crate::socket::Fault::Nobody && is_logged(shell.count.broke()) {
             tracing::warn!(channel = "iopub", %subscriber, "a subscriber's connection ended: {why}");
         }
         match why {
@@ -238,7 +232,7 @@ impl EndpointHandler for Events {
             shell.makes_room(error);
         }
         let count = shell.count.refused();
-        if is_told(count) {
+        if is_logged(count) {
             tracing::warn!(%channel, count, "a connection was refused: {why}");
         }
     }

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::counters::Way;
-use super::faults::Fault;
 use super::shell::Shell;
 use super::target::LiveKernel;
 use crate::route::ClientId;
 use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
-use crate::wire::{Channel, DELIMITER, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 
 /// All sockets to one life of the kernel: its iopub, and each client's own.
 ///
@@ -277,41 +276,29 @@ impl Links {
 
 /// Reads back what was signed with the kernel's key.
 fn verified(frames: Message, key: &SigningKey) -> Option<Verified> {
-    key.verify(Unverified::parse(frames).ok()?).ok()
+    key.receive(frames).ok()
 }
 
-/// Checks a message of the kernel's; what does not hold is counted and dropped.
-fn check(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
-    let message = match Unverified::parse(frames) {
-        Ok(message) => message,
-        Err(error) => {
-            shell
-                .count
-                .fault("kernel", channel, Fault::Malformed, &error.to_string());
-            return None;
-        }
-    };
-    let mut message = match key.verify(message) {
-        Ok(message) => message,
-        Err(error) => {
-            shell
-                .count
-                .fault("kernel", channel, Fault::BadSignature, &error.to_string());
-            return None;
-        }
-    };
-    if !message.read_headers() {
+/// Verifies a message of the kernel's; one that is rejected is counted and dropped.
+fn receive(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -> Option<Verified> {
+    let message = key.receive(frames).and_then(|mut message| {
         // Passed on, it would end VS Code's reader of this channel for good.
-        shell.count.fault(
-            "kernel",
-            channel,
-            Fault::Malformed,
-            "its header, parent header or metadata is no JSON object",
-        );
-        return None;
+        let why = "its header, parent header or metadata is no JSON object";
+        let is_readable = message.read_headers();
+        is_readable
+            .then_some(message)
+            .ok_or_else(|| Rejected::malformed(why))
+    });
+    match message {
+        Ok(message) => {
+            shell.count.came(Way::FromKernel, channel, message.size());
+            Some(message)
+        }
+        Err(why) => {
+            shell.count.rejected("kernel", channel, &why);
+            None
+        }
     }
-    shell.count.came(Way::FromKernel, channel, message.size());
-    Some(message)
 }
 
 /// Tells of a message that was too long to take. Its content is gone, so its signature cannot be
@@ -340,7 +327,7 @@ impl DialHandler for Own {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, self.channel, &self.key, message) else {
+        let Some(message) = receive(&shell, self.channel, &self.key, message) else {
             return;
         };
         tracing::debug!(client = %self.client, channel = %self.channel, ?message, "from the kernel");
@@ -396,7 +383,7 @@ impl DialHandler for Iopub {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
-        let Some(message) = check(&shell, Channel::Iopub, &self.key, message) else {
+        let Some(message) = receive(&shell, Channel::Iopub, &self.key, message) else {
             return;
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");

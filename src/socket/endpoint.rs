@@ -15,7 +15,7 @@ use super::{
     Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Reach, Router, ServerHandler,
     SpillTo, WhyUnsent,
 };
-use crate::wire::{Channel, ConnectionInfo, Replays, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, ConnectionInfo, Rejected, Replays, SigningKey, Verified};
 
 /// What comes of a kernel's sockets. A client is named by the identity that it announced; it is the same
 /// client on shell, control and stdin.
@@ -29,8 +29,8 @@ pub trait EndpointHandler {
     /// A client is no longer connected on a channel, or one that never showed that it knows the key.
     fn left(&self, _channel: Channel, _client: &Bytes, _why: &Left) {}
 
-    /// A message of a client was dropped.
-    fn dropped(&self, _channel: Channel, _why: Dropped) {}
+    /// A message of a client was dropped, since it is not one of a client that knows the key, or not new.
+    fn rejected(&self, _channel: Channel, _why: &Rejected) {}
 
     /// Returns whether an identity that connects has shown before that it knows the key.
     fn knows(&self, _client: &Bytes) -> bool {
@@ -58,17 +58,6 @@ pub trait EndpointHandler {
 
     /// A connection was closed before it was one.
     fn refused(&self, _channel: Channel, _why: &Left) {}
-}
-
-/// Why a message was dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dropped {
-    /// It is no message of Jupyter's protocol.
-    Malformed(String),
-    /// Its signature is missing or wrong.
-    BadSignature(String),
-    /// The same message was sent before.
-    Replayed,
 }
 
 /// The bounds of a kernel's sockets.
@@ -349,18 +338,14 @@ impl ServerHandler for Incoming {
         let Some(sockets) = self.sockets.upgrade() else {
             return;
         };
-        let dropped = |why| sockets.handler.dropped(self.channel, why);
-        let message = match Unverified::parse(message) {
+        let message = sockets.key.receive(message).and_then(|message| {
+            let is_new = sockets.replays.borrow_mut().is_new(&message);
+            is_new.then_some(message).ok_or_else(Rejected::replayed)
+        });
+        let message = match message {
             Ok(message) => message,
-            Err(error) => return dropped(Dropped::Malformed(error.to_string())),
+            Err(why) => return sockets.handler.rejected(self.channel, &why),
         };
-        let message = match sockets.key.verify(message) {
-            Ok(message) => message,
-            Err(error) => return dropped(Dropped::BadSignature(error.to_string())),
-        };
-        if !sockets.replays.borrow_mut().is_new(&message) {
-            return dropped(Dropped::Replayed);
-        }
         let client = peer.bytes();
         if !sockets.unauthenticated.borrow().is_empty() {
             let channels = sockets.unauthenticated.borrow_mut().remove(client);

@@ -55,7 +55,7 @@ use bytes::Bytes;
 
 pub use crate::zmtp::Message;
 pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
-pub use endpoint::{BindError, Dropped, EndpointHandler, EndpointLimits, KernelEndpoint};
+pub use endpoint::{BindError, EndpointHandler, EndpointLimits, KernelEndpoint};
 pub use left::{Fault, Left};
 pub use publisher::{Backlog, Publisher, Reach};
 pub use router::{Router, Unsent, WhyUnsent};

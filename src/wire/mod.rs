@@ -18,6 +18,7 @@ mod connection;
 mod header;
 mod key;
 mod message;
+mod receive;
 mod replay;
 
 pub use channel::Channel;
@@ -27,4 +28,5 @@ pub use connection::{
 pub use header::{Header, HeaderError, NewHeader, SessionId, splice_session};
 pub use key::{BadSignature, SigningKey};
 pub use message::{DELIMITER, Malformed, Unverified, Verified};
+pub use receive::{MessageFault, Rejected};
 pub use replay::Replays;

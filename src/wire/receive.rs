@@ -1,0 +1,58 @@
+//! A message as it comes from a peer: parsed and verified, or rejected.
+
+use bytes::Bytes;
+
+use super::{SigningKey, Unverified, Verified};
+
+/// A message of a peer that must not be acted on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Rejected {
+    /// Which fault of the sender's it is, for counting.
+    pub fault: MessageFault,
+    /// The fault in words.
+    pub why: String,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessageFault {
+    /// It is no message of Jupyter's protocol.
+    Malformed,
+    /// Its signature is missing or wrong.
+    BadSignature,
+    /// The same message was sent before.
+    Replayed,
+}
+
+impl Rejected {
+    /// Returns the rejection of a message that is no message of Jupyter's protocol.
+    pub fn malformed(why: impl ToString) -> Self {
+        Self {
+            fault: MessageFault::Malformed,
+            why: why.to_string(),
+        }
+    }
+
+    /// Returns the rejection of a message that was sent before.
+    pub fn replayed() -> Self {
+        Self {
+            fault: MessageFault::Replayed,
+            why: "it was sent before".to_owned(),
+        }
+    }
+}
+
+impl SigningKey {
+    /// Parses and verifies the frames of a peer.
+    ///
+    /// # Errors
+    /// When they are no Jupyter message, or the signature does not fit.
+    pub fn receive(&self, frames: Vec<Bytes>) -> Result<Verified, Rejected> {
+        let message = Unverified::parse(frames).map_err(Rejected::malformed)?;
+        self.verify(message).map_err(|error| Rejected {
+            fault: MessageFault::BadSignature,
+            why: error.to_string(),
+        })
+    }
+}
