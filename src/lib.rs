@@ -9,7 +9,7 @@
 //! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
 //! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | notebook |
-//! | [`route`] | who gets what: clients, outstanding requests, turns, synthetic replies. Pure, with its own clock | wire |
+//! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
 //! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
