@@ -6,6 +6,7 @@ mod browser;
 mod client;
 mod demo;
 mod dependencies;
+mod docs;
 mod faults;
 mod format;
 mod frontends;
