@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Environment variables, real ones or a test's.
 pub trait Variables: Sync {
@@ -12,6 +12,13 @@ pub trait Variables: Sync {
     /// Returns a variable that is a path.
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from)
+    }
+
+    /// Returns the files of this name in the folders of `PATH`, in their order.
+    fn programs(&self, name: &Path) -> Vec<PathBuf> {
+        let folders = self.get("PATH").unwrap_or_default();
+        let files = std::env::split_paths(&folders).map(|folder| folder.join(name));
+        files.filter(|file| file.is_file()).collect()
     }
 }
 

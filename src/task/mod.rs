@@ -154,7 +154,6 @@ pub(crate) fn prepare(project: &Project, task: &Task) -> Result<PreparedTask, Ta
         ]),
         set: Vec::new(),
         remove: Vec::new(),
-        clears: false,
         input: None,
         folder: project.root().to_owned(),
         log: project.dir().join("nb.log"),

@@ -16,42 +16,19 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::guarantee::Guarantee;
-use super::outcome::{ChosenMechanism, SandboxOutcome};
+use super::outcome::SandboxOutcome;
 use super::probe::{self, ProbeTargets, TargetAddresses};
+use super::sandbox::{ENTER, Orders};
 use super::view::{self, FilesystemView};
-use super::{bubblewrap, landlock, privileges, seccomp, tree};
+use super::{bubblewrap, landlock, privileges, seccomp};
 use crate::kernel::environment::activate;
 use crate::kernel::process::plan::PidRecord;
 use crate::kernel::process::{Process, Signal, own_program};
-use crate::project::{Mechanism, Missing, Reached, pid_namespace, save};
+use crate::project::{Demand, Mechanism, Missing, Reached, pid_namespace, save};
 
-pub(super) const ENTER: &str = "nb:sandbox";
 const INSIDE: &str = "nb:inside";
 const BYSTANDER: &str = "nb:bystander";
 const GO: &str = "go\n";
-
-/// What the first process is to do. It reads that from its stdin.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Orders {
-    pub(super) chosen: ChosenMechanism,
-    /// Whether the kernel may begin although promises are missing.
-    pub(super) best_effort: bool,
-    pub(super) view: FilesystemView,
-    /// The kernel's command.
-    pub(super) argv: Vec<OsString>,
-    /// The variables that the kernel's environment sets.
-    pub(super) set: Vec<(OsString, OsString)>,
-    /// The kernel's own variables, which win over those.
-    pub(super) own: Vec<(OsString, OsString)>,
-    /// The scripts of the kernel's environment, which are run inside before it begins.
-    pub(super) scripts: Vec<PathBuf>,
-    /// Where the kernel's process is recorded.
-    pub(super) pid_file: PathBuf,
-    /// Where it is told what came of it.
-    pub(super) outcome_file: PathBuf,
-    /// A folder to make outside, with a short path.
-    pub(super) outside: PathBuf,
-}
 
 /// What the second process needs to know.
 #[derive(Serialize, Deserialize)]
@@ -100,7 +77,7 @@ fn enter(orders: &Orders) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => return told(&error),
     };
-    let done = match orders.chosen.mechanism {
+    let done = match orders.start.chosen.mechanism {
         Mechanism::Bubblewrap => by_bubblewrap(orders, &mut outcome),
         Mechanism::Landlock => by_landlock(orders, &mut outcome),
     };
@@ -108,7 +85,7 @@ fn enter(orders: &Orders) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let refused = SandboxOutcome::Failed {
-                chosen: orders.chosen.clone(),
+                chosen: orders.start.chosen.clone(),
                 why: error.to_string(),
             };
             let _ = refused.write(&mut outcome);
@@ -130,6 +107,7 @@ fn decide(
     arrived: Option<Missing>,
     init: Option<Process>,
 ) -> SandboxOutcome {
+    let best_effort = orders.start.sandbox.demand == Demand::BestEffort;
     let mut missing = tried.missing;
     let mut kept = tried.kept;
     if let Some(arrived) = arrived {
@@ -140,15 +118,15 @@ fn decide(
     let unusable = missing
         .iter()
         .any(|missing| missing.promise == Guarantee::OwnFolders.words());
-    if unusable || !(missing.is_empty() || orders.best_effort) {
+    if unusable || !(missing.is_empty() || best_effort) {
         return SandboxOutcome::Refused {
-            chosen: orders.chosen.clone(),
+            chosen: orders.start.chosen.clone(),
             missing,
         };
     }
     SandboxOutcome::Entered {
         reached: Reached {
-            mechanism: orders.chosen.mechanism,
+            mechanism: orders.start.chosen.mechanism,
             kept: kept.iter().map(|it| it.words().to_owned()).collect(),
             missing,
         },
@@ -157,14 +135,14 @@ fn decide(
 }
 
 fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
-    let view = &orders.view;
+    let view = &orders.start.view;
     let temporary = view.temporary();
-    let own = (&*orders.set, &*orders.own);
+    let own = (&*orders.command.set, &*orders.command.own);
     let variables = view::variables(std::env::vars_os(), own, view, &temporary);
-    let mut outside = ProbeTargets::make(&orders.outside)?;
+    let mut outside = ProbeTargets::make(&orders.outside())?;
     let mut bystander = Command::new(own_program()?)
         .arg(BYSTANDER)
-        .arg(&orders.outside)
+        .arg(&orders.outside())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()?;
@@ -220,18 +198,22 @@ fn kernel(
     variables: Vec<(OsString, OsString)>,
     temporary: &Path,
 ) -> io::Result<Command> {
-    let (left, problem) =
-        activate::run_inside(&orders.scripts, variables.into_iter().collect(), temporary);
+    let (left, problem) = activate::run_inside(
+        &orders.command.scripts,
+        variables.into_iter().collect(),
+        temporary,
+    );
     if let Some(problem) = problem {
         eprintln!("nb: {problem}");
     }
     let variables = view::with_own(
         left.into_iter().collect(),
-        &orders.own,
-        &orders.view,
+        &orders.command.own,
+        &orders.start.view,
         temporary,
     );
     let (program, arguments) = orders
+        .command
         .argv
         .split_first()
         .ok_or_else(|| io::Error::other("the command is empty"))?;
@@ -254,11 +236,11 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 }
 
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
-    let view = &orders.view;
+    let view = &orders.start.view;
     // Inside, the folder of temporary files is the usual one: paths of sockets must be short.
-    let own = (&*orders.set, &*orders.own);
+    let own = (&*orders.command.set, &*orders.command.own);
     let variables = view::variables(std::env::vars_os(), own, view, Path::new("/tmp"));
-    let outside = ProbeTargets::make(&orders.outside)?;
+    let outside = ProbeTargets::make(&orders.outside())?;
     let program = bubblewrap::program();
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
     let features = bubblewrap::features(&program)?;
@@ -310,7 +292,10 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let arrived = outside.arrived();
     drop(outside);
     let pid = wrap.id();
-    let (init, inner) = tree::inner(pid)
+    // bwrap's child is the namespace's first process, and starts the program.
+    let init = Process::of(pid).and_then(|bwrap| bwrap.first_child());
+    let (init, inner) = init
+        .and_then(|init| init.first_child().map(|inner| (init, inner)))
         .ok_or_else(|| io::Error::other("bwrap's processes cannot be found in /proc"))?;
     let decided = decide(orders, tried, arrived, Some(init.clone()));
     if matches!(decided, SandboxOutcome::Entered { .. }) {
@@ -352,7 +337,7 @@ fn inside() -> ExitCode {
         Ok(task) => task,
         Err(error) => return told(&error),
     };
-    let view = &task.orders.view;
+    let view = &task.orders.start.view;
     let confined = rustix::process::setsid()
         .map_err(io::Error::from)
         .and_then(|_| {

@@ -17,8 +17,6 @@ pub mod program_folders;
 pub mod sandbox;
 #[cfg(target_os = "linux")]
 mod seccomp;
-#[cfg(target_os = "linux")]
-mod tree;
 pub mod view;
 
 #[cfg(target_os = "linux")]

@@ -8,8 +8,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::kernel::environment::folder::is_environment;
+use crate::kernel::environment::python;
 use crate::kernel::environment::tools::{SYSTEM, ToolFolders};
-use crate::kernel::foreign_file;
 
 /// What decides which folders are shown.
 #[derive(Clone, Copy, Debug)]
@@ -88,12 +89,7 @@ impl ProgramFolders<'_> {
         found: &mut FolderList<'_>,
     ) -> Result<(), OutsideTarget> {
         let file = prefix.join("pyvenv.cfg");
-        let settings = foreign_file::read_text(&file).unwrap_or_default();
-        let base = settings
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .find(|(name, _)| name.trim() == "home")
-            .map(|(_, value)| PathBuf::from(value.trim()));
+        let base = python::base(prefix);
         let Some(base) = base.filter(|base| base.is_absolute()) else {
             return Ok(());
         };
@@ -244,11 +240,6 @@ fn linked(path: &Path) -> Option<PathBuf> {
         let owner = link.symlink_metadata().map(|found| found.uid());
         rustix::process::geteuid().is_root() || owner.ok() != Some(0)
     })
-}
-
-/// Says whether a folder is an environment.
-fn is_environment(prefix: &Path) -> bool {
-    prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir()
 }
 
 /// Says whether a folder holds libraries of some Python.

@@ -8,19 +8,19 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::bubblewrap;
-#[cfg(target_os = "linux")]
-use super::enter;
 use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
 use super::view::FilesystemView;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
-use crate::project::{Demand, Mechanism, Missing, Reached, Sandbox, remove_tree};
+use crate::project::{Mechanism, Missing, Reached, Sandbox, remove_tree};
 
-/// Why a kernel does not run in a sandbox.
+/// Why a kernel was not started in a sandbox or a container.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The mechanism that the user insists on cannot be used.
@@ -31,27 +31,27 @@ pub enum SandboxError {
         /// Why.
         why: String,
     },
-    /// Promises cannot be kept.
+    /// The sandbox would not keep all its guarantees.
     #[error(
         "the sandbox would not hold ({}): {}",
         chosen.mechanism.as_str(),
         missing.iter().map(|it| format!("{}: {}", it.promise, it.why)).collect::<Vec<_>>().join("; ")
     )]
     Refused {
-        /// What was tried.
+        /// The mechanism that was tried.
         chosen: ChosenMechanism,
-        /// What cannot be promised.
+        /// The guarantees that would not hold.
         missing: Vec<Missing>,
     },
-    /// It could not be made.
+    /// The sandbox could not be made.
     #[error("the sandbox could not be made: {why}")]
     Failed {
-        /// What was tried, where that is known.
+        /// The mechanism that was tried, where that is known.
         chosen: Option<ChosenMechanism>,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// A folder cannot be given to it.
+    /// A folder cannot be shown in the sandbox.
     #[error("{} cannot be given to a sandbox: {why}", path.display())]
     Folder {
         /// The folder.
@@ -69,13 +69,13 @@ pub enum SandboxError {
         /// What ends it and starts another.
         mend: String,
     },
-    /// This system has none.
+    /// This system has no sandbox.
     #[error("--sandbox needs Linux")]
     NotLinux,
     /// A sandbox has no network.
     #[error("a kernel in a sandbox is reached over its Unix sockets only")]
     Tcp,
-    /// It cannot run in the container that was asked for.
+    /// The container that was asked for cannot run the kernel.
     #[error("the kernel cannot run in this container: {why}")]
     Container {
         /// Why.
@@ -83,13 +83,13 @@ pub enum SandboxError {
         /// What mends it.
         mend: String,
     },
-    /// Something of the way there failed.
+    /// The folders of the kernel could not be made.
     #[error("cannot make the sandbox's folders: {0}")]
     Folders(#[from] io::Error),
 }
 
 impl SandboxError {
-    /// Returns what mends it, for a notebook's `nb open`.
+    /// Returns the commands and options that help, for a notebook's `nb open`.
     pub fn hints(&self) -> Vec<String> {
         const BEST: &str = "to run it all the same, with what can be kept: --sandbox=best-effort";
         let instead = |chosen: &ChosenMechanism| {
@@ -140,112 +140,93 @@ pub fn choose_mechanism(sandbox: &Sandbox) -> Result<ChosenMechanism, SandboxErr
     }
 }
 
-/// A sandbox that a kernel is to be started in.
-#[derive(Clone, Debug)]
+/// A sandbox for the start of a kernel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SandboxedStart {
-    /// What was asked for.
+    /// The user's demands.
     pub sandbox: Sandbox,
-    /// By what it is made.
+    /// The mechanism that confines the kernel.
     pub chosen: ChosenMechanism,
-    /// What the kernel is to see.
+    /// The files that the kernel sees.
     pub view: FilesystemView,
 }
 
-/// What is started in a sandbox.
-#[derive(Clone, Debug, Default)]
+/// A kernel's command and environment inside a sandbox.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SandboxedCommand {
     /// The kernel's command.
     pub argv: Vec<OsString>,
-    /// The variables that its environment sets.
+    /// The variables that the kernel's environment sets.
     pub set: Vec<(OsString, OsString)>,
-    /// Its own variables, which win over those.
+    /// The kernel's own variables, which win over those.
     pub own: Vec<(OsString, OsString)>,
-    /// The scripts of its environment, which are run inside before it begins.
+    /// The activation scripts of its environment, which run inside before the kernel begins.
     pub scripts: Vec<PathBuf>,
 }
 
-/// The start of a kernel in a sandbox. Its command line names no variable's value: every user of
-/// the machine can read it.
-#[derive(Clone, Debug, Default)]
+/// The orders of the process that makes a sandbox, which it reads from its stdin.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    pub(super) start: SandboxedStart,
+    pub(super) command: SandboxedCommand,
+    /// The file that records the kernel's process.
+    pub(super) pid_file: PathBuf,
+    /// The file that says what became of the start.
+    pub(super) outcome_file: PathBuf,
+}
+
+impl Orders {
+    /// Returns the folder, with a short path, in which the probes' targets outside are made.
+    pub(super) fn outside(&self) -> PathBuf {
+        self.start.view.sockets.with_extension("out")
+    }
+}
+
+/// The first argument of the process that makes a sandbox.
+pub(super) const ENTER: &str = "nb:sandbox";
+
+/// The command that starts a kernel in a sandbox. It names no variable's value, since every user of
+/// the machine can read a command line.
+#[derive(Clone, Debug)]
 pub struct WrappedCommand {
     /// The command.
     pub argv: Vec<OsString>,
-    /// The variables to set for it.
-    pub set: Vec<(OsString, OsString)>,
-    /// Whether it gets no other variables.
-    pub clears: bool,
-    /// What it reads from its stdin.
-    pub input: Option<String>,
+    /// Its stdin.
+    pub input: String,
 }
 
-/// Returns the start of a kernel in a sandbox; makes its folders, and forgets what an earlier start
-/// has left.
+/// Returns the command that starts a kernel in a sandbox; makes the kernel's folders, and removes what
+/// an earlier start has left.
 pub fn wrap(
-    inner: SandboxedCommand,
-    confined: &SandboxedStart,
+    command: SandboxedCommand,
+    start: &SandboxedStart,
     files: &KernelFiles,
 ) -> Result<WrappedCommand, SandboxError> {
-    let SandboxedStart {
-        sandbox,
-        chosen,
-        view,
-    } = confined;
-    end_leftovers(&files.outcome_file());
-    made_anew(&view.sockets)?;
-    let _ = std::fs::remove_file(files.outcome_file());
-    let best_effort = sandbox.demand == Demand::BestEffort;
-    entering(inner, (chosen, view, best_effort), files)
-}
-
-/// Makes a folder in place of what the last kernel could leave there.
-fn made_anew(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    remove_tree(folder)?;
-    std::fs::DirBuilder::new().mode(0o700).create(folder)
-}
-
-/// Returns the command that confines itself, has everything tried and becomes the kernel.
-#[cfg(target_os = "linux")]
-fn entering(
-    inner: SandboxedCommand,
-    (chosen, view, best_effort): (&ChosenMechanism, &FilesystemView, bool),
-    files: &KernelFiles,
-) -> Result<WrappedCommand, SandboxError> {
-    let orders = enter::Orders {
-        chosen: chosen.clone(),
-        best_effort,
-        outside: view.sockets.with_extension("out"),
-        view: view.clone(),
-        argv: inner.argv,
-        set: inner.set,
-        own: inner.own,
-        scripts: inner.scripts,
+    let outcome_file = files.outcome_file();
+    end_leftovers(&outcome_file);
+    let sockets = &start.view.sockets;
+    remove_tree(sockets)?;
+    std::fs::DirBuilder::new().mode(0o700).create(sockets)?;
+    let _ = std::fs::remove_file(&outcome_file);
+    let orders = Orders {
+        start: start.clone(),
+        command,
         pid_file: files.pid_file(),
-        outcome_file: files.outcome_file(),
+        outcome_file,
     };
     Ok(WrappedCommand {
-        argv: vec![own_program()?, enter::ENTER.into()],
-        input: Some(serde_json::to_string(&orders).map_err(io::Error::from)?),
-        ..WrappedCommand::default()
+        argv: vec![own_program()?, ENTER.into()],
+        input: serde_json::to_string(&orders).map_err(io::Error::from)?,
     })
 }
 
-/// Says that there is no sandbox here.
-#[cfg(not(target_os = "linux"))]
-fn entering(
-    _: SandboxedCommand,
-    _: (&ChosenMechanism, &FilesystemView, bool),
-    _: &KernelFiles,
-) -> Result<WrappedCommand, SandboxError> {
-    Err(SandboxError::NotLinux)
-}
-
-/// Waits until the kernel begins in its sandbox; returns its process, which may be another than
-/// the one that was started.
+/// Waits until the kernel begins in its sandbox; returns the kernel's process, which may be another
+/// than the one that was started.
 pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reached), SandboxError> {
     let file = files.outcome_file();
     loop {
-        // Looked at first: whoever has ended has written before.
+        // Checked first: a process that has ended wrote its outcome before.
         let lives = started.is_alive();
         match SandboxOutcome::read(&file) {
             Some(SandboxOutcome::Entered { reached, .. }) => {
@@ -265,14 +246,15 @@ pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reach
             None => {
                 return Err(SandboxError::Failed {
                     chosen: None,
-                    why: "the process that makes it ended".to_owned(),
+                    why: "the process that makes it has ended; the kernel's log may say why"
+                        .to_owned(),
                 });
             }
         }
     }
 }
 
-/// How often it is asked whether a sandbox is made; mostly that takes 20 ms.
+/// The pause between two looks for the outcome; most sandboxes take 20 ms.
 const POLL: Duration = Duration::from_millis(2);
 
 #[cfg(all(test, target_os = "linux"))]
@@ -312,6 +294,6 @@ mod tests {
             !line.contains("a-secret") && !line.contains(&bytes),
             "{line}"
         );
-        assert!(wrapped.input.unwrap().contains(&bytes));
+        assert!(wrapped.input.contains(&bytes));
     }
 }

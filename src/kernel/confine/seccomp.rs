@@ -1,4 +1,4 @@
-//! System calls that a kernel in a sandbox may not make.
+//! Filters of the system calls that a kernel in a sandbox may not make.
 //!
 //! Filters are kept over exec and by children, and nothing takes them off. What they refuse is
 //! refused with an error, so that programs can go on: libzmq aborts when `socket` says EPERM, but
@@ -13,7 +13,7 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// What is to be filtered, beside what always is.
+/// The filters that a sandbox needs beside those that every sandbox has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FilterOptions {
     /// There are no namespaces: what those would keep inside must not be done at all.
@@ -72,9 +72,9 @@ fn filters(options: FilterOptions) -> Result<Vec<BpfProgram>, FilterError> {
         .try_into()
         .map_err(|_| FilterError::Processor)?;
     let errors = [
-        (0, ignored(options)?),
-        (libc::EOPNOTSUPP, sockets(options)?),
-        (libc::EPERM, denied(options)?),
+        (0, ignored(options)),
+        (libc::EOPNOTSUPP, sockets(options)),
+        (libc::EPERM, denied(options)),
         (libc::ENOSYS, unknown()),
     ];
     let mut programs = Vec::new();
@@ -123,7 +123,7 @@ const X32_NUMBERS: [(i64, i64); 0] = [];
 ///
 /// Of Unix sockets only streams: a datagram can be sent to any path without a connection.
 /// Virtual machines' and other families belong to no network namespace.
-fn sockets(options: FilterOptions) -> Result<Rules, FilterError> {
+fn sockets(options: FilterOptions) -> Rules {
     let mut families = vec![libc::AF_UNIX];
     if options.net || !options.no_namespaces {
         // In a network namespace of their own they reach only each other.
@@ -137,25 +137,25 @@ fn sockets(options: FilterOptions) -> Result<Rules, FilterError> {
         types.push(libc::SOCK_DGRAM);
     }
     let other = families.iter().map(|family| not(0, *family));
-    let mut rules = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
+    let mut rules = vec![rule(other.collect())];
     // Every other value of the four bits that hold the type.
     for kind in (0..16).filter(|kind| !types.contains(kind)) {
         let raw_netlink = options.net && kind == libc::SOCK_RAW;
-        let mut when = vec![masked(1, 0xf, kind)?];
+        let mut when = vec![masked(1, 0xf, kind)];
         if raw_netlink {
             // Names are looked up by the addresses of the machine, which netlink tells.
-            when.push(not(0, libc::AF_NETLINK)?);
+            when.push(not(0, libc::AF_NETLINK));
         }
-        rules.push(SeccompRule::new(when)?);
+        rules.push(rule(when));
     }
-    Ok(Rules::from([
+    Rules::from([
         (libc::SYS_socket, rules.clone()),
         (libc::SYS_socketpair, rules),
-    ]))
+    ])
 }
 
-/// What is refused with EPERM.
-fn denied(options: FilterOptions) -> Result<Rules, FilterError> {
+/// Calls that are refused with EPERM.
+fn denied(options: FilterOptions) -> Rules {
     let mut calls = ALWAYS.to_vec();
     if options.cpus {
         calls.push(libc::SYS_sched_setaffinity);
@@ -171,83 +171,64 @@ fn denied(options: FilterOptions) -> Result<Rules, FilterError> {
         }
     }
     let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
-    let mut add = |call: i64, when: Vec<Vec<SeccompCondition>>| -> Result<(), FilterError> {
+    let mut add = |call: i64, new: Vec<SeccompRule>| {
         // A call that is refused whatever its arguments has no rules.
         if rules.get(&call).is_none_or(|known| !known.is_empty()) {
-            let new = when.into_iter().map(SeccompRule::new);
-            let new: Vec<_> = new.collect::<Result<_, _>>()?;
             rules.entry(call).or_default().extend(new);
         }
-        Ok(())
     };
-    let namespaces = NAMESPACES.iter().map(|flag| Ok(vec![flagged(0, *flag)?]));
-    add(
-        libc::SYS_clone,
-        namespaces.collect::<Result<_, FilterError>>()?,
-    )?;
+    let namespaces = NAMESPACES.iter().map(|flag| rule(vec![flagged(0, *flag)]));
+    add(libc::SYS_clone, namespaces.collect());
     for (call, argument) in MODES {
-        add(call, special_modes(argument, &[])?)?;
+        add(call, special_modes(argument, &[]));
     }
     for (call, flags) in OPENS {
-        add(call, special_modes(flags + 1, &[(flags, libc::O_CREAT)])?)?;
-        add(call, special_modes(flags + 1, &[(flags, TEMPORARY)])?)?;
+        add(call, special_modes(flags + 1, &[(flags, libc::O_CREAT)]));
+        add(call, special_modes(flags + 1, &[(flags, TEMPORARY)]));
     }
     // A lease on a file that may only be read holds up for 45 s whoever opens it to write.
-    let leases = [libc::F_SETLEASE, libc::F_NOTIFY].map(|order| Ok(vec![is(1, order)?]));
-    let leases = leases.into_iter().collect::<Result<_, FilterError>>()?;
-    add(libc::SYS_fcntl, leases)?;
-    let terminal = TERMINAL.map(|request| Ok(vec![is(1, request)?]));
     add(
-        libc::SYS_ioctl,
-        terminal.into_iter().collect::<Result<_, FilterError>>()?,
-    )?;
+        libc::SYS_fcntl,
+        any_of(1, &[libc::F_SETLEASE, libc::F_NOTIFY]),
+    );
+    add(libc::SYS_ioctl, any_of(1, &TERMINAL));
     if options.no_namespaces {
         for call in OF_A_PROCESS {
-            add(call, vec![vec![not(0, 0)?]])?;
+            add(call, vec![rule(vec![not(0, 0)])]);
         }
         for (call, this_process) in [
             (libc::SYS_setpriority, libc::PRIO_PROCESS.cast_signed()),
             (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
         ] {
-            add(call, vec![vec![not(0, this_process)?], vec![not(1, 0)?]])?;
+            add(
+                call,
+                vec![rule(vec![not(0, this_process)]), rule(vec![not(1, 0)])],
+            );
         }
-        // Who is signalled when something happens to a descriptor may be anybody.
-        let owners = [libc::F_SETOWN, F_SETOWN_EX].map(|order| Ok(vec![is(1, order)?]));
-        add(
-            libc::SYS_fcntl,
-            owners.into_iter().collect::<Result<_, FilterError>>()?,
-        )?;
-        add(libc::SYS_ioctl, ioctls_but(0x54, 0x89)?)?;
-        let owners = SOCKET_OWNER.map(|request| Ok(vec![is(1, request)?]));
-        add(
-            libc::SYS_ioctl,
-            owners.into_iter().collect::<Result<_, FilterError>>()?,
-        )?;
+        // Any process could be named as the one to signal when something happens to a descriptor.
+        add(libc::SYS_fcntl, any_of(1, &[libc::F_SETOWN, F_SETOWN_EX]));
+        add(libc::SYS_ioctl, ioctls_but(0x54, 0x89));
+        add(libc::SYS_ioctl, any_of(1, &SOCKET_OWNER));
     }
-    Ok(rules)
+    rules
 }
 
-/// Returns what is true where a file is made or changed that runs as its owner or its group,
-/// whoever starts it: another user of the machine would become the kernel's. systemd's
-/// RestrictSUIDSGID= refuses the same.
-fn special_modes(mode: u8, and: &[(u8, i32)]) -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
-    let bits = [libc::S_ISUID, libc::S_ISGID];
-    let rules = bits.iter().map(|bit| {
-        let mut when = vec![flagged(mode, bit.cast_signed())?];
-        for (argument, flag) in and {
-            when.push(flagged(*argument, *flag)?);
-        }
-        Ok(when)
+/// Returns rules for making a file setuid or setgid: another user who runs it would act as the
+/// kernel's user. systemd's RestrictSUIDSGID= refuses the same.
+fn special_modes(mode: u8, and: &[(u8, i32)]) -> Vec<SeccompRule> {
+    let rules = [libc::S_ISUID, libc::S_ISGID].iter().map(|bit| {
+        let mut when = vec![flagged(mode, bit.cast_signed())];
+        when.extend(and.iter().map(|(argument, flag)| flagged(*argument, *flag)));
+        rule(when)
     });
     rules.collect()
 }
 
-/// Returns what is true of every `ioctl` but those of two types, which are eight bits of its number.
+/// Returns rules for every `ioctl` but those of two types, which are eight bits of its number.
 ///
-/// Those of terminals and sockets stay. Others change files of whose content nothing but the right
-/// to read was given: their flags, their versions, snapshots of their folders. Each file system has
-/// more of its own.
-fn ioctls_but(one: u64, other: u64) -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
+/// Those of terminals and sockets pass. Others change files that may only be read: their flags, their
+/// versions, snapshots of their folders. Each file system has more of its own.
+fn ioctls_but(one: u64, other: u64) -> Vec<SeccompRule> {
     let mut rules = Vec::new();
     // A number is neither where some bit differs from the one's, and some bit from the other's.
     for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
@@ -257,21 +238,21 @@ fn ioctls_but(one: u64, other: u64) -> Result<Vec<Vec<SeccompCondition>>, Filter
             continue;
         }
         let value = i32::try_from((differs | differs_too) << 8).unwrap_or_default();
-        rules.push(vec![masked(1, (first | second) << 8, value)?]);
+        rules.push(rule(vec![masked(1, (first | second) << 8, value)]));
     }
-    Ok(rules)
+    rules
 }
 
-/// What is answered as done and not done.
+/// Calls that are reported as done and not done.
 ///
 /// Landlock does not rule over a file's mode and its times, and a filter cannot see which file is meant. An error
 /// would end every program that copies a file with its mode, as IPython does when it starts.
 ///
 /// libzmq aborts where a thread of its own cannot be told how it is scheduled, and a filter cannot
 /// tell a thread from a process outside.
-fn ignored(options: FilterOptions) -> Result<Rules, FilterError> {
+fn ignored(options: FilterOptions) -> Rules {
     if !options.no_namespaces {
-        return Ok(Rules::new());
+        return Rules::new();
     }
     let mut calls = vec![libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2];
     calls.push(libc::SYS_utimensat);
@@ -284,12 +265,12 @@ fn ignored(options: FilterOptions) -> Result<Rules, FilterError> {
     ]);
     let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
     for call in [libc::SYS_sched_setscheduler, libc::SYS_sched_setparam] {
-        rules.insert(call, vec![SeccompRule::new(vec![not(0, 0)?])?]);
+        rules.insert(call, vec![rule(vec![not(0, 0)])]);
     }
-    Ok(rules)
+    rules
 }
 
-/// What is refused as if the system did not know it.
+/// Calls that are refused as if the system did not know them.
 ///
 /// `io_uring` makes and connects sockets past every filter. The flags of `clone3` lie in memory,
 /// where a filter cannot look; the C library then takes `clone`. So do those of `openat2`.
@@ -304,7 +285,7 @@ fn unknown() -> Rules {
     calls.into_iter().map(|call| (call, Vec::new())).collect()
 }
 
-/// Never needed by a kernel: to look into other processes, to mount, to make namespaces, to load
+/// Calls that no kernel needs: to look into other processes, to mount, to make namespaces, to load
 /// code into the system.
 const ALWAYS: [i64; 38] = [
     libc::SYS_ptrace,
@@ -347,7 +328,7 @@ const ALWAYS: [i64; 38] = [
     SYS_OPEN_TREE_ATTR,
 ];
 
-/// Nor does Landlock rule over a file's owner and attributes.
+/// Calls on a file's owner and attributes, which Landlock does not restrict.
 const METADATA: [i64; 11] = [
     libc::SYS_fchown,
     libc::SYS_fchownat,
@@ -362,7 +343,7 @@ const METADATA: [i64; 11] = [
     SYS_FILE_SETATTR,
 ];
 
-/// What all processes of a machine share where there are no namespaces.
+/// Calls on what all processes of a machine share where there are no namespaces.
 const SHARED: [i64; 13] = [
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -379,7 +360,7 @@ const SHARED: [i64; 13] = [
     libc::SYS_mq_unlink,
 ];
 
-/// What is done to the process that the first argument names; 0 is the one that calls.
+/// Calls on the process that the first argument names; 0 is the calling process.
 const OF_A_PROCESS: [i64; 3] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -414,8 +395,8 @@ const OPENS: [(i64, u8); 1] = [(libc::SYS_openat, 2)];
 /// `__O_TMPFILE`: `O_TMPFILE` without `O_DIRECTORY`.
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Typing into a terminal as if its user did, through a selection too, and taking its lines or the
-/// console's over: TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS.
+/// Requests that type into a terminal as its user (TIOCSTI, TIOCLINUX for a selection) or take over its
+/// lines or the console's (TIOCSETD, TIOCCONS).
 const TERMINAL: [i32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
 /// FIOSETOWN and SIOCSPGRP, which do to a socket what F_SETOWN does.
@@ -444,27 +425,37 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-type Condition = Result<SeccompCondition, seccompiler::BackendError>;
-
-fn condition(argument: u8, how: SeccompCmpOp, value: i32) -> Condition {
+fn condition(argument: u8, how: SeccompCmpOp, value: i32) -> SeccompCondition {
     let value = u64::from(value.cast_unsigned());
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, how, value)
+        .expect("a system call has six arguments")
 }
 
-fn is(argument: u8, value: i32) -> Condition {
+fn is(argument: u8, value: i32) -> SeccompCondition {
     condition(argument, SeccompCmpOp::Eq, value)
 }
 
-fn not(argument: u8, value: i32) -> Condition {
+fn not(argument: u8, value: i32) -> SeccompCondition {
     condition(argument, SeccompCmpOp::Ne, value)
 }
 
-fn masked(argument: u8, mask: u64, value: i32) -> Condition {
+fn masked(argument: u8, mask: u64, value: i32) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-fn flagged(argument: u8, flag: i32) -> Condition {
+fn flagged(argument: u8, flag: i32) -> SeccompCondition {
     masked(argument, u64::from(flag.cast_unsigned()), flag)
+}
+
+/// Returns a rule that holds where all conditions do.
+fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
+    SeccompRule::new(conditions).expect("each rule has a condition")
+}
+
+/// Returns rules of which one holds where the argument is one of these values.
+fn any_of(argument: u8, values: &[i32]) -> Vec<SeccompRule> {
+    let rules = values.iter().map(|value| rule(vec![is(argument, *value)]));
+    rules.collect()
 }
 
 #[cfg(test)]
@@ -492,7 +483,6 @@ mod tests {
                 net,
                 cpus: false,
             })
-            .unwrap()
         };
         assert!(with(true, false).contains_key(&libc::SYS_connect));
         assert!(with(true, false).contains_key(&libc::SYS_fchown));
@@ -503,7 +493,7 @@ mod tests {
 
     #[test]
     fn only_ioctls_of_terminals_and_sockets_pass() {
-        let rules = ioctls_but(0x54, 0x89).unwrap();
+        let rules = ioctls_but(0x54, 0x89);
         // As the filter looks at them.
         let refused = |number: u64| {
             let bits = (0..8).flat_map(|first| (0..8).map(move |second| (first, second)));
@@ -528,14 +518,11 @@ mod tests {
     fn the_other_numbers_of_a_call_are_filtered_too() {
         let rules = with_x32(unknown());
         assert!(rules.contains_key(&(libc::SYS_clone3 | 0x4000_0000)));
-        let rules = with_x32(
-            denied(FilterOptions {
-                no_namespaces: true,
-                net: false,
-                cpus: false,
-            })
-            .unwrap(),
-        );
+        let rules = with_x32(denied(FilterOptions {
+            no_namespaces: true,
+            net: false,
+            cpus: false,
+        }));
         assert!(rules.contains_key(&(521 | 0x4000_0000)));
     }
 }

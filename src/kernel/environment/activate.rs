@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::folder::{Environment, Manager};
+use super::folder::{Environment, Manager, is_environment};
+use super::pixi::PixiManifest;
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 use crate::project::written::AllWritten;
@@ -64,8 +65,7 @@ impl VariableChanges {
 /// Returns the environment that a program lies in, `<prefix>/bin/<program>`.
 pub fn around(program: &Path) -> Option<PathBuf> {
     let prefix = program.parent()?.parent()?;
-    let is_environment = prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir();
-    (program.is_absolute() && is_environment).then(|| prefix.to_owned())
+    (program.is_absolute() && is_environment(prefix)).then(|| prefix.to_owned())
 }
 
 /// Returns what changes for what is started in an environment; `all` are the variables until now.
@@ -201,19 +201,20 @@ impl Activation {
             set("CONDA_PROMPT_MODIFIER", format!("({name}) ").as_ref());
             let mut of_project = Vec::new();
             if let (Manager::Pixi, Some(project)) = (environment.manager, &environment.project) {
-                let pixi = Pixi::read(project, &environment.prefix);
+                let manifest = PixiManifest::read(project);
                 set("PIXI_PROJECT_ROOT", project.as_os_str());
-                set("PIXI_PROJECT_NAME", pixi.name.as_ref());
-                set("PIXI_PROJECT_MANIFEST", pixi.manifest.as_os_str());
+                set("PIXI_PROJECT_NAME", manifest.project_name().as_ref());
+                set("PIXI_PROJECT_MANIFEST", manifest.path.as_os_str());
                 set(
                     "PIXI_ENVIRONMENT_NAME",
                     prefix.file_name().unwrap_or_default(),
                 );
-                if is_trusted(&pixi.manifest) {
-                    pixi.variables
-                        .iter()
-                        .for_each(|(name, value)| set(name, value.as_ref()));
-                    of_project = pixi.scripts;
+                if is_trusted(&manifest.path) {
+                    let activation = manifest.activation(&environment.prefix);
+                    for (name, value) in &activation.variables {
+                        set(name, value.as_ref());
+                    }
+                    of_project = activation.scripts;
                     of_project.retain(|script| is_trusted(script));
                 }
             }
@@ -325,95 +326,6 @@ fn sorted(folder: &Path, ending: &str) -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
-}
-
-/// What a pixi project says of itself and of how its environment is activated.
-struct Pixi {
-    name: String,
-    manifest: PathBuf,
-    variables: Vec<(String, String)>,
-    scripts: Vec<PathBuf>,
-}
-
-impl Pixi {
-    fn read(project: &Path, prefix: &Path) -> Self {
-        let files = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
-        let manifest = files.iter().find(|file| file.is_file());
-        let manifest = manifest.unwrap_or(&files[0]).clone();
-        let text = foreign_file::read_text(&manifest).unwrap_or_default();
-        let whole: toml::Table = toml::from_str(&text).unwrap_or_default();
-        let inner = whole.get("tool").and_then(|tool| tool.get("pixi"));
-        let table = inner.and_then(toml::Value::as_table).unwrap_or(&whole);
-        let name = ["workspace", "project"].iter().find_map(|section| {
-            let of =
-                |table: &toml::Table| Some(table.get(*section)?.get("name")?.as_str()?.to_owned());
-            of(table).or_else(|| of(&whole))
-        });
-        let own_name = || {
-            project
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned()
-        };
-        let mut variables = Vec::new();
-        let mut scripts = Vec::new();
-        let environment = prefix
-            .file_name()
-            .and_then(OsStr::to_str)
-            .unwrap_or_default();
-        let listed = table.get("environments").and_then(|it| it.get(environment));
-        let features = listed.map(|it| it.get("features").unwrap_or(it));
-        let features = features
-            .and_then(toml::Value::as_array)
-            .into_iter()
-            .flatten();
-        let features =
-            features.filter_map(|it| table.get("feature")?.get(it.as_str()?)?.as_table());
-        // The features' own word comes after the project's, and so wins.
-        for part in std::iter::once(table).chain(features) {
-            let activations = activations(part);
-            // What is said for a platform comes after what is said for all.
-            for activation in activations.iter().rev() {
-                let set = activation.get("env").and_then(toml::Value::as_table);
-                for (name, value) in set.into_iter().flatten() {
-                    variables.extend(value.as_str().map(|it| (name.clone(), it.to_owned())));
-                }
-            }
-            // Of lists of scripts only the one counts that is said most exactly.
-            let mut lists = activations
-                .iter()
-                .filter_map(|it| it.get("scripts")?.as_array());
-            let run = lists.next().into_iter().flatten();
-            let run = run.filter_map(toml::Value::as_str);
-            scripts.extend(run.map(|script| project.join(script)));
-        }
-        Self {
-            name: name.unwrap_or_else(own_name),
-            manifest,
-            variables,
-            scripts,
-        }
-    }
-}
-
-/// Returns what a table says of activation on this platform, the most exact first.
-fn activations(table: &toml::Table) -> Vec<&toml::Value> {
-    let (system, machine) = match (std::env::consts::OS, std::env::consts::ARCH) {
-        ("macos", "aarch64") => ("osx", "osx-arm64".to_owned()),
-        ("macos", _) => ("osx", "osx-64".to_owned()),
-        (_, "x86_64") => ("linux", "linux-64".to_owned()),
-        (_, "powerpc64") => ("linux", "linux-ppc64le".to_owned()),
-        (_, other) => ("linux", format!("linux-{other}")),
-    };
-    let of = |name: &str| table.get("target")?.get(name)?.get("activation");
-    let said = [
-        of(&machine),
-        of(system),
-        of("unix"),
-        table.get("activation"),
-    ];
-    said.into_iter().flatten().collect()
 }
 
 /// Where the scripts lie that are run when an environment is entered.

@@ -88,6 +88,11 @@ impl Environment {
     }
 }
 
+/// Says whether a folder is an environment of venv or conda.
+pub(in crate::kernel) fn is_environment(prefix: &Path) -> bool {
+    prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir()
+}
+
 /// Says whether a prefix is that of conda itself. micromamba's has no programs of conda's, but
 /// the cache of packages that all its environments share.
 pub(in crate::kernel) fn is_base(prefix: &Path) -> bool {

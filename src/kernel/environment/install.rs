@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::folder::{Environment, Manager};
+use super::pixi::PixiManifest;
 use super::python::Python;
 use super::trust::on_path;
 use crate::kernel::foreign_file;
@@ -73,12 +74,11 @@ impl InstallCommands {
         let project = environment.project.as_deref();
         match (environment.manager, project) {
             (Manager::Pixi, Some(project)) => {
-                let manifest = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
-                let manifest = manifest.iter().find(|file| file.is_file());
-                let manifest = text(manifest.unwrap_or(&project.join("pixi.toml")));
-                let feature = pixi_feature(Path::new(&manifest), &environment.prefix);
-                let mut words = vec!["pixi", "add", "--manifest-path", &manifest];
-                if let Some(feature) = &feature {
+                let manifest = PixiManifest::read(project);
+                let path = text(&manifest.path);
+                let mut words = vec!["pixi", "add", "--manifest-path", &path];
+                // What is added to no feature goes to the environment `default` alone.
+                if let Some(feature) = manifest.features(&environment.prefix).first() {
                     words.extend(["--feature", feature]);
                 }
                 words.push("ipykernel");
@@ -157,21 +157,6 @@ pub fn anew(environment: &Environment, variables: &dyn Variables) -> String {
         }
         _ => format!("python3 -m venv --clear {prefix} && {python} -m pip install ipykernel"),
     }
-}
-
-/// Returns the first feature of a pixi environment other than `default`, which alone gets what is
-/// added to it.
-fn pixi_feature(manifest: &Path, prefix: &Path) -> Option<String> {
-    let name = prefix.file_name()?.to_str()?;
-    let text = foreign_file::read_text(manifest).ok()?;
-    let table: toml::Table = toml::from_str(&text).ok()?;
-    let pixi = match table.get("tool").and_then(|tool| tool.get("pixi")) {
-        Some(pixi) => pixi.as_table()?,
-        None => &table,
-    };
-    let environment = pixi.get("environments")?.get(name)?;
-    let features = environment.get("features").unwrap_or(environment);
-    Some(features.as_array()?.first()?.as_str()?.to_owned())
 }
 
 /// Returns the program with which this machine manages an environment of conda: the one that made

@@ -5,6 +5,7 @@ pub mod activate;
 pub mod conda;
 pub mod folder;
 pub mod install;
+mod pixi;
 mod poetry;
 pub mod probe;
 pub mod python;

@@ -123,12 +123,8 @@ fn trusted_path(policy: ProbePolicy) -> Option<(&'static str, &'static str)> {
 
 /// Returns the first `python3` or `python` on `PATH`.
 pub fn on_path(variables: &dyn Variables) -> Option<PathBuf> {
-    let path = variables.get("PATH")?;
-    ["python3", "python"].iter().find_map(|name| {
-        std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|path| path.is_file())
-    })
+    let mut names = ["python3", "python"].map(Path::new).into_iter();
+    names.find_map(|name| variables.programs(name).into_iter().next())
 }
 
 #[cfg(test)]

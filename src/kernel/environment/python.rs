@@ -120,7 +120,8 @@ pub fn base(prefix: &Path) -> Option<PathBuf> {
     setting(&settings, "home").map(PathBuf::from)
 }
 
-fn setting<'a>(settings: &'a str, wanted: &str) -> Option<&'a str> {
+/// Returns a value of `pyvenv.cfg`.
+pub(in crate::kernel) fn setting<'a>(settings: &'a str, wanted: &str) -> Option<&'a str> {
     let pairs = settings.lines().filter_map(|line| line.split_once('='));
     { pairs }
         .find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted))

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{Environment, is_trusted};
+use super::folder::{Environment, is_environment, is_trusted};
 use super::{conda, poetry, python};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
@@ -62,7 +62,7 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     }
     for name in ["venv", "env"] {
         let prefix = folder.join(name);
-        if prefix.join("pyvenv.cfg").is_file() || prefix.join("conda-meta").is_dir() {
+        if is_environment(&prefix) {
             found.push(Environment::of(&prefix, here(name)));
         }
     }

@@ -13,7 +13,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::written::{AllWritten, Written};
 
-/// Something that is not executed outside a sandbox.
+/// Says that a file is not executed or believed outside a sandbox.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{what} {} is not used outside a sandbox: a sandboxed kernel of {} was allowed to write {}, and may have put anything there",
@@ -22,14 +22,14 @@ use crate::project::written::{AllWritten, Written};
     written.folder.display()
 )]
 pub struct Untrusted {
-    /// What it is to the kernel.
+    /// What the file is to the kernel, for the message.
     what: &'static str,
     path: PathBuf,
     written: Box<Written>,
 }
 
 impl Untrusted {
-    /// Returns what mends it, for a notebook's `nb open`.
+    /// Returns the commands that help, for a notebook's `nb open`.
     pub fn hints(&self) -> Vec<String> {
         let mut hints =
             vec!["start this one in a sandbox too: nb open NOTEBOOK --sandbox".to_owned()];
@@ -87,7 +87,7 @@ pub fn check_start(
     variables: &dyn Variables,
 ) -> Result<(), Untrusted> {
     if AllWritten::known().entries().is_empty() && !has_scratch(folder) {
-        // Nearly everybody's case, and quicker.
+        // The usual case, quickly decided.
         let scratch = argv.iter().any(|word| has_scratch(Path::new(word)));
         if !scratch {
             return Ok(());
@@ -96,9 +96,10 @@ pub fn check_start(
     if let Some((program, rest)) = argv.split_first() {
         let program = Path::new(program);
         match program.components().count() {
-            1 => first_on_path(program, variables)
-                .iter()
-                .try_for_each(|it| check_program(it))?,
+            1 => variables
+                .programs(program)
+                .first()
+                .map_or(Ok(()), |it| check_program(it))?,
             _ => check_program(program)?,
         }
         let files = rest.iter().map(Path::new);
@@ -121,7 +122,7 @@ fn has_scratch(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "scratch")
 }
 
-/// Variables that name code which a kernel runs by itself.
+/// Variables that name code which every kernel of a language runs.
 const CODE: [&str; 8] = [
     "PYTHONPATH",
     "PYTHONHOME",
@@ -133,17 +134,9 @@ const CODE: [&str; 8] = [
     "R_LIBS_USER",
 ];
 
-fn first_on_path(program: &Path, variables: &dyn Variables) -> Option<PathBuf> {
-    let path = variables.get("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
-}
-
 /// Returns a program that is on `PATH` and may be executed outside a sandbox. An activated
 /// environment's folder is on it too: what lies there counts only where a tool of the user made it.
 pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
-    let path = variables.get("PATH")?;
     let known = AllWritten::known();
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
     let mut active: Vec<_> = active.into_iter().flatten().collect();
@@ -151,11 +144,9 @@ pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
         let tools = ToolFolders::known(variables);
         active.retain(|prefix| !tools.hold(prefix));
     }
-    let is_active = |folder: &PathBuf| active.iter().any(|prefix| folder.starts_with(prefix));
-    std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute() && !is_active(folder))
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file() && known.decides(path).is_none())
+    let is_active = |file: &PathBuf| active.iter().any(|prefix| file.starts_with(prefix));
+    let mut programs = variables.programs(Path::new(program)).into_iter();
+    programs.find(|file| file.is_absolute() && !is_active(file) && known.decides(file).is_none())
 }
 
 fn untrusted(what: &'static str, path: &Path, written: Written) -> Untrusted {

@@ -195,18 +195,13 @@ impl KernelFiles {
         let (ip, ports, transport) = match transport {
             Transport::Ipc => (
                 self.socket_prefix(apart, variables)?,
-                IPC_PORTS,
+                // Only the end of a path.
+                ports([1, 2, 3, 4, 5]),
                 wire::Transport::Ipc,
             ),
             Transport::Tcp if spec::chooses_ports(spec) => (
                 Ipv4Addr::LOCALHOST.to_string(),
-                Ports {
-                    shell: 0,
-                    iopub: 0,
-                    stdin: 0,
-                    control: 0,
-                    hb: 0,
-                },
+                ports([0; 5]),
                 wire::Transport::Tcp,
             ),
             Transport::Tcp => {
@@ -387,14 +382,15 @@ const ID: usize = 12;
 /// How the links in Jupyter's runtime folder are called: `kernel-*.json` is what clients look for.
 const LINK_PREFIX: &str = "kernel-nb-";
 
-/// For Unix sockets a port is only the end of a path.
-const IPC_PORTS: Ports = Ports {
-    shell: 1,
-    iopub: 2,
-    stdin: 3,
-    control: 4,
-    hb: 5,
-};
+fn ports([shell, iopub, stdin, control, hb]: [u16; 5]) -> Ports {
+    Ports {
+        shell,
+        iopub,
+        stdin,
+        control,
+        hb,
+    }
+}
 
 /// Where sockets may lie, best first.
 ///
@@ -460,17 +456,14 @@ fn private_folder(folder: &Path) -> io::Result<()> {
 
 /// Returns five ports that were free a moment ago; whoever is quicker may take one of them.
 fn free_ports() -> io::Result<Ports> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let port = |listener: &TcpListener| Ok::<_, io::Error>(listener.local_addr()?.port());
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     // All are held until all are found, or two could be the same.
-    let (shell, iopub, stdin, control, hb) = (bind()?, bind()?, bind()?, bind()?, bind()?);
-    Ok(Ports {
-        shell: port(&shell)?,
-        iopub: port(&iopub)?,
-        stdin: port(&stdin)?,
-        control: port(&control)?,
-        hb: port(&hb)?,
-    })
+    let listeners: Vec<_> = (0..5).map(bind).collect::<io::Result<_>>()?;
+    let mut free = [0; 5];
+    for (port, listener) in free.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports(free))
 }
 
 /// Returns a key of 244 random bits.

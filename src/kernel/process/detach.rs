@@ -317,9 +317,6 @@ fn prepare(plan: &StartPlan, argv: &[OsString]) -> io::Result<Command> {
         None => Stdio::null(),
     };
     let mut command = Command::new(program);
-    if plan.clears {
-        command.env_clear();
-    }
     command
         .args(arguments)
         .envs(plan.set.iter().map(|(name, value)| (name, value)))

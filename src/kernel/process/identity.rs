@@ -121,6 +121,11 @@ impl Process {
         tokio::time::timeout(limit, self.death()).await.is_ok()
     }
 
+    /// Returns one of its living children.
+    pub fn first_child(&self) -> Option<Self> {
+        platform::children(self.pid).into_iter().find_map(Self::of)
+    }
+
     /// Returns its program as it was called.
     pub fn program(&self) -> Option<PathBuf> {
         platform::program(self.pid)

@@ -110,7 +110,7 @@ pub fn launch(
     }));
     own.push((IN_KERNEL.into(), "1".into()));
     let mut set: Vec<_> = change.set.clone().into_iter().collect();
-    let (mut input, mut clears) = (None, false);
+    let mut input = None;
     if let Some(confined) = &start.confined {
         let inner = sandbox::SandboxedCommand {
             argv,
@@ -119,8 +119,8 @@ pub fn launch(
             scripts,
         };
         let wrapped = sandbox::wrap(inner, confined, &start.files)?;
-        (argv, set) = (wrapped.argv, wrapped.set);
-        (input, clears) = (wrapped.input, wrapped.clears);
+        (argv, set) = (wrapped.argv, Vec::new());
+        input = Some(wrapped.input);
     } else {
         set.extend(own);
     }
@@ -155,7 +155,6 @@ pub fn launch(
         .into_iter()
         .chain(change.remove)
         .collect(),
-        clears,
         input,
         folder: start.folder.clone(),
         log: start.log.clone(),

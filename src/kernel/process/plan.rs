@@ -20,8 +20,6 @@ pub struct StartPlan {
     pub set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub remove: Vec<OsString>,
-    /// Whether the program gets none of this process's variables.
-    pub clears: bool,
     /// The program's stdin. Every user of the machine can read a command line; nobody else can
     /// read this.
     pub input: Option<String>,

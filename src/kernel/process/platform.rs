@@ -237,14 +237,13 @@ mod imp {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
 
-    /// Returns the children of this process, zombies included.
-    pub(in super::super) fn children() -> Vec<u32> {
-        let own = std::process::id();
+    /// Returns the children of a process, zombies included.
+    pub(in super::super) fn children(parent: u32) -> Vec<u32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let is_child = |pid: &u32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.is_ok_and(|stat| parse_parent(&stat) == Some(own))
+            stat.is_ok_and(|stat| parse_parent(&stat) == Some(parent))
         };
         pids.filter(is_child).collect()
     }
@@ -354,8 +353,8 @@ mod imp {
     /// Does nothing: orphans are the first process's here.
     pub(in super::super) fn adopt_orphans() {}
 
-    /// Returns none: nobody's orphans come here.
-    pub(in super::super) fn children() -> Vec<u32> {
+    /// Returns none: orphans do not become this process's children here.
+    pub(in super::super) fn children(_parent: u32) -> Vec<u32> {
         Vec::new()
     }
 

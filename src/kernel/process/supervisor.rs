@@ -335,7 +335,10 @@ fn how(status: ExitStatus, stands_for_another: bool) -> Exit {
 fn end_adopted() {
     let deadline = Instant::now() + GROUP_GRACE;
     while Instant::now() < deadline {
-        for child in platform::children().into_iter().filter_map(raw) {
+        for child in platform::children(std::process::id())
+            .into_iter()
+            .filter_map(raw)
+        {
             let _ = kill_process(child, Signal::KILL);
         }
         loop {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::kernel::environment::folder::is_base;
 use crate::kernel::environment::probe::{self, ProbePolicy};
-use crate::kernel::environment::search;
+use crate::kernel::environment::{python, search};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 
@@ -26,12 +26,8 @@ impl Prefix {
     pub fn of(path: &Path) -> Self {
         let virtual_cfg = foreign_file::read_text(&path.join("pyvenv.cfg")).ok();
         let shares_packages = |text: &String| {
-            text.lines()
-                .filter_map(|line| line.split_once('='))
-                .any(|(key, value)| {
-                    key.trim() == "include-system-site-packages"
-                        && value.trim().eq_ignore_ascii_case("true")
-                })
+            let shares = python::setting(text, "include-system-site-packages");
+            shares.is_some_and(|value| value.eq_ignore_ascii_case("true"))
         };
         let is_conda = path.join("conda-meta").is_dir() && !is_base(path);
         let own = rustix::process::geteuid().as_raw();

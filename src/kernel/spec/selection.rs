@@ -1,21 +1,21 @@
-//! Which kernel a notebook gets.
+//! The choice of a notebook's kernel.
 //!
-//! In this order: what was asked for, what its session ran before, what the notebook's metadata
-//! names, the Python environment that is active or lies at or above it, the kernel of another
-//! notebook of the project, the Python of the front end that asks, Jupyter's own `python3`, the
-//! `python3` on `PATH`. Where none of these is there and others are, or conda's `base` only
-//! because it is active in every shell, nobody can know which one is meant: that is asked.
+//! In this order: the kernel that was asked for, the one that the notebook's session ran before, the
+//! one that the notebook's metadata names, the Python environment that is active or lies at or above
+//! the notebook, the kernel of another notebook of the project, the Python of the front end that
+//! asks, Jupyter's own `python3`, the `python3` on `PATH`. Where only others are left, or conda's
+//! `base`, which is active in every shell of many machines, the user is asked.
 //!
-//! A Python counts only with ipykernel in it. The project's own environment is not replaced by
-//! another one for want of that: the notebook's libraries are in it.
+//! A Python counts only with ipykernel in it. A project's own environment without ipykernel is an
+//! error and not passed over: the notebook's libraries are in it.
 
 use std::path::{Path, PathBuf};
 
 use super::allow_list::SpecAllowList;
-use super::candidates::{self, KernelCandidate};
+use super::candidates::{self, CandidateSource, KernelCandidate};
 use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
-use super::kernelspec::{self as spec, SpecError, is_there};
+use super::kernelspec::{self, SpecError, is_there};
 use super::prefix::{Prefix, nearest_prefix, prefix_in_use, prefix_on_path};
 use crate::kernel::environment::folder::Environment;
 use crate::kernel::environment::install::InstallCommands;
@@ -26,7 +26,7 @@ use crate::kernel::shell::quote;
 use crate::kernel::variables::{NoHome, Variables};
 use crate::project::RealSpec;
 
-/// What is known about the wanted kernel.
+/// What is known about the kernel that a notebook is to get.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelRequest<'a> {
     /// The spec that was asked for by name.
@@ -39,11 +39,11 @@ pub struct KernelRequest<'a> {
     pub named: Option<&'a str>,
     /// The language in the notebook's metadata.
     pub language: Option<&'a str>,
-    /// What another notebook of the project runs: its user's choice, where nothing else is known.
+    /// The spec that another notebook of the project runs.
     pub neighbour: Option<&'a RealSpec>,
-    /// The Python that the front end itself runs on, as a Jupyter server does.
+    /// The Python that the front end runs on, as a Jupyter server does.
     pub front_end: Option<&'a Path>,
-    /// Which interpreters may be run to learn what they have.
+    /// Which interpreters may be run to find out what they have.
     pub policy: ProbePolicy,
 }
 
@@ -52,9 +52,9 @@ pub struct KernelRequest<'a> {
 pub struct ChosenKernel {
     /// Its spec.
     pub spec: RealSpec,
-    /// Why this one.
+    /// Why it was chosen.
     pub why: String,
-    /// What the user should know about how it was chosen.
+    /// What the user should know about the choice.
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum SelectionError {
     /// No home folder.
     #[error(transparent)]
     NoHome(#[from] NoHome),
-    /// The Python that was asked for is none.
+    /// The Python that was asked for cannot be used.
     #[error(transparent)]
     NotPython(#[from] NotPython),
     /// The spec is unusable.
@@ -80,7 +80,7 @@ pub enum SelectionError {
         /// The command that installs it.
         install: Box<InstallCommands>,
     },
-    /// The Python of the project's environment is not there any more.
+    /// The Python of the project's environment was removed.
     #[error(
         "the environment {} cannot be used: {} leads to {}, which is not there",
         environment.prefix.display(),
@@ -97,7 +97,7 @@ pub enum SelectionError {
         /// The commands that make it anew.
         mend: String,
     },
-    /// No Python at all.
+    /// No Python was found.
     #[error("no Python with ipykernel was found: no active environment, none at or above {}, no kernelspec, no python3 on PATH", folder.display())]
     NoPython {
         /// The notebook's folder.
@@ -109,7 +109,7 @@ pub enum SelectionError {
         /// All that can be started.
         candidates: Vec<KernelCandidate>,
     },
-    /// No spec of that name or language.
+    /// No spec has this name or language.
     #[error("no kernelspec {wanted} was found")]
     NoSpec {
         /// The name, or the language.
@@ -118,7 +118,7 @@ pub enum SelectionError {
         available: Vec<String>,
     },
     /// The wanted spec is the proxy's.
-    #[error("the kernelspec {0} starts nb-proxy, which is no kernel but the way to one")]
+    #[error("the kernelspec {0} starts nb-proxy, which needs a real kernel behind it")]
     Proxy(String),
 }
 
@@ -132,16 +132,16 @@ fn said_of(source: &str) -> String {
 fn which(candidates: &[KernelCandidate]) -> String {
     let none = "no environment belongs to the notebook's folder, and ";
     match candidates {
-        [only] if only.is_base => format!(
-            "{none}conda's base, which is active in this shell, is taken for nobody's choice"
-        ),
-        [_] => format!("{none}one Python elsewhere could run it: say that it is meant"),
+        [only] if only.is_base => {
+            format!("{none}conda's base, which is active in this shell, does not count as a choice")
+        }
+        [_] => format!("{none}one Python elsewhere could run it: name it to use it"),
         all => format!("{none}{} Pythons could run it: say which", all.len()),
     }
 }
 
 impl SelectionError {
-    /// Returns what mends it.
+    /// Returns the commands or options that help.
     pub fn hints(&self) -> Vec<String> {
         let one = |hint: String| vec![hint];
         match self {
@@ -183,341 +183,290 @@ impl SelectionError {
     }
 }
 
-/// Chooses the kernel for a notebook in `folder`. Runs interpreters, those that `request.policy` allows,
-/// so it takes some time.
+/// Chooses the kernel for a notebook in `folder`. Takes some time, as it runs the interpreters that
+/// `request.policy` allows.
 pub fn select(
     request: KernelRequest<'_>,
     folder: &Path,
     variables: &dyn Variables,
 ) -> Result<ChosenKernel, SelectionError> {
-    let paths = JupyterPaths::new(variables)?;
-    if let Some(name) = request.kernel {
-        let spec = by_name(name, request, folder, &paths, variables)?;
-        return Ok(plain(spec, "it was asked for with --kernel"));
-    }
-    if let Some(path) = request.python {
-        let python = named_python(path, request.policy, variables)?;
-        let environment = Environment::of(&python.prefix, "");
-        let spec = with_kernel(&python, &environment, folder, variables)?;
-        return Ok(plain(spec, "it was asked for with --python"));
-    }
-    if let Some(spec) = request
-        .recorded
-        .filter(|spec| !spec::is_proxy(spec) && is_there(spec))
-    {
-        return Ok(plain(spec.clone(), "the notebook ran it before"));
-    }
-    let mut notes = Vec::new();
-    let shared = request.named.filter(|name| spec::is_shared_name(name));
-    // Of a notebook that names the spec of ours for a language, that says the language.
-    let shared_language = shared
-        .filter(|_| request.language.is_none())
-        .and_then(|name| {
-            let installed = spec::list(&paths.spec_folders(None)).into_iter();
-            let mut languages = installed.map(|spec| spec.language);
-            languages.find(|language| spec::shared_name(language).eq_ignore_ascii_case(name))
-        });
-    let language = request.language.or(shared_language.as_deref());
-    let python_wanted = language.is_none_or(spec::is_python);
-    // `python3` names whatever Python is in use; any other name means one spec.
-    if let Some(name) = request
-        .named
-        .filter(|name| shared.is_none() && !(python_wanted && is_generic(name)))
-    {
-        let without = KernelRequest {
-            python: None,
-            ..request
-        };
-        match by_name(name, without, folder, &paths, variables) {
-            Ok(spec) => {
-                let why = format!("the notebook names the kernelspec {name}");
-                return Ok(plain(spec, &why));
-            }
-            Err(SelectionError::Proxy(_)) => {}
-            Err(SelectionError::NoSpec { .. }) if python_wanted => {
-                if let Some(choice) = by_environments_name(name, request.policy, variables) {
-                    return Ok(choice);
-                }
-                notes.push(format!(
-                    "the notebook names the kernelspec {name}, which is not installed here"
-                ));
-            }
-            Err(SelectionError::NoSpec { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if !python_wanted {
-        let language = language.unwrap_or_default();
-        return by_language(language, folder, &paths, variables, notes);
-    }
-    any_python(request, folder, &paths, variables, notes)
-}
-
-fn any_python(
-    request: KernelRequest<'_>,
-    folder: &Path,
-    paths: &JupyterPaths,
-    variables: &dyn Variables,
-    mut notes: Vec<String>,
-) -> Result<ChosenKernel, SelectionError> {
-    let mut without: Option<(Python, Environment)> = None;
-    for environment in search::at_hand(folder, variables) {
-        let Some(executable) = environment.executable() else {
-            // Another Python in its place has none of the notebook's libraries.
-            match environment.dangling() {
-                Some((link, target)) => return Err(dangling(environment, link, target, variables)),
-                None => continue,
-            }
-        };
-        match probe::probe(&executable, request.policy, variables) {
-            Ok(python) if python.ipykernel => {
-                return Ok(ChosenKernel {
-                    spec: ipykernel::of_python(&python),
-                    why: environment.source,
-                    notes,
-                });
-            }
-            Ok(python) => {
-                notes.push(format!(
-                    "{} has no ipykernel and was passed over; to use it: {}",
-                    environment.prefix.display(),
-                    InstallCommands::of(&python, &environment, folder, variables)
-                ));
-                without.get_or_insert((python, environment));
-            }
-            Err(error) => notes.push(error.to_string()),
-        }
-    }
-    let chosen = |spec: RealSpec, why: &str, notes: Vec<String>| {
-        let why = why.to_owned();
-        Ok(ChosenKernel { spec, why, notes })
-    };
-    let usable = |spec: &&RealSpec| {
-        spec::is_python(&spec.language) && !spec::is_proxy(spec) && is_there(spec)
-    };
-    if let Some(spec) = request.neighbour.filter(usable) {
-        let why = "another notebook of the project runs it";
-        return chosen(spec.clone(), why, notes);
-    }
-    if let Some(python) = request
-        .front_end
-        .and_then(|path| probe::probe(path, request.policy, variables).ok())
-        && python.ipykernel
-    {
-        return chosen(
-            ipykernel::of_python(&python),
-            "the front end runs on it",
-            notes,
-        );
-    }
-    if let Some((python, environment)) = without {
-        return Err(no_ipykernel(&python, &environment, folder, variables));
-    }
-    let mut candidates = candidates::elsewhere(paths, request.policy, variables);
-    candidates.retain(|candidate| {
-        let spec = candidate.spec.as_ref();
-        spec.is_ok_and(|spec| spec::is_python(&spec.language) && is_there(spec))
-    });
-    let own = |candidate: &&KernelCandidate| {
-        candidate.from == candidates::CandidateSource::Spec && is_generic(&candidate.name)
-    };
-    let on_path = |candidate: &&KernelCandidate| {
-        candidate.from == candidates::CandidateSource::Path && !candidate.is_base
-    };
-    let only_spec = || match &*candidates {
-        [only] if only.from == candidates::CandidateSource::Spec => Some(only),
-        _ => None,
-    };
-    let found = candidates
-        .iter()
-        .find(own)
-        .or_else(|| candidates.iter().find(on_path));
-    if let Some(candidate) = found.or_else(only_spec)
-        && let Ok(spec) = &candidate.spec
-    {
-        let why = match candidate.from {
-            candidates::CandidateSource::Path => {
-                "it is the python3 on PATH, and nothing nearer was found"
-            }
-            _ if is_generic(&candidate.name) => "it is what Jupyter starts where nothing is named",
-            _ => "it is the only kernel for Python here",
-        };
-        return chosen(spec.clone(), why, notes);
-    }
-    if !candidates.is_empty() {
-        return Err(SelectionError::Ambiguous { candidates });
-    }
-    let probe = |path: PathBuf| probe::probe(&path, request.policy, variables).ok();
-    match probe::on_path(variables).and_then(probe) {
-        Some(python) if conda::active_base(variables) != Some(python.prefix.clone()) => {
-            let environment = Environment::of(&python.prefix, "");
-            Err(no_ipykernel(&python, &environment, folder, variables))
-        }
-        _ => Err(SelectionError::NoPython {
-            folder: folder.to_owned(),
-        }),
-    }
-}
-
-/// Returns the Python that was asked for. One that may not be run before it is in its sandbox counts
-/// as one with ipykernel: its start there shows whether it has it.
-fn named_python(
-    path: &Path,
-    policy: ProbePolicy,
-    variables: &dyn Variables,
-) -> Result<Python, NotPython> {
-    let is_bare = path.components().count() == 1 && !path.exists();
-    let found = match is_bare {
-        true => std::env::split_paths(&variables.get("PATH").unwrap_or_default())
-            .map(|folder| folder.join(path))
-            .find(|program| program.is_file()),
-        false => None,
-    };
-    let path = found.as_deref().unwrap_or(path);
-    match probe::probe(path, policy, variables) {
-        Err(error) if !error.asked && path.is_file() => {
-            let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            Ok(Python::unasked(&whole))
-        }
-        probed => probed,
-    }
-}
-
-/// Returns that an environment's Python is gone, with the commands that make it anew.
-fn dangling(
-    environment: Environment,
-    link: PathBuf,
-    target: PathBuf,
-    variables: &dyn Variables,
-) -> SelectionError {
-    let mend = install::anew(&environment, variables);
-    SelectionError::Dangling {
-        environment: Box::new(environment),
-        link,
-        target,
-        mend,
-    }
-}
-
-fn with_kernel(
-    python: &Python,
-    environment: &Environment,
-    folder: &Path,
-    variables: &dyn Variables,
-) -> Result<RealSpec, SelectionError> {
-    if python.ipykernel {
-        return Ok(ipykernel::of_python(&python));
-    }
-    Err(no_ipykernel(python, environment, folder, variables))
-}
-
-fn no_ipykernel(
-    python: &Python,
-    environment: &Environment,
-    folder: &Path,
-    variables: &dyn Variables,
-) -> SelectionError {
-    SelectionError::NoIpykernel {
-        python: python.executable.clone(),
-        source_of: environment.source.clone(),
-        install: Box::new(InstallCommands::of(python, environment, folder, variables)),
-    }
-}
-
-fn by_name(
-    name: &str,
-    request: KernelRequest<'_>,
-    folder: &Path,
-    paths: &JupyterPaths,
-    variables: &dyn Variables,
-) -> Result<RealSpec, SelectionError> {
-    let search = |prefix: Option<PathBuf>| {
-        let prefix = prefix.map(|path| Prefix::of(&path));
-        let folders = paths.spec_folders(prefix.as_ref());
-        (spec::find(name, &folders), folders)
-    };
-    // Without a Python that was asked for, the specs of the environment at hand count too.
-    let prefix = match request.python {
-        Some(path) => Some(named_python(path, request.policy, variables)?.prefix),
-        None => nearest_prefix(folder, variables),
-    };
-    let is_known = prefix.is_some();
-    let (mut found, mut folders) = search(prefix);
-    if found.is_none() && !is_known {
-        // ProbePolicy the Python on PATH takes its time.
-        (found, folders) = search(prefix_on_path(variables));
-    }
-    let all = || spec::list(&folders).into_iter();
-    match found {
-        Some(spec) => Ok(spec?),
-        None if spec::installed(&folders)
-            .iter()
-            .any(|found| found.name == name.to_lowercase()) =>
-        {
-            Err(SelectionError::Proxy(name.to_owned()))
-        }
-        None => Err(SelectionError::NoSpec {
-            wanted: name.to_owned(),
-            available: all().map(|spec| spec.name).collect(),
-        }),
-    }
-}
-
-/// Returns the environment of conda that a notebook names by the spec it had elsewhere: as
-/// nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
-fn by_environments_name(
-    name: &str,
-    policy: ProbePolicy,
-    variables: &dyn Variables,
-) -> Option<ChosenKernel> {
-    let plain = name.strip_prefix("conda-env-").unwrap_or(name);
-    let plain = plain.strip_suffix("-py").unwrap_or(plain);
-    let mut known = conda::known(variables).into_iter();
-    let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
-    let python = probe::probe(&environment.executable()?, policy, variables).ok()?;
-    let spec = python.ipykernel.then(|| ipykernel::of_python(&python))?;
-    let prefix = environment.prefix.display();
-    let why = format!("the notebook names the kernelspec {name}, which {prefix} is called after");
-    Some(ChosenKernel {
-        spec,
-        why,
+    let selection = Selection {
+        request,
+        folder,
+        paths: JupyterPaths::new(variables)?,
+        variables,
         notes: Vec::new(),
-    })
+    };
+    selection.select()
 }
 
-fn by_language(
-    language: &str,
-    folder: &Path,
-    paths: &JupyterPaths,
-    variables: &dyn Variables,
+/// A selection under way.
+struct Selection<'a> {
+    request: KernelRequest<'a>,
+    folder: &'a Path,
+    paths: JupyterPaths,
+    variables: &'a dyn Variables,
+    /// What the user should know about the steps so far.
     notes: Vec<String>,
-) -> Result<ChosenKernel, SelectionError> {
-    let prefix = prefix_in_use(folder, variables);
-    let allowed = SpecAllowList::read(paths, prefix.as_ref());
-    let mut installed = spec::list(&paths.spec_folders(prefix.as_ref()));
-    installed.retain(|spec| allowed.permits(&spec.name));
-    let found = installed
-        .iter()
-        .find(|spec| spec.language.eq_ignore_ascii_case(language));
-    match found {
-        Some(spec) => Ok(ChosenKernel {
-            spec: spec.clone(),
-            why: format!("it is the first kernelspec for {language}"),
-            notes,
-        }),
-        None => Err(SelectionError::NoSpec {
-            wanted: format!("for {language}"),
-            available: installed.into_iter().map(|spec| spec.name).collect(),
-        }),
+}
+
+impl Selection<'_> {
+    fn select(mut self) -> Result<ChosenKernel, SelectionError> {
+        let request = self.request;
+        if let Some(name) = request.kernel {
+            let spec = self.by_name(name)?;
+            return Ok(self.chosen(spec, "it was asked for with --kernel"));
+        }
+        if let Some(path) = request.python {
+            let python = self.named_python(path)?;
+            if !python.ipykernel {
+                return Err(self.no_ipykernel(&python, &Environment::of(&python.prefix, "")));
+            }
+            let spec = ipykernel::of_python(&python);
+            return Ok(self.chosen(spec, "it was asked for with --python"));
+        }
+        let usable = |spec: &&RealSpec| !kernelspec::is_proxy(spec) && is_there(spec);
+        if let Some(spec) = request.recorded.filter(usable) {
+            return Ok(self.chosen(spec.clone(), "the notebook ran it before"));
+        }
+        let shared = |name: &&str| kernelspec::is_shared_name(name);
+        // A notebook that names nb's own spec for a language, and no language, has that language.
+        let of_shared = |name: &str| {
+            let installed = kernelspec::list(&self.paths.spec_folders(None)).into_iter();
+            let mut languages = installed.map(|spec| spec.language);
+            languages.find(|it| kernelspec::shared_name(it).eq_ignore_ascii_case(name))
+        };
+        let language = request.language.map(str::to_owned);
+        let language = language.or_else(|| of_shared(request.named.filter(shared)?));
+        let language = language.filter(|it| !kernelspec::is_python(it));
+        let is_one_spec = |name: &&str| !shared(name) && !(language.is_none() && is_generic(name));
+        // `python3` names whatever Python is in use; any other name means one spec.
+        if let Some(name) = request.named.filter(is_one_spec) {
+            match self.by_name(name) {
+                Ok(spec) => {
+                    let why = format!("the notebook names the kernelspec {name}");
+                    return Ok(self.chosen(spec, why));
+                }
+                Err(SelectionError::NoSpec { .. }) if language.is_none() => {
+                    if let Some((spec, why)) = self.by_environments_name(name) {
+                        return Ok(self.chosen(spec, why));
+                    }
+                    self.notes.push(format!(
+                        "the notebook names the kernelspec {name}, which is not installed here"
+                    ));
+                }
+                Err(SelectionError::Proxy(_) | SelectionError::NoSpec { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match language {
+            Some(language) => self.by_language(&language),
+            None => self.any_python(),
+        }
+    }
+
+    fn chosen(self, spec: RealSpec, why: impl Into<String>) -> ChosenKernel {
+        ChosenKernel {
+            spec,
+            why: why.into(),
+            notes: self.notes,
+        }
+    }
+
+    fn any_python(mut self) -> Result<ChosenKernel, SelectionError> {
+        let request = self.request;
+        let mut without_ipykernel: Option<(Python, Environment)> = None;
+        for environment in search::at_hand(self.folder, self.variables) {
+            let Some(executable) = environment.executable() else {
+                // Another Python in its place has none of the notebook's libraries.
+                match environment.dangling() {
+                    Some((link, target)) => return Err(self.dangling(environment, link, target)),
+                    None => continue,
+                }
+            };
+            match self.probe(&executable) {
+                Ok(python) if python.ipykernel => {
+                    return Ok(self.chosen(ipykernel::of_python(&python), environment.source));
+                }
+                Ok(python) => {
+                    self.notes.push(format!(
+                        "{} has no ipykernel and was passed over; to use it: {}",
+                        environment.prefix.display(),
+                        self.install(&python, &environment)
+                    ));
+                    without_ipykernel.get_or_insert((python, environment));
+                }
+                Err(error) => self.notes.push(error.to_string()),
+            }
+        }
+        let usable = |spec: &&RealSpec| {
+            kernelspec::is_python(&spec.language) && !kernelspec::is_proxy(spec) && is_there(spec)
+        };
+        if let Some(spec) = request.neighbour.filter(usable) {
+            return Ok(self.chosen(spec.clone(), "another notebook of the project runs it"));
+        }
+        let front_end = request.front_end.and_then(|path| self.probe(path).ok());
+        if let Some(python) = front_end.filter(|python| python.ipykernel) {
+            return Ok(self.chosen(ipykernel::of_python(&python), "the front end runs on it"));
+        }
+        if let Some((python, environment)) = without_ipykernel {
+            return Err(self.no_ipykernel(&python, &environment));
+        }
+        self.python_elsewhere()
+    }
+
+    /// Returns a Python that has nothing to do with the notebook's folder, where one stands out.
+    fn python_elsewhere(self) -> Result<ChosenKernel, SelectionError> {
+        let policy = self.request.policy;
+        let mut candidates = candidates::elsewhere(&self.paths, policy, self.variables);
+        candidates.retain(|candidate| {
+            let spec = candidate.spec.as_ref();
+            spec.is_ok_and(|spec| kernelspec::is_python(&spec.language) && is_there(spec))
+        });
+        let of_jupyter =
+            |it: &&KernelCandidate| it.from == CandidateSource::Spec && is_generic(&it.name);
+        let on_path = |it: &&KernelCandidate| it.from == CandidateSource::Path && !it.is_base;
+        let chosen = if let Some(it) = candidates.iter().find(of_jupyter) {
+            Some((it, "it is what Jupyter starts where nothing is named"))
+        } else if let Some(it) = candidates.iter().find(on_path) {
+            Some((
+                it,
+                "it is the python3 on PATH, and nothing nearer was found",
+            ))
+        } else {
+            match &*candidates {
+                [only] if only.from == CandidateSource::Spec => {
+                    Some((only, "it is the only kernel for Python here"))
+                }
+                _ => None,
+            }
+        };
+        if let Some((candidate, why)) = chosen
+            && let Ok(spec) = &candidate.spec
+        {
+            return Ok(self.chosen(spec.clone(), why));
+        }
+        if !candidates.is_empty() {
+            return Err(SelectionError::Ambiguous { candidates });
+        }
+        let on_path = probe::on_path(self.variables).and_then(|path| self.probe(&path).ok());
+        let base = conda::active_base(self.variables);
+        match on_path.filter(|python| base.as_ref() != Some(&python.prefix)) {
+            Some(python) => Err(self.no_ipykernel(&python, &Environment::of(&python.prefix, ""))),
+            None => Err(SelectionError::NoPython {
+                folder: self.folder.to_owned(),
+            }),
+        }
+    }
+
+    fn by_name(&self, name: &str) -> Result<RealSpec, SelectionError> {
+        let folders_of = |prefix: Option<&Path>| {
+            let prefix = prefix.map(Prefix::of);
+            self.paths.spec_folders(prefix.as_ref())
+        };
+        // Without a Python that was asked for, the specs of the environment at hand count too.
+        let prefix = match self.request.python {
+            Some(path) => Some(self.named_python(path)?.prefix),
+            None => nearest_prefix(self.folder, self.variables),
+        };
+        let mut folders = folders_of(prefix.as_deref());
+        let mut found = kernelspec::find(name, &folders);
+        if found.is_none() && prefix.is_none() {
+            // Last, because asking the Python on PATH takes its time.
+            folders = folders_of(prefix_on_path(self.variables).as_deref());
+            found = kernelspec::find(name, &folders);
+        }
+        if let Some(spec) = found {
+            return Ok(spec?);
+        }
+        let installed = kernelspec::installed(&folders);
+        if installed.iter().any(|it| it.name == name.to_lowercase()) {
+            return Err(SelectionError::Proxy(name.to_owned()));
+        }
+        Err(SelectionError::NoSpec {
+            wanted: name.to_owned(),
+            available: names(kernelspec::list(&folders)),
+        })
+    }
+
+    /// Returns the kernel of the conda environment that a notebook names by the spec it had elsewhere:
+    /// as nb_conda_kernels calls them, or as `ipykernel install --name` was told to.
+    fn by_environments_name(&self, name: &str) -> Option<(RealSpec, String)> {
+        let plain = name.strip_prefix("conda-env-").unwrap_or(name);
+        let plain = plain.strip_suffix("-py").unwrap_or(plain);
+        let mut known = conda::known(self.variables).into_iter();
+        let environment = known.find(|it| it.name().eq_ignore_ascii_case(plain))?;
+        let python = self.probe(&environment.executable()?).ok()?;
+        let spec = python.ipykernel.then(|| ipykernel::of_python(&python))?;
+        let prefix = environment.prefix.display();
+        let why =
+            format!("the notebook names the kernelspec {name}, which {prefix} is called after");
+        Some((spec, why))
+    }
+
+    fn by_language(self, language: &str) -> Result<ChosenKernel, SelectionError> {
+        let prefix = prefix_in_use(self.folder, self.variables);
+        let allowed = SpecAllowList::read(&self.paths, prefix.as_ref());
+        let mut installed = kernelspec::list(&self.paths.spec_folders(prefix.as_ref()));
+        installed.retain(|spec| allowed.permits(&spec.name));
+        let mut specs = installed.iter();
+        match specs.find(|spec| spec.language.eq_ignore_ascii_case(language)) {
+            Some(spec) => {
+                let why = format!("it is the first kernelspec for {language}");
+                Ok(self.chosen(spec.clone(), why))
+            }
+            None => Err(SelectionError::NoSpec {
+                wanted: format!("for {language}"),
+                available: names(installed),
+            }),
+        }
+    }
+
+    fn probe(&self, executable: &Path) -> Result<Python, NotPython> {
+        probe::probe(executable, self.request.policy, self.variables)
+    }
+
+    /// Returns the Python that was asked for. One that may not be run before it is in its sandbox counts
+    /// as one with ipykernel: its start there shows whether it has it.
+    fn named_python(&self, path: &Path) -> Result<Python, NotPython> {
+        let is_bare = path.components().count() == 1 && !path.exists();
+        let found = is_bare.then(|| self.variables.programs(path));
+        let found = found.and_then(|found| found.into_iter().next());
+        let path = found.as_deref().unwrap_or(path);
+        match self.probe(path) {
+            Err(error) if !error.asked && path.is_file() => {
+                let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                Ok(Python::unasked(&whole))
+            }
+            probed => probed,
+        }
+    }
+
+    /// Returns the error for an environment whose Python is gone, with the commands that make it anew.
+    fn dangling(&self, environment: Environment, link: PathBuf, target: PathBuf) -> SelectionError {
+        SelectionError::Dangling {
+            mend: install::anew(&environment, self.variables),
+            environment: Box::new(environment),
+            link,
+            target,
+        }
+    }
+
+    fn no_ipykernel(&self, python: &Python, environment: &Environment) -> SelectionError {
+        SelectionError::NoIpykernel {
+            python: python.executable.clone(),
+            source_of: environment.source.clone(),
+            install: Box::new(self.install(python, environment)),
+        }
+    }
+
+    fn install(&self, python: &Python, environment: &Environment) -> InstallCommands {
+        InstallCommands::of(python, environment, self.folder, self.variables)
     }
 }
 
-fn plain(spec: RealSpec, why: &str) -> ChosenKernel {
-    ChosenKernel {
-        spec,
-        why: why.to_owned(),
-        notes: Vec::new(),
-    }
+fn names(specs: Vec<RealSpec>) -> Vec<String> {
+    specs.into_iter().map(|spec| spec.name).collect()
 }
 
 fn is_generic(name: &str) -> bool {

@@ -1,0 +1,114 @@
+//! The manifest of a pixi project: its name, its features, and how its environments are activated.
+
+use std::path::{Path, PathBuf};
+
+use crate::kernel::foreign_file;
+
+/// The manifest of a pixi project: `pixi.toml`, or `tool.pixi` in `pyproject.toml`.
+pub(super) struct PixiManifest {
+    /// The file, which may be missing.
+    pub(super) path: PathBuf,
+    project: PathBuf,
+    whole: toml::Table,
+}
+
+/// The variables and scripts with which a pixi environment is activated.
+#[derive(Default)]
+pub(super) struct PixiActivation {
+    pub(super) variables: Vec<(String, String)>,
+    pub(super) scripts: Vec<PathBuf>,
+}
+
+impl PixiManifest {
+    /// Reads the manifest in a project's folder; a missing or damaged one counts as empty.
+    pub(super) fn read(project: &Path) -> Self {
+        let files = ["pixi.toml", "pyproject.toml"].map(|name| project.join(name));
+        let path = files.iter().find(|file| file.is_file());
+        let path = path.unwrap_or(&files[0]).clone();
+        let text = foreign_file::read_text(&path).unwrap_or_default();
+        Self {
+            path,
+            project: project.to_owned(),
+            whole: toml::from_str(&text).unwrap_or_default(),
+        }
+    }
+
+    fn table(&self) -> &toml::Table {
+        let inner = self.whole.get("tool").and_then(|tool| tool.get("pixi"));
+        inner.and_then(toml::Value::as_table).unwrap_or(&self.whole)
+    }
+
+    /// Returns the project's name: the manifest's, or its folder's.
+    pub(super) fn project_name(&self) -> String {
+        let named = |table: &toml::Table, section: &str| {
+            Some(table.get(section)?.get("name")?.as_str()?.to_owned())
+        };
+        let found = ["workspace", "project"].iter().find_map(|section| {
+            named(self.table(), section).or_else(|| named(&self.whole, section))
+        });
+        let folder = || self.project.file_name().unwrap_or_default();
+        found.unwrap_or_else(|| folder().to_string_lossy().into_owned())
+    }
+
+    /// Returns the features of an environment other than `default`.
+    pub(super) fn features(&self, prefix: &Path) -> Vec<&str> {
+        let find = || {
+            let name = prefix.file_name()?.to_str()?;
+            let environment = self.table().get("environments")?.get(name)?;
+            environment
+                .get("features")
+                .unwrap_or(environment)
+                .as_array()
+        };
+        let features = find().into_iter().flatten();
+        features.filter_map(toml::Value::as_str).collect()
+    }
+
+    /// Returns how an environment is activated.
+    pub(super) fn activation(&self, prefix: &Path) -> PixiActivation {
+        let table = self.table();
+        let features = self.features(prefix).into_iter();
+        let features = features.filter_map(|it| table.get("feature")?.get(it)?.as_table());
+        let mut all = PixiActivation::default();
+        // A feature's variables come after the project's, and so win.
+        for part in std::iter::once(table).chain(features) {
+            let activations = activations(part);
+            // Those of a platform come after those of all platforms.
+            for activation in activations.iter().rev() {
+                let set = activation.get("env").and_then(toml::Value::as_table);
+                for (name, value) in set.into_iter().flatten() {
+                    let value = value.as_str().map(|it| (name.clone(), it.to_owned()));
+                    all.variables.extend(value);
+                }
+            }
+            // Of several lists of scripts only the most exact counts.
+            let mut lists = activations
+                .iter()
+                .filter_map(|it| it.get("scripts")?.as_array());
+            let scripts = lists.next().into_iter().flatten();
+            let scripts = scripts.filter_map(toml::Value::as_str);
+            all.scripts
+                .extend(scripts.map(|script| self.project.join(script)));
+        }
+        all
+    }
+}
+
+/// Returns the parts of a table on activation that hold for this platform, the most exact first.
+fn activations(table: &toml::Table) -> Vec<&toml::Value> {
+    let (system, machine) = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("macos", "aarch64") => ("osx", "osx-arm64".to_owned()),
+        ("macos", _) => ("osx", "osx-64".to_owned()),
+        (_, "x86_64") => ("linux", "linux-64".to_owned()),
+        (_, "powerpc64") => ("linux", "linux-ppc64le".to_owned()),
+        (_, other) => ("linux", format!("linux-{other}")),
+    };
+    let of = |name: &str| table.get("target")?.get(name)?.get("activation");
+    let said = [
+        of(&machine),
+        of(system),
+        of("unix"),
+        table.get("activation"),
+    ];
+    said.into_iter().flatten().collect()
+}
