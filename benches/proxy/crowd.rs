@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nb::socket::{DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message};
+use nb::socket::{DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message};
 use nb::wire::{Channel, ConnectionInfo, Endpoint, NewHeader, Verified};
 use nb::zmtp;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -147,7 +147,7 @@ impl DialHandler for Replies {
         self.0.replies.update(|count| count + 1);
         self.0.news.notify_waiters();
     }
-    fn down(&self, _: &Left, _: Vec<Message>) {}
+    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
     fn refused(&self, _: &io::Error) {}
 }
 
@@ -163,7 +163,7 @@ impl DialHandler for Streams {
             self.told.news.notify_waiters();
         }
     }
-    fn down(&self, _: &Left, _: Vec<Message>) {}
+    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
     fn refused(&self, _: &io::Error) {}
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::execution::run::{Bundle, Output, Raised};
+use crate::execution::run::{DisplayContent, KernelException, Output};
 use crate::notebook::{OmittedOutput, size};
 
 /// What is to be written where.
@@ -91,7 +91,7 @@ pub(crate) fn shares(sizes: &[usize], limit: Option<usize>) -> Vec<Option<usize>
 }
 
 /// Returns one thing as text: its plain form, and what else it has that plain text cannot show.
-pub(crate) fn bundle(bundle: &Bundle) -> String {
+pub(crate) fn bundle(bundle: &DisplayContent) -> String {
     // Markdown was chosen by the author; the plain form beside it is only the object's name.
     let mut shown = ["text/markdown", "text/plain", "text/latex"]
         .iter()
@@ -113,7 +113,7 @@ pub(crate) fn bundle(bundle: &Bundle) -> String {
 }
 
 /// Returns what the code raised, whole.
-pub(crate) fn traceback(raised: &Raised) -> String {
+pub(crate) fn traceback(raised: &KernelException) -> String {
     if raised.traceback.is_empty() {
         format!("{}: {}", raised.ename, raised.evalue)
     } else {
@@ -245,13 +245,13 @@ mod tests {
         })
     }
 
-    fn shown(data: &Value) -> Bundle {
+    fn shown(data: &Value) -> DisplayContent {
         serde_json::from_value(json!({ "data": data })).expect("a bundle")
     }
 
     #[test]
     fn what_was_raised_comes_first_and_whole() {
-        let raised = Raised {
+        let raised = KernelException {
             ename: "E".to_owned(),
             evalue: "v".to_owned(),
             traceback: vec!["line 1".to_owned(), "x".repeat(100)],
@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn json_has_no_colours_and_no_media_beyond_the_limit() {
         let mut outputs = [
-            Output::Error(Raised {
+            Output::Error(KernelException {
                 traceback: vec!["\u{1b}[31mred\u{1b}[0m".to_owned()],
-                ..Raised::default()
+                ..KernelException::default()
             }),
             Output::Display(shown(
                 &json!({ "image/png": "A".repeat(4000), "text/plain": "x" }),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 ///
 /// Its content stays the kernel's bytes: whoever keeps it keeps all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct IopubMessage {
     /// `stream`, `display_data`, `update_display_data`, `execute_result`, `error`, `clear_output`, a
     /// comm's message, or what a later protocol adds.
     pub msg_type: String,
@@ -24,13 +24,13 @@ pub enum Output {
     /// `stream`: text on stdout or stderr.
     Stream(StreamText),
     /// `display_data`.
-    Display(Bundle),
+    Display(DisplayContent),
     /// `update_display_data`: replaces what has this display id, in whichever cell.
-    Update(Bundle),
+    Update(DisplayContent),
     /// `execute_result`: the last expression's value.
-    Result(Bundle),
+    Result(DisplayContent),
     /// `error`: what the code raised.
-    Error(Raised),
+    Error(KernelException),
 }
 
 /// The content of a `stream` message.
@@ -46,7 +46,7 @@ pub struct StreamText {
 /// One thing in several representations.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Bundle {
+pub struct DisplayContent {
     /// By MIME type; an image is base64 text.
     pub data: Map<String, Value>,
     /// By MIME type, or of the whole.
@@ -61,7 +61,7 @@ pub struct Bundle {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "the fields are the protocol's")]
-pub struct Raised {
+pub struct KernelException {
     pub ename: String,
     pub evalue: String,
     /// Lines, with ANSI colours from most kernels.
@@ -87,10 +87,10 @@ pub(super) struct Reply {
     pub(super) status: String,
     pub(super) execution_count: Option<u64>,
     #[serde(flatten)]
-    pub(super) raised: Raised,
+    pub(super) raised: KernelException,
 }
 
-impl Told {
+impl IopubMessage {
     /// Reads it as an output; none where it is something else, or its content is not as it should be.
     pub fn output(&self) -> Option<Output> {
         Output::read(&self.msg_type, &self.content)
@@ -115,7 +115,7 @@ impl Output {
     }
 }
 
-impl Bundle {
+impl DisplayContent {
     /// Returns the id under which a later `update_display_data` may replace this.
     pub fn display_id(&self) -> Option<&str> {
         self.transient.get("display_id")?.as_str()
@@ -127,7 +127,7 @@ impl Reply {
         Self {
             status: "error".to_owned(),
             execution_count: None,
-            raised: Raised {
+            raised: KernelException {
                 ename: "UnreadableReply".to_owned(),
                 evalue: "the kernel's reply could not be read".to_owned(),
                 traceback: Vec::new(),

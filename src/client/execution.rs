@@ -5,8 +5,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::numbers::Numbers;
-use super::run::{Event, Outcome, Run};
+use super::execution_state::{Event, ExecutionState, RequestOutcome};
+use super::sequence_numbers::SequenceNumbers;
 use super::{Client, ClientError, Prompt, reached};
 use crate::wire::Channel;
 
@@ -15,11 +15,11 @@ use crate::wire::Channel;
 /// Dropping it stops nothing: the code goes on in the kernel, its further outputs are not seen.
 pub struct Execution<'a> {
     client: &'a mut Client,
-    run: Run,
+    run: ExecutionState,
     /// Outputs that were dropped before this request was sent.
     dropped_before: u64,
     /// What the kernel has sent since.
-    numbers: Numbers,
+    numbers: SequenceNumbers,
 }
 
 /// What Python, R and Julia kernels take for the end of the input.
@@ -28,12 +28,12 @@ pub const EOF: &str = "\u{4}";
 impl<'a> Execution<'a> {
     pub(super) fn new(client: &'a mut Client, msg_id: String) -> Self {
         let dropped_before = client.dropped();
-        let run = Run::new(msg_id, Instant::now()).lingering(client.linger);
+        let run = ExecutionState::new(msg_id, Instant::now()).lingering(client.linger);
         Self {
             client,
             run,
             dropped_before,
-            numbers: Numbers::default(),
+            numbers: SequenceNumbers::default(),
         }
     }
 
@@ -110,11 +110,11 @@ impl<'a> Execution<'a> {
     }
 
     /// Returns how it ended, once [`Execution::next`] has given none.
-    pub fn outcome(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&RequestOutcome> {
         self.run.outcome()
     }
 
-    pub(super) fn into_outcome(self) -> Outcome {
+    pub(super) fn into_outcome(self) -> RequestOutcome {
         self.run
             .into_outcome()
             .expect("`next` gives none only when the request has ended")

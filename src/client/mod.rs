@@ -1,7 +1,7 @@
 //! A client of a running kernel, over the `zeromq` crate.
 //!
 //! [`Client`] has the four sockets of one kernel, on a thread of their own that always reads; one
-//! request at a time. [`run`] follows an execute request and is pure. Every message is verified
+//! request at a time. [`execution_state`] follows an execute request and is pure. Every message is verified
 //! with the connection's key; a bad one is counted and dropped. No request goes out before the
 //! iopub subscription is proven, so that no output of it can be missed.
 //!
@@ -12,12 +12,12 @@
 mod content;
 mod error;
 mod execution;
-mod link;
-mod numbers;
-mod others;
-mod overheard;
+pub mod execution_state;
+mod follower;
+mod other_clients;
 mod request;
-pub mod run;
+mod sequence_numbers;
+mod socket_thread;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,21 +29,21 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
-pub use content::{Bundle, Output, Prompt, Raised, StreamText, Told};
+pub use content::{DisplayContent, IopubMessage, KernelException, Output, Prompt, StreamText};
 pub use error::ClientError;
 pub use execution::{EOF, Execution};
-use link::{Arrived, Link};
-use others::Others;
-pub use others::{Foreign, Step};
-pub use overheard::{Heard, Overheard, What};
+pub use execution_state::{Event, RequestEnd, RequestOutcome};
+pub use follower::{FollowedEvent, FollowedStep, RequestFollower};
+use other_clients::OtherClients;
+pub use other_clients::{ExecutionStep, OtherClientStep};
 pub use request::Execute;
-pub use run::{End, Event, Outcome};
+use socket_thread::{Arrived, SocketThread};
 
 /// A kernel's client: shell, control and stdin under one identity, and everything on iopub.
 ///
 /// Dropping it closes the sockets; [`Client::close`] also waits until what was sent is written.
 pub struct Client {
-    link: Link,
+    link: SocketThread,
     key: SigningKey,
     session: String,
     username: String,
@@ -52,7 +52,7 @@ pub struct Client {
     refused: u64,
     life: Life,
     death: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
-    others: Others,
+    others: OtherClients,
     observer: Option<Observer>,
     /// How long the kernel is silent when it is through with a request.
     linger: Duration,
@@ -61,7 +61,7 @@ pub struct Client {
 }
 
 /// Is told what other clients run.
-type Observer = Box<dyn FnMut(Foreign) + Send>;
+type Observer = Box<dyn FnMut(OtherClientStep) + Send>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Iopub {
@@ -108,7 +108,7 @@ impl Client {
     pub async fn connect(info: &ConnectionInfo, username: &str) -> Result<Self, ClientError> {
         // All sockets share it: the kernel addresses stdin by the shell's identity.
         let session = uuid::Uuid::new_v4().simple().to_string();
-        let link = Link::connect(info, &session).await?;
+        let link = SocketThread::connect(info, &session).await?;
         Ok(Self {
             link,
             key: info.key.clone(),
@@ -119,7 +119,7 @@ impl Client {
             refused: 0,
             life: Life::Alive,
             death: None,
-            others: Others::new(Instant::now().into_std()),
+            others: OtherClients::new(Instant::now().into_std()),
             observer: None,
             linger: Duration::ZERO,
             proof: PROOF,
@@ -138,7 +138,7 @@ impl Client {
         let deadline = Instant::now() + patience;
         loop {
             // First without the thread that the sockets have, which takes its time.
-            let connected = match link::listens(info).await {
+            let connected = match socket_thread::listens(info).await {
                 Ok(()) => Self::connect(info, username).await,
                 Err(error) => Err(error),
             };
@@ -171,7 +171,7 @@ impl Client {
     }
 
     /// Tells `observer` what other clients run on the kernel, whenever this client reads.
-    pub fn observe(&mut self, observer: impl FnMut(Foreign) + Send + 'static) {
+    pub fn observe(&mut self, observer: impl FnMut(OtherClientStep) + Send + 'static) {
         self.observer = Some(Box::new(observer));
     }
 
@@ -341,12 +341,12 @@ impl Client {
     /// [`Event::Prompt`] is the answer, and none there means end of file.
     ///
     /// # Errors
-    /// The kernel was gone before the request was sent; later [`End::KernelGone`] says so.
+    /// The kernel was gone before the request was sent; later [`RequestEnd::KernelGone`] says so.
     pub async fn execute(
         &mut self,
         request: &Execute,
         mut on_event: impl FnMut(&Event) -> Option<String>,
-    ) -> Result<Outcome, ClientError> {
+    ) -> Result<RequestOutcome, ClientError> {
         let mut execution = self.start(request).await?;
         while let Some(event) = execution.next().await {
             let answer = on_event(&event);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::front_end::{FrontEnd, installed_spec};
 use super::{DemoError, ENDS, NOTEBOOK, Said, Stage, Step, Who};
-use crate::client::{End, Event, Execute, Outcome, Output};
+use crate::client::{Event, Execute, Output, RequestEnd, RequestOutcome};
 use crate::wire::Channel;
 
 /// How many lines the person's cell prints, and the pause between two.
@@ -46,7 +46,7 @@ struct Teller<'a> {
 /// What the person saw of a cell.
 struct Seen {
     text: String,
-    outcome: Outcome,
+    outcome: RequestOutcome,
 }
 
 impl Teller<'_> {
@@ -156,7 +156,7 @@ impl Teller<'_> {
             &code,
             "lines one after another",
             &times.join(", "),
-            outcome.end == End::Ok && arrived.len() >= LINES && spread >= PAUSE,
+            outcome.end == RequestEnd::Ok && arrived.len() >= LINES && spread >= PAUSE,
         )
     }
 
@@ -180,7 +180,7 @@ impl Teller<'_> {
             code,
             "the question, once",
             &asked,
-            outcome.end == End::Ok && asked == "What is your name? ",
+            outcome.end == RequestEnd::Ok && asked == "What is your name? ",
         )?;
         let ran = self.stage.nb(&["run", "print('hello', name)"]).await?;
         self.agent(&ran);
@@ -208,7 +208,7 @@ impl Teller<'_> {
         };
         let outcome = within(code, followed).await?;
         let raised = match outcome.as_ref().map(|outcome| &outcome.end) {
-            Some(End::Raised(raised)) => raised.ename.clone(),
+            Some(RequestEnd::Raised(raised)) => raised.ename.clone(),
             other => format!("{other:?}"),
         };
         let after = pressed.map(|at| millis(at.elapsed())).unwrap_or_default();
@@ -273,7 +273,12 @@ impl Teller<'_> {
         let saw = text.lines().map(str::to_owned).collect();
         self.human(&format!("runs {}", one_line(code)), saw, outcome.duration);
         let seen = Seen { text, outcome };
-        expect(code, "no error", &seen.text, seen.outcome.end == End::Ok)?;
+        expect(
+            code,
+            "no error",
+            &seen.text,
+            seen.outcome.end == RequestEnd::Ok,
+        )?;
         Ok(seen)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::client::Told;
+use crate::client::IopubMessage;
 use crate::kernel::process::Process;
 use crate::lifecycle::death::{self, note_death};
 use crate::project::{Ended, Project, Session, Status};
@@ -70,11 +70,11 @@ impl Ending {
     }
 
     /// Returns it as a message of the kernel, had that been able to send one.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> IopubMessage {
         // Front ends show the traceback's lines and nothing else.
         let line = format!("\u{1b}[0;31m{}\u{1b}[0m: {}", self.name, self.text);
         let content = json!({ "ename": self.name, "evalue": self.text, "traceback": [line] });
-        Told {
+        IopubMessage {
             msg_type: "error".to_owned(),
             content: content.to_string().into_bytes().into(),
             buffers: Vec::new(),

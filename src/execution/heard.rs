@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::client::{Event, Raised, Told};
+use crate::client::{Event, IopubMessage, KernelException};
 use crate::notebook::pager_pages;
 
 /// Which kinds of outputs came.
@@ -20,7 +20,7 @@ impl Heard {
             #[serde(default)]
             name: String,
         }
-        let Event::Told(Told {
+        let Event::Iopub(IopubMessage {
             msg_type, content, ..
         }) = event
         else {
@@ -38,8 +38,12 @@ impl Heard {
 
     /// Returns what the reply alone tells of, as messages: pages, as IPython's `?` sends them, and
     /// what was raised, by kernels that do not send it as an output.
-    pub(super) fn untold(self, reply: &[u8], raised: Option<&Raised>) -> Vec<Told> {
-        let told = |msg_type: &str, content: Vec<u8>| Told {
+    pub(super) fn untold(
+        self,
+        reply: &[u8],
+        raised: Option<&KernelException>,
+    ) -> Vec<IopubMessage> {
+        let told = |msg_type: &str, content: Vec<u8>| IopubMessage {
             msg_type: msg_type.to_owned(),
             content: content.into(),
             buffers: Vec::new(),
@@ -47,7 +51,8 @@ impl Heard {
         let pages = pager_pages(reply).into_iter();
         let pages = pages.map(|page| told("display_data", page.text().into_owned().into_bytes()));
         // IPython tells on stderr of a magic that it does not know, and its reply has no traceback.
-        let is_told = |raised: &Raised| self.error || (raised.traceback.is_empty() && self.stderr);
+        let is_told =
+            |raised: &KernelException| self.error || (raised.traceback.is_empty() && self.stderr);
         let raised = raised.filter(|raised| !is_told(raised));
         let error = raised.map(|it| told("error", serde_json::to_vec(it).unwrap_or_default()));
         pages.chain(error).collect()
@@ -61,15 +66,15 @@ mod tests {
     #[test]
     fn what_the_reply_alone_tells_is_told_once() {
         let said = |msg_type: &str, content: &'static str| {
-            Event::Told(Told {
+            Event::Iopub(IopubMessage {
                 msg_type: msg_type.to_owned(),
                 content: content.into(),
                 buffers: Vec::new(),
             })
         };
-        let raised = Raised {
+        let raised = KernelException {
             ename: "E".to_owned(),
-            ..Raised::default()
+            ..KernelException::default()
         };
         let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"}}]}"#;
         let mut heard = Heard::default();
@@ -83,7 +88,7 @@ mod tests {
             r#"{"name":"stderr","text":"UsageError: no such magic"}"#,
         ));
         assert_eq!(usage.untold(b"{}", Some(&raised)), []);
-        heard.take(&Event::Told(untold[1].clone()));
+        heard.take(&Event::Iopub(untold[1].clone()));
         // It is an output now.
         assert_eq!(heard.untold(b"{}", Some(&raised)), []);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
-use crate::client::{Client, ClientError, End, Event, Execute, Told};
+use crate::client::{Client, ClientError, Event, Execute, IopubMessage, RequestEnd};
 use crate::project::event::RunningCell;
 use crate::project::{Project, Session};
 use crate::wire::Channel;
@@ -84,7 +84,7 @@ pub(super) struct Look {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// What it said meanwhile.
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<IopubMessage>,
     /// The reply's content.
     pub(super) reply: Vec<u8>,
     /// What went wrong, where the reply does not say it.
@@ -151,7 +151,7 @@ impl Look {
             let heard = async {
                 while let Some(event) = execution.next().await {
                     match event {
-                        Event::Told(told) => answer.told.push(told),
+                        Event::Iopub(told) => answer.told.push(told),
                         // Nobody is asked.
                         Event::Prompt(prompt) => execution.answer_eof(&prompt),
                         Event::Begun => begun.notify_one(),
@@ -205,10 +205,12 @@ impl Look {
         if let Some(outcome) = execution.outcome() {
             answer.reply = outcome.reply.as_deref().unwrap_or_default().to_vec();
             answer.failed = match &outcome.end {
-                End::Ok | End::Raised(_) => None,
-                End::Aborted => Some("another client's cell emptied its queue".to_owned()),
-                End::NoReply => Some("it went idle without a reply".to_owned()),
-                End::KernelGone(why) => return Err(ClientError::KernelGone(why.clone()).into()),
+                RequestEnd::Ok | RequestEnd::Raised(_) => None,
+                RequestEnd::Aborted => Some("another client's cell emptied its queue".to_owned()),
+                RequestEnd::NoReply => Some("it went idle without a reply".to_owned()),
+                RequestEnd::KernelGone(why) => {
+                    return Err(ClientError::KernelGone(why.clone()).into());
+                }
             };
         }
         Ok(answer)

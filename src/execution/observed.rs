@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::client::{Foreign, Step};
+use crate::client::{ExecutionStep, OtherClientStep};
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
 
@@ -15,7 +15,7 @@ pub(super) fn journal(
     project: &Project,
     key: &str,
     generation: u64,
-) -> impl FnMut(Foreign) + Send + 'static + use<> {
+) -> impl FnMut(OtherClientStep) + Send + 'static + use<> {
     let (project, key) = (project.clone(), key.to_owned());
     let mut began: Option<Instant> = None;
     move |foreign| {
@@ -23,7 +23,12 @@ pub(super) fn journal(
     }
 }
 
-fn events(foreign: Foreign, key: &str, generation: u64, began: &mut Option<Instant>) -> Vec<Event> {
+fn events(
+    foreign: OtherClientStep,
+    key: &str,
+    generation: u64,
+    began: &mut Option<Instant>,
+) -> Vec<Event> {
     let msg_id = &foreign.msg_id;
     let event = |kind| Event {
         generation: Some(generation),
@@ -32,12 +37,12 @@ fn events(foreign: Foreign, key: &str, generation: u64, began: &mut Option<Insta
     };
     let start = ExecutionStart::new(msg_id);
     match foreign.step {
-        Step::Begun { code } => {
+        ExecutionStep::Begun { code } => {
             *began = Some(Instant::now());
             let code = Some(code);
             vec![event(EventKind::Seen(ExecutionStart { code, ..start }))]
         }
-        Step::Ended { raised, early } => {
+        ExecutionStep::Ended { raised, early } => {
             let status = if raised {
                 Outcome::SeenError
             } else {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::fold::Outputs;
 use super::look::{self, Look, LookError, language};
-use crate::client::{Execute, Output, Raised};
+use crate::client::{Execute, KernelException, Output};
 use crate::project::event::{Event, EventKind};
 use crate::project::{Project, Session};
 
@@ -44,7 +44,7 @@ impl Peeked {
 struct Found {
     data: Option<Box<serde_json::value::RawValue>>,
     metadata: Option<Box<serde_json::value::RawValue>>,
-    error: Option<Raised>,
+    error: Option<KernelException>,
 }
 
 /// Runs code on a session's kernel, whose key in the project is `key`, as `by`: on a subshell while a

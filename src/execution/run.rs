@@ -20,8 +20,8 @@ use serde_json::value::RawValue;
 use super::ending::how_it_went;
 use super::heard::Heard;
 use super::observed;
-pub use crate::client::{Bundle, EOF, Event, Output, Prompt, Raised, StreamText};
-use crate::client::{Client, ClientError, End, Execute, Execution, Told};
+use crate::client::{Client, ClientError, Execute, Execution, IopubMessage, RequestEnd};
+pub use crate::client::{DisplayContent, EOF, Event, KernelException, Output, Prompt, StreamText};
 use crate::kernel::process::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::spec::quirks;
@@ -370,8 +370,8 @@ fn lost(messages: u64) -> String {
 }
 
 /// Returns a line of `nb` among what the code says.
-fn on_stderr(text: &str) -> Told {
-    Told {
+fn on_stderr(text: &str) -> IopubMessage {
+    IopubMessage {
         msg_type: "stream".to_owned(),
         content: json!({ "name": "stderr", "text": text }).to_string().into(),
         buffers: Vec::new(),
@@ -557,26 +557,26 @@ impl Running<'_> {
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
         let status = match outcome.map(|outcome| &outcome.end) {
-            Some(End::Ok) => Status::Ok,
-            Some(End::Raised(_)) if interrupted => Status::Interrupted,
-            Some(End::Raised(_)) if self.is_being_ended() => {
+            Some(RequestEnd::Ok) => Status::Ok,
+            Some(RequestEnd::Raised(_)) if interrupted => Status::Interrupted,
+            Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
                 self.kernel_ended(audience, "it was interrupted").await
             }
-            Some(End::Raised(_)) => Status::Error,
-            Some(End::Aborted) => Status::Aborted,
-            Some(End::KernelGone(why)) => {
+            Some(RequestEnd::Raised(_)) => Status::Error,
+            Some(RequestEnd::Aborted) => Status::Aborted,
+            Some(RequestEnd::KernelGone(why)) => {
                 let why = why.clone();
                 self.kernel_ended(audience, &why).await
             }
-            Some(End::NoReply) | None => Status::NoReply,
+            Some(RequestEnd::NoReply) | None => Status::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
-            Some(End::Raised(raised)) if status == Status::Error => Some(raised),
+            Some(RequestEnd::Raised(raised)) if status == Status::Error => Some(raised),
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
         for told in self.heard.untold(reply.unwrap_or_default(), raised) {
-            audience.sees(&Event::Told(told));
+            audience.sees(&Event::Iopub(told));
         }
         if dropped > 0 {
             self.notes
@@ -585,7 +585,7 @@ impl Running<'_> {
         if missing > 0 {
             let note = lost(missing);
             // Among the outputs too: whoever reads them later must not take them for whole.
-            audience.sees(&Event::Told(on_stderr(&format!("[nb] {note}\n"))));
+            audience.sees(&Event::Iopub(on_stderr(&format!("[nb] {note}\n"))));
             self.notes.push(note);
         }
         if outcome.is_some_and(|outcome| outcome.idle_missing) && status != Status::KernelDied {
@@ -612,7 +612,7 @@ impl Running<'_> {
     /// Says how the kernel ended, among the outputs too: it sent no error itself.
     async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Status {
         let ending = how_it_went(self.project, self.key, self.session, self.process, seen).await;
-        audience.sees(&Event::Told(ending.told()));
+        audience.sees(&Event::Iopub(ending.told()));
         self.notes.push(ending.text().to_owned());
         Status::KernelDied
     }

@@ -13,8 +13,8 @@ use super::faults::is_logged;
 use super::shell::Shell;
 use crate::route::ClientId;
 use crate::socket::{
-    Backlog, EndpointHandler, EndpointLimits, KernelEndpoint, Left, Limits, Message, PeerId, Reach,
-    SpillTo, WhyUnsent,
+    DeliveryProgress, DisconnectReason, EndpointHandler, EndpointLimits, KernelEndpoint, Limits,
+    Message, PeerId, SpillTo, SubscriberBacklog, UnsentReason,
 };
 use crate::wire::{Channel, ConnectionInfo, Rejected, Verified};
 
@@ -57,15 +57,15 @@ impl Front {
         client: &ClientId,
         channel: Channel,
         message: Verified,
-    ) -> Result<(), WhyUnsent> {
+    ) -> Result<(), UnsentReason> {
         tracing::debug!(%client, %channel, ?message, "to the client");
         let sent = self.0.send(channel, client.bytes(), message);
         match sent {
             Ok(()) => {}
-            Err(WhyUnsent::Full) => {
+            Err(UnsentReason::Full) => {
                 tracing::warn!(%client, %channel, "the client does not read its replies: its connection is cut");
             }
-            Err(WhyUnsent::NoSuchPeer) => {
+            Err(UnsentReason::NoSuchPeer) => {
                 tracing::warn!(%client, %channel, "a message could not be delivered: the client is not there");
             }
         }
@@ -93,7 +93,7 @@ impl Front {
     }
 
     /// Returns how far one of them has come.
-    pub(super) fn reach(&self, number: u64) -> Reach {
+    pub(super) fn reach(&self, number: u64) -> DeliveryProgress {
         self.0.reach(number)
     }
 
@@ -108,7 +108,7 @@ impl Front {
     }
 
     /// Returns what each subscriber has not taken.
-    pub(super) fn unread(&self) -> Vec<Backlog> {
+    pub(super) fn unread(&self) -> Vec<SubscriberBacklog> {
         self.0.backlogs()
     }
 
@@ -143,13 +143,13 @@ impl EndpointHandler for Events {
         shell.route(|bridge, now| bridge.client_message(now, channel, &client, message));
     }
 
-    fn left(&self, channel: Channel, client: &Bytes, why: &Left) {
+    fn left(&self, channel: Channel, client: &Bytes, why: &DisconnectReason) {
         let Some(shell) = self.0.upgrade() else {
             return;
         };
         let client = id(client);
         tracing::debug!(%client, %channel, "disconnected: {why}");
-        if why.fault() == crate::socket::Fault::Peer && is_logged(shell.count.broke()) {
+        if why.responsible() == crate::socket::Responsible::Peer && is_logged(shell.count.broke()) {
             tracing::warn!(%client, %channel, "a client's connection was closed: {why}");
         }
         shell.route(|bridge, now| bridge.client_left(now, channel, &client));
@@ -182,16 +182,17 @@ impl EndpointHandler for Events {
         first
     }
 
-    fn subscriber_left(&self, subscriber: &PeerId, why: &Left) {
+    fn subscriber_left(&self, subscriber: &PeerId, why: &DisconnectReason) {
         let Some(shell) = self.0.upgrade() else {
             return;
         };
         shell.parted.notify_one();
-        if why.fault() != crate::socket::Fault::Nobody && is_logged(shell.count.broke()) {
+        if why.responsible() != crate::socket::Responsible::Nobody && is_logged(shell.count.broke())
+        {
             tracing::warn!(channel = "iopub", %subscriber, "a subscriber's connection ended: {why}");
         }
         match why {
-            Left::Full { unread, since, .. } => {
+            DisconnectReason::Full { unread, since, .. } => {
                 shell.count.cut();
                 shell
                     .count
@@ -217,18 +218,17 @@ impl EndpointHandler for Events {
 
     /// Logs a connection that never became a client's; one that only tried whether the port is open
     /// is no fault.
-    fn refused(&self, channel: Channel, why: &Left) {
+    fn refused(&self, channel: Channel, why: &DisconnectReason) {
         // VS Code dials shell and iopub and resets the connection, to see whether the port is open.
-        let reset =
-            matches!(why, Left::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
-        if reset || why.fault() == crate::socket::Fault::Nobody {
+        let reset = matches!(why, DisconnectReason::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);
+        if reset || why.responsible() == crate::socket::Responsible::Nobody {
             tracing::debug!(%channel, "a connection was closed before it was one: {why}");
             return;
         }
         let Some(shell) = self.0.upgrade() else {
             return;
         };
-        if let Left::NotAccepted(error) = why {
+        if let DisconnectReason::NotAccepted(error) = why {
             shell.makes_room(error);
         }
         let count = shell.count.refused();
@@ -263,7 +263,7 @@ const STRANGER_BYTES: usize = 16 << 20;
 fn limits() -> Limits {
     Limits {
         outbox_bytes: 256 << 20,
-        max_stranger_message: STRANGER_BYTES,
+        max_unauthenticated_message: STRANGER_BYTES,
         spares_descriptors: true,
         ..Limits::default()
     }

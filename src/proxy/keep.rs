@@ -29,7 +29,7 @@ use crate::execution::lost;
 use crate::project::jobs::{FrontEnd, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::questions::Question;
 use crate::route::{ClientId, Execution, Phase};
-use crate::socket::Reach;
+use crate::socket::DeliveryProgress;
 use crate::wire::Verified;
 
 /// How long a recorder may take until it hears the kernel. A Jupyter server kills what has not ended
@@ -400,7 +400,7 @@ impl Keep {
     /// whether there are cells to be handed over, whose outputs nobody has got.
     pub(super) fn settle(
         &self,
-        reach: impl Fn(u64) -> Reach,
+        reach: impl Fn(u64) -> DeliveryProgress,
         is_joined: impl Fn(&ClientId) -> bool,
         settle: Settle,
     ) -> bool {
@@ -415,7 +415,7 @@ impl Keep {
         // What has read the last one has read those before it.
         let is_due = |it: &Ended| at_last || it.due <= now;
         let last = ended.iter().rev().find(|it| is_due(it)).map(|it| it.number);
-        let all_read = last.is_some_and(|number| reach(number) == Reach::Read);
+        let all_read = last.is_some_and(|number| reach(number) == DeliveryProgress::Read);
         let mut folders = ended.iter().filter(|it| it.series.has_folder()).count();
         while let Some(mut it) = ended.pop_front() {
             if !is_due(&it) {
@@ -423,9 +423,9 @@ impl Keep {
                 continue;
             }
             match reach_of(all_read, it.number, &reach) {
-                Reach::Read => self.let_go(it.series),
-                Reach::Waits if at_last => self.let_go(it.series),
-                Reach::Waits => {
+                DeliveryProgress::Read => self.let_go(it.series),
+                DeliveryProgress::Waits if at_last => self.let_go(it.series),
+                DeliveryProgress::Waits => {
                     it.due = now + STAYS;
                     if !it.series.has_folder() && folders < ENDED_FOLDERS {
                         folders += 1;
@@ -434,13 +434,13 @@ impl Keep {
                     later.push_back(it);
                 }
                 // It does without outputs, or was told that it has missed some.
-                Reach::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
+                DeliveryProgress::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
                     self.let_go(it.series);
                 }
-                Reach::Nobody if settle == Settle::Stopped && it.was_heard => {
+                DeliveryProgress::Nobody if settle == Settle::Stopped && it.was_heard => {
                     self.let_go(it.series);
                 }
-                Reach::Nobody => {
+                DeliveryProgress::Nobody => {
                     unseen = true;
                     it.series.stage = Stage::Unseen;
                     self.all.borrow_mut().push(it.series);
@@ -795,8 +795,16 @@ fn question(message: &Verified) -> Option<Question> {
 }
 
 /// Returns how far a message has come.
-fn reach_of(all_read: bool, number: u64, reach: impl Fn(u64) -> Reach) -> Reach {
-    if all_read { Reach::Read } else { reach(number) }
+fn reach_of(
+    all_read: bool,
+    number: u64,
+    reach: impl Fn(u64) -> DeliveryProgress,
+) -> DeliveryProgress {
+    if all_read {
+        DeliveryProgress::Read
+    } else {
+        reach(number)
+    }
 }
 
 fn state(content: &[u8]) -> Option<String> {
@@ -876,7 +884,7 @@ mod tests {
             .borrow_mut()
             .iter_mut()
             .for_each(|it| it.due = now);
-        keep.settle(|_| Reach::Waits, |_| true, Settle::Due);
+        keep.settle(|_| DeliveryProgress::Waits, |_| true, Settle::Due);
         keep.store(&target).await;
         assert_eq!(keep.ended.borrow().len(), cells);
         let folders = target.project.kept_jobs();
@@ -888,7 +896,7 @@ mod tests {
             open.filter(|path| path.starts_with(&kept)).count(),
             ENDED_FOLDERS
         );
-        keep.settle(|_| Reach::Waits, |_| true, Settle::Stopped);
+        keep.settle(|_| DeliveryProgress::Waits, |_| true, Settle::Stopped);
         // Until they are removed, no other command takes them for what a killed proxy has left.
         let mut folders = target.project.kept_jobs().into_iter();
         assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));

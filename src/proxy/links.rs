@@ -12,7 +12,9 @@ use super::counters::Way;
 use super::shell::Shell;
 use super::target::LiveKernel;
 use crate::route::ClientId;
-use crate::socket::{DialAs, DialHandler, DialRole, Dialer, Full, Left, Limits, Message, PeerId};
+use crate::socket::{
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, OutboxFull, PeerId,
+};
 use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 
 /// All sockets to one life of the kernel: its iopub, and each client's own.
@@ -145,7 +147,7 @@ impl Links {
             return tracing::warn!(%client, %channel, "a message for the kernel was dropped: its socket is closed");
         };
         tracing::debug!(%client, %channel, ?message, "to the kernel");
-        let Err(Full(frames)) = dialer.send(message.into_frames(&self.kernel.connection.key))
+        let Err(OutboxFull(frames)) = dialer.send(message.into_frames(&self.kernel.connection.key))
         else {
             return;
         };
@@ -342,7 +344,7 @@ impl DialHandler for Own {
         oversized(&self.shell, self.channel, &begun, bytes);
     }
 
-    fn down(&self, why: &Left, unsent: Vec<Message>) {
+    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
@@ -398,7 +400,7 @@ impl DialHandler for Iopub {
         oversized(&self.shell, Channel::Iopub, &begun, bytes);
     }
 
-    fn down(&self, why: &Left, _: Vec<Message>) {
+    fn down(&self, why: &DisconnectReason, _: Vec<Message>) {
         let Some(shell) = self.shell.upgrade() else {
             return;
         };
@@ -440,7 +442,7 @@ impl DialHandler for Echo {
         }
     }
 
-    fn down(&self, _: &Left, _: Vec<Message>) {}
+    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
 
     fn refused(&self, error: &io::Error) {
         made_room(&self.shell, error);

@@ -32,7 +32,7 @@ use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::Config;
 use crate::route::{Action, Bridge, ClientId, FrontEnd, Kernel, Note, Now, Settings};
-use crate::socket::{Dialer, Message, PeerId, WhyUnsent};
+use crate::socket::{Dialer, Message, PeerId, UnsentReason};
 use crate::wire::{Channel, ConnectionInfo, Verified};
 
 /// Everything of one proxy, on one thread.
@@ -266,7 +266,7 @@ impl Shell {
                 self.count.passed(Way::ToClients, channel, message.size());
                 if let Err(why) = front.send(&client, channel, message) {
                     self.count.lost(1);
-                    if why == WhyUnsent::Full {
+                    if why == UnsentReason::Full {
                         self.count.cut();
                     }
                 }
@@ -746,7 +746,7 @@ mod tests {
 
     use super::*;
     use crate::project::Project;
-    use crate::socket::{DialAs, DialHandler, DialRole, Left, Limits};
+    use crate::socket::{DialAs, DialHandler, DialRole, DisconnectReason, Limits};
     use crate::wire::NewHeader;
 
     /// A client's own socket: passes on that it is connected, and what it gets.
@@ -761,7 +761,7 @@ mod tests {
             let _ = self.0.send(Some(message));
         }
 
-        fn down(&self, _: &Left, _: Vec<Message>) {}
+        fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
 
         fn refused(&self, _: &io::Error) {}
     }

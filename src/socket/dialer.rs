@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-use super::left::Left;
+use super::disconnect::DisconnectReason;
 use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
 use super::stream::{self, Reader, Writer};
@@ -76,7 +76,7 @@ pub trait DialHandler {
 
     /// The connection is lost, with every message that is not wholly written, in order. What is
     /// sent from within goes to the next connection.
-    fn down(&self, why: &Left, unsent: Vec<Message>);
+    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>);
 
     /// A dial failed. It goes on trying.
     fn refused(&self, error: &io::Error);
@@ -84,7 +84,7 @@ pub trait DialHandler {
 
 /// The budget is used up; with the message.
 #[derive(Debug)]
-pub struct Full(pub Message);
+pub struct OutboxFull(pub Message);
 
 struct Shared {
     endpoint: Endpoint,
@@ -126,7 +126,7 @@ impl Dialer {
             subscribe: as_.subscribe,
             limits,
             handler,
-            link: Link::ahead(Outbox::new(limits.outbox_bytes), limits.read_ahead_bytes),
+            link: Link::reading_ahead(Outbox::new(limits.outbox_bytes), limits.read_ahead_bytes),
             is_up: Cell::new(false),
             silent: Cell::new(false),
         });
@@ -142,9 +142,9 @@ impl Dialer {
     ///
     /// # Errors
     /// Gives the message back when the budget is used up.
-    pub fn send(&self, message: Message) -> Result<(), Full> {
+    pub fn send(&self, message: Message) -> Result<(), OutboxFull> {
         match self.shared.link.push(Item::Own(message)) {
-            Err(Item::Own(message)) => Err(Full(message)),
+            Err(Item::Own(message)) => Err(OutboxFull(message)),
             _ => Ok(()),
         }
     }
@@ -207,7 +207,7 @@ impl Dialer {
 impl Drop for Dialer {
     fn drop(&mut self) {
         self.shared.silent.set(true);
-        self.shared.link.cut(Left::ShutDown);
+        self.shared.link.cut(DisconnectReason::ShutDown);
         self.abort.abort();
     }
 }
@@ -233,7 +233,7 @@ async fn dial(shared: Rc<Shared>) {
         }
         shared.is_up.set(false);
         let unsent = shared.link.take_unsent();
-        let why = Left::Disconnected("a handler panicked".into());
+        let why = DisconnectReason::Disconnected("a handler panicked".into());
         let _ = catch_unwind(AssertUnwindSafe(|| shared.handler.down(&why, unsent)));
         tokio::time::sleep(PAUSE_MAX).await;
     }
@@ -300,7 +300,7 @@ impl Shared {
         let identity = self.identity.clone();
         let greeted =
             link::handshake(self.role, identity, self.limits, &mut reader, &mut writer).await;
-        let (connection, _) = greeted.map_err(Left::into_io)?;
+        let (connection, _) = greeted.map_err(DisconnectReason::into_io)?;
         let topics: Vec<u8> = self
             .subscribe
             .iter()

@@ -12,8 +12,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::{
-    Backlog, Left, Limits, Message, PeerId, PeerInfo, Publisher, Reach, Router, ServerHandler,
-    SpillTo, WhyUnsent,
+    DeliveryProgress, DisconnectReason, Limits, Message, PeerId, PeerInfo, Publisher, Router,
+    ServerHandler, SpillTo, SubscriberBacklog, UnsentReason,
 };
 use crate::wire::{Channel, ConnectionInfo, Rejected, Replays, SigningKey, Verified};
 
@@ -27,7 +27,7 @@ pub trait EndpointHandler {
     fn message(&self, channel: Channel, client: &Bytes, message: Verified);
 
     /// A client is no longer connected on a channel, or one that never showed that it knows the key.
-    fn left(&self, _channel: Channel, _client: &Bytes, _why: &Left) {}
+    fn left(&self, _channel: Channel, _client: &Bytes, _why: &DisconnectReason) {}
 
     /// A message of a client was dropped, since it is not one of a client that knows the key, or not new.
     fn rejected(&self, _channel: Channel, _why: &Rejected) {}
@@ -46,7 +46,7 @@ pub trait EndpointHandler {
     }
 
     /// A subscriber is no longer connected.
-    fn subscriber_left(&self, _subscriber: &PeerId, _why: &Left) {}
+    fn subscriber_left(&self, _subscriber: &PeerId, _why: &DisconnectReason) {}
 
     /// A heartbeat. Returns what is sent back at once; [`KernelEndpoint::beat`] sends it later.
     fn heartbeat(&self, _peer: &PeerId, frames: Message) -> Option<Message> {
@@ -57,7 +57,7 @@ pub trait EndpointHandler {
     fn heartbeat_left(&self, _peer: &PeerId) {}
 
     /// A connection was closed before it was one.
-    fn refused(&self, _channel: Channel, _why: &Left) {}
+    fn refused(&self, _channel: Channel, _why: &DisconnectReason) {}
 }
 
 /// The bounds of a kernel's sockets.
@@ -180,14 +180,14 @@ impl KernelEndpoint {
         channel: Channel,
         client: &Bytes,
         message: Verified,
-    ) -> Result<(), WhyUnsent> {
+    ) -> Result<(), UnsentReason> {
         let (router, peer) = self
             .0
             .connection(channel, client)
-            .ok_or(WhyUnsent::NoSuchPeer)?;
+            .ok_or(UnsentReason::NoSuchPeer)?;
         let sent = router.send(&peer, message.into_frames(&self.0.key));
         sent.map_err(|unsent| {
-            if unsent.why == WhyUnsent::Full {
+            if unsent.why == UnsentReason::Full {
                 router.disconnect(&peer, "it does not read its replies");
             }
             unsent.why
@@ -223,7 +223,7 @@ impl KernelEndpoint {
     }
 
     /// Returns how far one of them has come.
-    pub fn reach(&self, number: u64) -> Reach {
+    pub fn reach(&self, number: u64) -> DeliveryProgress {
         self.0.iopub().reach(number)
     }
 
@@ -233,7 +233,7 @@ impl KernelEndpoint {
     }
 
     /// Returns what each subscriber has not taken.
-    pub fn backlogs(&self) -> Vec<Backlog> {
+    pub fn backlogs(&self) -> Vec<SubscriberBacklog> {
         self.0.iopub().backlogs()
     }
 
@@ -302,7 +302,7 @@ impl Sockets {
     /// Lets a client that knows the key take part on a channel where it is connected.
     fn admit(&self, channel: Channel, client: &Bytes) {
         if let Some((router, peer)) = self.connection(channel, client) {
-            router.trust(&peer);
+            router.authenticate(&peer);
         }
         self.handler.joined(channel, client);
     }
@@ -356,7 +356,7 @@ impl ServerHandler for Incoming {
         sockets.handler.message(self.channel, client, message);
     }
 
-    fn left(&self, peer: &PeerId, why: &Left) {
+    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
         let client = peer.bytes();
         self.peers.borrow_mut().remove(client);
         let Some(sockets) = self.sockets.upgrade() else {
@@ -373,7 +373,7 @@ impl ServerHandler for Incoming {
         sockets.handler.left(self.channel, client, why);
     }
 
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         if let Some(sockets) = self.sockets.upgrade() {
             sockets.handler.refused(self.channel, why);
         }
@@ -400,13 +400,13 @@ impl ServerHandler for Subscribers {
         }
     }
 
-    fn left(&self, peer: &PeerId, why: &Left) {
+    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
         if let Some(sockets) = self.0.upgrade() {
             sockets.handler.subscriber_left(peer, why);
         }
     }
 
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         if let Some(sockets) = self.0.upgrade() {
             sockets.handler.refused(Channel::Iopub, why);
         }
@@ -427,13 +427,13 @@ impl ServerHandler for Heartbeats {
         }
     }
 
-    fn left(&self, peer: &PeerId, _: &Left) {
+    fn left(&self, peer: &PeerId, _: &DisconnectReason) {
         if let Some(sockets) = self.0.upgrade() {
             sockets.handler.heartbeat_left(peer);
         }
     }
 
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         if let Some(sockets) = self.0.upgrade() {
             sockets.handler.refused(Channel::Heartbeat, why);
         }

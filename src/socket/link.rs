@@ -12,11 +12,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{JoinSet, yield_now};
 
-use super::left::Left;
+use super::disconnect::DisconnectReason;
 use super::outbox::{Item, Outbox, message_cost};
 use super::outlet::Outlet;
 use super::stream::{Reader, Writer};
-use super::turn;
+use super::write_coalescing;
 use crate::zmtp::{Connection, Event, Message, Peer, Role};
 
 /// What others have in hand of a connection: what is written to it, and its switches.
@@ -27,22 +27,22 @@ pub(super) struct Link {
     outlet: Rc<Outlet>,
     paused: Cell<bool>,
     /// Why it has to end at once.
-    cut: RefCell<Option<Left>>,
+    cut: RefCell<Option<DisconnectReason>>,
     /// It ends as soon as its outbox is empty; what still comes is not delivered.
     finishing: Cell<bool>,
     /// Its connection has ended.
     over: Cell<bool>,
     /// How long its messages may be from now on, where that is to change.
-    longest: Cell<Option<usize>>,
+    message_limit: Cell<Option<usize>>,
     /// How many bytes may be read before they are delivered, and how many are.
     read_ahead: usize,
     ahead: Cell<usize>,
 }
 
 /// Notes the end of a connection and closes it, also when a handler panics.
-struct Ends<'a>(&'a Link);
+struct CloseOnDrop<'a>(&'a Link);
 
-impl Drop for Ends<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.over.set(true);
         self.0.outlet.close();
@@ -73,14 +73,14 @@ impl Link {
             cut: RefCell::new(None),
             finishing: Cell::new(false),
             over: Cell::new(false),
-            longest: Cell::new(None),
+            message_limit: Cell::new(None),
             read_ahead: 0,
             ahead: Cell::new(0),
         }
     }
 
     /// As [`Link::new`], for a peer that is read before what it has said is delivered.
-    pub(super) fn ahead(outbox: Outbox, read_ahead: usize) -> Self {
+    pub(super) fn reading_ahead(outbox: Outbox, read_ahead: usize) -> Self {
         Self {
             read_ahead,
             ..Self::new(outbox)
@@ -88,24 +88,25 @@ impl Link {
     }
 
     /// As [`Link::new`], for a peer that has yet to show who it is where it may send much.
-    pub(super) fn of_stranger(outbox: Outbox, role: Role, limits: &super::Limits) -> Self {
+    pub(super) fn unauthenticated(outbox: Outbox, role: Role, limits: &super::Limits) -> Self {
         let link = Self::new(outbox);
-        if role == Role::Router && limits.max_stranger_message < limits.max_message {
-            link.longest.set(Some(limits.max_stranger_message));
+        if role == Role::Router && limits.max_unauthenticated_message < limits.max_message {
+            link.message_limit
+                .set(Some(limits.max_unauthenticated_message));
         }
         link
     }
 
     /// Lets the peer send messages of so many bytes.
-    pub(super) fn set_longest(&self, bytes: usize) {
-        self.longest.set(Some(bytes));
+    pub(super) fn set_message_limit(&self, bytes: usize) {
+        self.message_limit.set(Some(bytes));
     }
 
     /// Queues a message, or gives it back when the budget is used up.
     pub(super) fn push(&self, item: Item) -> Result<(), Item> {
         self.outlet.push(item)?;
         // One that finishes waits for the moment when all is written.
-        if self.finishing.get() || !turn::writes(&self.outlet) {
+        if self.finishing.get() || !write_coalescing::defers(&self.outlet) {
             self.outlet.wake();
         }
         Ok(())
@@ -146,7 +147,7 @@ impl Link {
     /// A live connection with a half-written message is cut: the peer waits for the other half.
     pub(super) fn take_unsent(&self) -> Vec<Message> {
         if self.outlet.outbox().is_amid_message() {
-            self.cut(Left::Disconnected(
+            self.cut(DisconnectReason::Disconnected(
                 "a half-written message was withdrawn".into(),
             ));
         }
@@ -160,7 +161,7 @@ impl Link {
     }
 
     /// Ends the connection at once. The first reason counts.
-    pub(super) fn cut(&self, why: Left) {
+    pub(super) fn cut(&self, why: DisconnectReason) {
         self.cut.borrow_mut().get_or_insert(why);
         self.outlet.wake();
     }
@@ -190,18 +191,18 @@ impl Link {
         mut reader: Reader,
         writer: Writer,
         deliver: impl Fn(Event),
-    ) -> Left {
+    ) -> DisconnectReason {
         self.outlet.open(writer);
-        let _ends = Ends(self);
+        let _ends = CloseOnDrop(self);
         tokio::select! {
             biased;
             left = poll_fn(|cx| self.poll_cut(cx)) => left,
             left = self.write() => left,
-            left = turn::of(self.read_as_allowed(&mut connection, &mut reader, deliver)) => left,
+            left = write_coalescing::run(self.read_as_allowed(&mut connection, &mut reader, deliver)) => left,
         }
     }
 
-    fn poll_cut(&self, cx: &Context<'_>) -> Poll<Left> {
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<DisconnectReason> {
         self.outlet.register(cx);
         match self.cut.borrow_mut().take() {
             Some(left) => Poll::Ready(left),
@@ -214,7 +215,7 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(Event),
-    ) -> Left {
+    ) -> DisconnectReason {
         self.ahead.set(0);
         match self.read_ahead {
             0 => self.read(connection, reader, deliver).await,
@@ -232,7 +233,7 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(Event),
-    ) -> Left {
+    ) -> DisconnectReason {
         let mut queue = VecDeque::new();
         let mut ended = None;
         loop {
@@ -247,7 +248,7 @@ impl Link {
                     Ok(None) => self.answer(connection),
                     Err(error) => {
                         self.answer(connection);
-                        ended = Some(Left::Protocol(error));
+                        ended = Some(DisconnectReason::Protocol(error));
                         break;
                     }
                 }
@@ -266,9 +267,9 @@ impl Link {
                 });
                 match done.await {
                     None => break,
-                    Some(Ok(0)) => ended = Some(Left::Closed),
+                    Some(Ok(0)) => ended = Some(DisconnectReason::Closed),
                     Some(Ok(bytes)) => read += bytes,
-                    Some(Err(error)) => ended = Some(Left::Broken(error)),
+                    Some(Err(error)) => ended = Some(DisconnectReason::Broken(error)),
                 }
             }
             let (mut messages, mut bytes) = (0, 0);
@@ -309,13 +310,13 @@ impl Link {
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(Event),
-    ) -> Left {
+    ) -> DisconnectReason {
         let mut messages = 0;
         let mut bytes = 0;
         loop {
             loop {
                 self.may_read().await;
-                if let Some(bytes) = self.longest.take() {
+                if let Some(bytes) = self.message_limit.take() {
                     connection.set_message_limit(bytes);
                 }
                 match connection.poll_event() {
@@ -324,7 +325,7 @@ impl Link {
                     Ok(Some(event)) => deliver(event),
                     Err(error) => {
                         self.answer(connection);
-                        return Left::Protocol(error);
+                        return DisconnectReason::Protocol(error);
                     }
                 }
                 messages += 1;
@@ -335,9 +336,9 @@ impl Link {
             }
             self.answer(connection);
             match reader.read_buf(&mut connection.space()).await {
-                Ok(0) => return Left::Closed,
+                Ok(0) => return DisconnectReason::Closed,
                 Ok(read) => bytes += read,
-                Err(error) => return Left::Broken(error),
+                Err(error) => return DisconnectReason::Broken(error),
             }
             if bytes >= TURN_BYTES {
                 // What was delivered gets written before more comes, and the read buffer is
@@ -375,7 +376,7 @@ impl Link {
         }
     }
 
-    async fn write(&self) -> Left {
+    async fn write(&self) -> DisconnectReason {
         let mut flushing = false;
         let flushed = poll_fn(|cx| {
             let finishing = self.finishing.get();
@@ -392,18 +393,18 @@ impl Link {
         if let Err(error) = flushed {
             // What the peer said before it broke off is still to be read, and ends by itself.
             tokio::time::sleep(LAST_WORDS).await;
-            return Left::Broken(error);
+            return DisconnectReason::Broken(error);
         }
         // The end of our side. Closing both while the peer still sends would make the system
         // throw away what the peer has not read yet.
         if let Err(error) = self.outlet.shutdown().await {
-            return Left::Broken(error);
+            return DisconnectReason::Broken(error);
         }
         if flushing {
             std::future::pending().await
         } else {
             tokio::time::sleep(IDLE_GRACE).await;
-            Left::ShutDown
+            DisconnectReason::ShutDown
         }
     }
 }
@@ -419,12 +420,14 @@ fn cost(event: &Event) -> usize {
 /// Runs a connection in a task of its own, so that a handler's panic ends it and nothing else.
 ///
 /// Dropped halfway, the connection is closed.
-pub(super) async fn guarded(connection: impl Future<Output = Left> + 'static) -> Left {
+pub(super) async fn guarded(
+    connection: impl Future<Output = DisconnectReason> + 'static,
+) -> DisconnectReason {
     let mut task = JoinSet::new();
     task.spawn_local(connection);
     match task.join_next().await {
         Some(Ok(left)) => left,
-        _ => Left::Disconnected("a handler panicked".into()),
+        _ => DisconnectReason::Disconnected("a handler panicked".into()),
     }
 }
 
@@ -435,7 +438,7 @@ pub(super) async fn handshake(
     limits: super::Limits,
     reader: &mut Reader,
     writer: &mut Writer,
-) -> Result<(Connection, Peer), Left> {
+) -> Result<(Connection, Peer), DisconnectReason> {
     let limits_zmtp = crate::zmtp::Limits {
         message_bytes: limits.max_message,
         // A server's peers are strangers; what a dialer reached is what it wants to keep.
@@ -452,21 +455,24 @@ pub(super) async fn handshake(
         loop {
             let event = connection.poll_event();
             while let Some(bytes) = connection.poll_transmit() {
-                writer.write_all(&bytes).await.map_err(Left::Broken)?;
+                writer
+                    .write_all(&bytes)
+                    .await
+                    .map_err(DisconnectReason::Broken)?;
             }
-            match event.map_err(Left::Protocol)? {
+            match event.map_err(DisconnectReason::Protocol)? {
                 Some(Event::Ready(peer)) => return Ok(peer),
                 Some(_) => unreachable!("the first event is Ready"),
                 None => {}
             }
             match reader.read_buf(&mut connection.space()).await {
-                Ok(0) => return Err(Left::Closed),
+                Ok(0) => return Err(DisconnectReason::Closed),
                 Ok(_) => {}
-                Err(error) => return Err(Left::Broken(error)),
+                Err(error) => return Err(DisconnectReason::Broken(error)),
             }
         }
     })
     .await
-    .unwrap_or(Err(Left::HandshakeTimeout(limits.handshake)))?;
+    .unwrap_or(Err(DisconnectReason::HandshakeTimeout(limits.handshake)))?;
     Ok((connection, peer))
 }

@@ -18,7 +18,7 @@
 //! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
 //! | from what a [`Dialer`] reached, read ahead | [`Limits::read_ahead_bytes`] | it is read no faster than delivered; the system's buffers fill, then the peer's own queue |
-//! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_stranger_message`] | the same |
+//! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_unauthenticated_message`] | the same |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
 //! | file descriptors | the system's limit; less by a quarter, 16 at most, with [`Limits::spares_descriptors`] | a connection is closed at once, or not made; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |
@@ -33,11 +33,12 @@
 //! more. `close` first writes what is queued, until a deadline.
 
 mod dialer;
+mod disconnect;
 mod endpoint;
-mod left;
 mod link;
 mod outbox;
 mod outlet;
+mod peer_user;
 mod publisher;
 mod router;
 mod server;
@@ -45,8 +46,7 @@ mod signal;
 mod spill;
 mod stream;
 mod topics;
-mod turn;
-mod user;
+mod write_coalescing;
 
 use std::fmt;
 use std::time::Duration;
@@ -54,11 +54,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use crate::zmtp::Message;
-pub use dialer::{DialAs, DialHandler, DialRole, Dialer, Full};
+pub use dialer::{DialAs, DialHandler, DialRole, Dialer, OutboxFull};
+pub use disconnect::{DisconnectReason, Responsible};
 pub use endpoint::{BindError, EndpointHandler, EndpointLimits, KernelEndpoint};
-pub use left::{Fault, Left};
-pub use publisher::{Backlog, Publisher, Reach};
-pub use router::{Router, Unsent, WhyUnsent};
+pub use publisher::{DeliveryProgress, Publisher, SubscriberBacklog};
+pub use router::{Router, UnsentMessage, UnsentReason};
 pub use spill::SpillTo;
 
 /// The bounds of one socket.
@@ -66,8 +66,8 @@ pub use spill::SpillTo;
 pub struct Limits {
     /// The longest message that a peer may send: the bytes of all its frames.
     pub max_message: usize,
-    /// The same for a [`Router`]'s peer until [`Router::trust`] is called for it.
-    pub max_stranger_message: usize,
+    /// The same for a [`Router`]'s peer until [`Router::authenticate`] is called for it.
+    pub max_unauthenticated_message: usize,
     /// How long a peer may take from the connection to its READY.
     pub handshake: Duration,
     /// How many bytes of messages a [`Dialer`] takes from the system before they are delivered, with some for
@@ -87,7 +87,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_message: 1 << 30,
-            max_stranger_message: 1 << 30,
+            max_unauthenticated_message: 1 << 30,
             handshake: Duration::from_secs(10),
             read_ahead_bytes: 0,
             outbox_bytes: 64 << 20,
@@ -169,10 +169,10 @@ pub trait ServerHandler {
 
     /// The peer is gone, once for each id that joined; after it nothing comes from that id
     /// until it joins again. What was queued towards it is dropped.
-    fn left(&self, peer: &PeerId, why: &Left);
+    fn left(&self, peer: &PeerId, why: &DisconnectReason);
 
     /// A connection ended before it was a peer: no handshake, or too many peers.
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         let _ = why;
     }
 }

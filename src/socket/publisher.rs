@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::left::Left;
+use super::disconnect::DisconnectReason;
 use super::outbox::Item;
 use super::server::Server;
 use super::{Limits, Message, PeerId, ServerHandler, SpillTo};
@@ -65,8 +65,8 @@ impl Publisher {
         self.sent.set(self.sent.get() + 1);
         let mut shared = None;
         let mut taken = 0;
-        self.server.each(|seat| {
-            if !seat.topics.borrow().want(first) {
+        self.server.each(|slot| {
+            if !slot.topics.borrow().want(first) {
                 return;
             }
             let shared =
@@ -78,17 +78,17 @@ impl Publisher {
                 Shared::Encoded(bytes) => Item::Encoded(bytes.clone()),
                 Shared::Message(message) => Item::Shared(Rc::clone(message)),
             };
-            match seat.link.push(item) {
+            match slot.link.push(item) {
                 Ok(()) => {
                     taken += 1;
-                    if seat.first.get().is_none() {
-                        seat.first.set(Some(self.sent.get()));
+                    if slot.first.get().is_none() {
+                        slot.first.set(Some(self.sent.get()));
                     }
                 }
                 Err(_) => {
-                    let unread = seat.link.unread() + 1;
-                    seat.link.cut(Left::Full {
-                        queued_bytes: seat.link.queued_bytes(),
+                    let unread = slot.link.unread() + 1;
+                    slot.link.cut(DisconnectReason::Full {
+                        queued_bytes: slot.link.queued_bytes(),
                         unread,
                         since: (self.sent.get() + 1).saturating_sub(unread),
                     });
@@ -100,9 +100,9 @@ impl Publisher {
 
     /// Queues messages for one subscriber, whatever it has subscribed to; what does not fit is dropped.
     pub fn send_to(&self, peer: &PeerId, messages: impl IntoIterator<Item = Message>) {
-        if let Some(seat) = self.server.seat(peer) {
+        if let Some(slot) = self.server.slot(peer) {
             for message in messages {
-                let _ = seat.link.push(Item::Own(message));
+                let _ = slot.link.push(Item::Own(message));
             }
         }
     }
@@ -114,14 +114,16 @@ impl Publisher {
 
     /// Returns how far the subscribers are that are connected and were sent messages before this one, the
     /// first of all being 1: whether one of them has read it.
-    pub fn reach(&self, number: u64) -> Reach {
+    pub fn reach(&self, number: u64) -> DeliveryProgress {
         let later = self.sent.get().saturating_sub(number);
-        let mut reach = Reach::Nobody;
-        self.server.each(|seat| {
-            if reach != Reach::Read && seat.first.get().is_some_and(|first| first < number) {
-                reach = match seat.has_read_all_but(later) {
-                    true => Reach::Read,
-                    false => Reach::Waits,
+        let mut reach = DeliveryProgress::Nobody;
+        self.server.each(|slot| {
+            if reach != DeliveryProgress::Read
+                && slot.first.get().is_some_and(|first| first < number)
+            {
+                reach = match slot.has_read_all_but(later) {
+                    true => DeliveryProgress::Read,
+                    false => DeliveryProgress::Waits,
                 };
             }
         });
@@ -136,14 +138,14 @@ impl Publisher {
     }
 
     /// Returns what each subscriber has not taken yet.
-    pub fn backlogs(&self) -> Vec<Backlog> {
+    pub fn backlogs(&self) -> Vec<SubscriberBacklog> {
         let mut backlogs = Vec::new();
-        self.server.each_peer(|peer, seat| {
-            let spilled_bytes = seat.link.spilled_bytes();
+        self.server.each_peer(|peer, slot| {
+            let spilled_bytes = slot.link.spilled_bytes();
             let on_disk = usize::try_from(spilled_bytes).unwrap_or(usize::MAX);
-            backlogs.push(Backlog {
+            backlogs.push(SubscriberBacklog {
                 peer: peer.clone(),
-                queued_bytes: seat.link.queued_bytes().saturating_sub(on_disk),
+                queued_bytes: slot.link.queued_bytes().saturating_sub(on_disk),
                 spilled_bytes,
             });
         });
@@ -154,8 +156,8 @@ impl Publisher {
     ///
     /// [`ServerHandler::left`] is called later, not from here.
     pub fn disconnect(&self, peer: &PeerId, reason: impl Into<std::borrow::Cow<'static, str>>) {
-        if let Some(seat) = self.server.seat(peer) {
-            seat.link.cut(Left::Disconnected(reason.into()));
+        if let Some(slot) = self.server.slot(peer) {
+            slot.link.cut(DisconnectReason::Disconnected(reason.into()));
         }
     }
 
@@ -170,7 +172,7 @@ impl Publisher {
 
 /// How far a message of a [`Publisher`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum DeliveryProgress {
     /// A subscriber that is still connected has read it.
     Read,
     /// A subscriber that is still connected has not read it yet.
@@ -181,7 +183,7 @@ pub enum Reach {
 
 /// What one subscriber has not taken yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backlog {
+pub struct SubscriberBacklog {
     /// Who.
     pub peer: PeerId,
     /// What is queued in memory, with some for each frame and message.

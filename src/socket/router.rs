@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::left::Left;
+use super::disconnect::DisconnectReason;
 use super::outbox::Item;
 use super::server::Server;
 use super::{Limits, Message, PeerId, ServerHandler};
@@ -24,16 +24,16 @@ pub struct Router {
 
 /// A message that was not taken.
 #[derive(Debug)]
-pub struct Unsent {
+pub struct UnsentMessage {
     /// The message.
     pub message: Message,
     /// Why it was not taken.
-    pub why: WhyUnsent,
+    pub why: UnsentReason,
 }
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyUnsent {
+pub enum UnsentReason {
     /// The peer is not there, or is being closed.
     NoSuchPeer,
     /// What is queued for the peer has reached its budget.
@@ -67,46 +67,46 @@ impl Router {
     ///
     /// # Errors
     /// Gives the message back when the peer is not there or its budget is used up.
-    pub fn send(&self, peer: &PeerId, message: Message) -> Result<(), Unsent> {
-        let Some(seat) = self.server.seat(peer) else {
-            return Err(Unsent {
+    pub fn send(&self, peer: &PeerId, message: Message) -> Result<(), UnsentMessage> {
+        let Some(slot) = self.server.slot(peer) else {
+            return Err(UnsentMessage {
                 message,
-                why: WhyUnsent::NoSuchPeer,
+                why: UnsentReason::NoSuchPeer,
             });
         };
-        match seat.link.push(Item::Own(message)) {
-            Err(Item::Own(message)) => Err(Unsent {
+        match slot.link.push(Item::Own(message)) {
+            Err(Item::Own(message)) => Err(UnsentMessage {
                 message,
-                why: WhyUnsent::Full,
+                why: UnsentReason::Full,
             }),
             _ => Ok(()),
         }
     }
 
     /// Lets a peer send messages of [`Limits::max_message`] from now on: it has shown who it is.
-    pub fn trust(&self, peer: &PeerId) {
-        self.server.trust(peer);
+    pub fn authenticate(&self, peer: &PeerId) {
+        self.server.authenticate(peer);
     }
 
     /// Returns what is queued for a peer, in bytes; 0 when it is not there.
     pub fn queued_bytes(&self, peer: &PeerId) -> usize {
-        let seat = self.server.seat(peer);
-        seat.map_or(0, |seat| seat.link.queued_bytes())
+        let slot = self.server.slot(peer);
+        slot.map_or(0, |slot| slot.link.queued_bytes())
     }
 
     /// Stops reading from a peer, which then has to wait. A new connection starts unpaused.
     ///
     /// That a paused peer went away is noticed when it is resumed, or written to.
     pub fn pause(&self, peer: &PeerId) {
-        if let Some(seat) = self.server.seat(peer) {
-            seat.link.set_paused(true);
+        if let Some(slot) = self.server.slot(peer) {
+            slot.link.set_paused(true);
         }
     }
 
     /// Goes on reading from a peer.
     pub fn resume(&self, peer: &PeerId) {
-        if let Some(seat) = self.server.seat(peer) {
-            seat.link.set_paused(false);
+        if let Some(slot) = self.server.slot(peer) {
+            slot.link.set_paused(false);
         }
     }
 
@@ -114,8 +114,8 @@ impl Router {
     ///
     /// [`ServerHandler::left`] is called later, not from here.
     pub fn disconnect(&self, peer: &PeerId, reason: impl Into<Cow<'static, str>>) {
-        if let Some(seat) = self.server.seat(peer) {
-            seat.link.cut(Left::Disconnected(reason.into()));
+        if let Some(slot) = self.server.slot(peer) {
+            slot.link.cut(DisconnectReason::Disconnected(reason.into()));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the sockets that peers connect to have in common: accepting, seats, hand-over.
+//! What the sockets that peers connect to have in common: accepting, slots, hand-over.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-use super::left::Left;
+use super::disconnect::DisconnectReason;
 use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
+use super::peer_user;
 use super::signal::Signal;
 use super::spill::SpillTo;
 use super::stream::{Accepted, Addresses, Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooMany, Topics};
-use super::user;
 use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
 use crate::wire::Endpoint;
 use crate::zmtp::{Event, Peer, Role};
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     handler: Rc<dyn ServerHandler>,
     listener: RefCell<Option<Listener>>,
     listener_gone: Signal,
-    seats: RefCell<HashMap<PeerId, Rc<Seat>>>,
+    slots: RefCell<HashMap<PeerId, Rc<PeerSlot>>>,
     connections: Cell<usize>,
     /// The owner is gone, or closes: no handler is called any more.
     silent: Cell<bool>,
@@ -52,7 +52,7 @@ pub(super) struct Shared {
 }
 
 /// A peer's place, as long as its connection lasts.
-pub(super) struct Seat {
+pub(super) struct PeerSlot {
     pub(super) link: Link,
     pub(super) topics: RefCell<Topics>,
     /// The number of the first message that a publisher queued for it.
@@ -60,12 +60,12 @@ pub(super) struct Seat {
     addresses: Option<Addresses>,
 }
 
-impl Seat {
+impl PeerSlot {
     /// Returns whether the peer's process has read all that was ever queued for it but so many messages.
     ///
     /// Where the system does not tell what it holds of that itself, what was written counts as read.
     pub(super) fn has_read_all_but(&self, messages: u64) -> bool {
-        let held = |it: Addresses| user::unread_bytes(it.local, it.peer).unwrap_or(0);
+        let held = |it: Addresses| peer_user::unread_bytes(it.local, it.peer).unwrap_or(0);
         self.link.unread() <= messages && self.addresses.map_or(0, held) == 0
     }
 }
@@ -87,7 +87,7 @@ impl Server {
             handler,
             listener: RefCell::new(Some(listener)),
             listener_gone: Signal::default(),
-            seats: RefCell::default(),
+            slots: RefCell::default(),
             connections: Cell::new(0),
             silent: Cell::new(false),
             stopped: Notify::new(),
@@ -106,27 +106,27 @@ impl Server {
     }
 
     /// Returns a peer that can be sent to.
-    pub(super) fn seat(&self, peer: &PeerId) -> Option<Rc<Seat>> {
-        let seats = self.shared.seats.borrow();
-        seats.get(peer).filter(|seat| seat.link.is_open()).cloned()
+    pub(super) fn slot(&self, peer: &PeerId) -> Option<Rc<PeerSlot>> {
+        let slots = self.shared.slots.borrow();
+        slots.get(peer).filter(|slot| slot.link.is_open()).cloned()
     }
 
-    pub(super) fn trust(&self, peer: &PeerId) {
-        if let Some(seat) = self.seat(peer) {
-            seat.link.set_longest(self.shared.limits.max_message);
+    pub(super) fn authenticate(&self, peer: &PeerId) {
+        if let Some(slot) = self.slot(peer) {
+            slot.link.set_message_limit(self.shared.limits.max_message);
         }
     }
 
     /// Calls `visit` for each peer that can be sent to. It must not call a handler.
-    pub(super) fn each(&self, mut visit: impl FnMut(&Seat)) {
-        self.each_peer(|_, seat| visit(seat));
+    pub(super) fn each(&self, mut visit: impl FnMut(&PeerSlot)) {
+        self.each_peer(|_, slot| visit(slot));
     }
 
     /// As [`Server::each`], with who it is.
-    pub(super) fn each_peer(&self, mut visit: impl FnMut(&PeerId, &Seat)) {
-        for (peer, seat) in &*self.shared.seats.borrow() {
-            if seat.link.is_open() {
-                visit(peer, seat);
+    pub(super) fn each_peer(&self, mut visit: impl FnMut(&PeerId, &PeerSlot)) {
+        for (peer, slot) in &*self.shared.slots.borrow() {
+            if slot.link.is_open() {
+                visit(peer, slot);
             }
         }
     }
@@ -136,16 +136,16 @@ impl Server {
     /// Returns for how many peers something was left unwritten. No handler is called any more.
     pub(super) async fn close(&self, deadline: Instant) -> usize {
         self.stop();
-        let seats: Vec<_> = self.shared.seats.borrow().values().cloned().collect();
-        for seat in &seats {
-            seat.link.finish();
+        let slots: Vec<_> = self.shared.slots.borrow().values().cloned().collect();
+        for slot in &slots {
+            slot.link.finish();
         }
         let task = self.task.take();
         if let Some(task) = task {
             let _ = tokio::time::timeout_at(deadline.into(), task).await;
             self.abort.abort();
         }
-        let unwritten = seats.iter().filter(|seat| seat.link.has_messages());
+        let unwritten = slots.iter().filter(|slot| slot.link.has_messages());
         unwritten.count()
     }
 
@@ -160,8 +160,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
-        for seat in self.shared.seats.borrow().values() {
-            seat.link.cut(Left::ShutDown);
+        for slot in self.shared.slots.borrow().values() {
+            slot.link.cut(DisconnectReason::ShutDown);
         }
         self.abort.abort();
     }
@@ -180,15 +180,17 @@ async fn accept(shared: Rc<Shared>) {
             // The peer's doing, and over.
             Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Some(Err(error)) => {
-                shared.refused(&Left::NotAccepted(error));
+                shared.refused(&DisconnectReason::NotAccepted(error));
                 tokio::time::sleep(ACCEPT_REST).await;
             }
             Some(Ok(Accepted::Peer(..))) if shared.connections.get() >= shared.limits.max_peers => {
-                shared.refused(&Left::TooManyPeers(shared.limits.max_peers));
+                shared.refused(&DisconnectReason::TooManyPeers(shared.limits.max_peers));
             }
-            Some(Ok(Accepted::Stranger(user))) => shared.refused(&Left::OtherUser(user)),
+            Some(Ok(Accepted::OtherUser(user))) => {
+                shared.refused(&DisconnectReason::OtherUser(user))
+            }
             Some(Ok(Accepted::Peer(reader, writer, addresses))) => {
-                let counted = Counted::new(&shared);
+                let counted = ConnectionCount::new(&shared);
                 connections.spawn_local(serve(counted, reader, writer, addresses));
             }
         }
@@ -197,23 +199,23 @@ async fn accept(shared: Rc<Shared>) {
 }
 
 /// A connection that counts towards the most that there may be.
-struct Counted(Rc<Shared>);
+struct ConnectionCount(Rc<Shared>);
 
-impl Counted {
+impl ConnectionCount {
     fn new(shared: &Rc<Shared>) -> Self {
         shared.connections.update(|count| count + 1);
         Self(Rc::clone(shared))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.connections.update(|count| count - 1);
     }
 }
 
 async fn serve(
-    counted: Counted,
+    counted: ConnectionCount,
     mut reader: Reader,
     mut writer: Writer,
     addresses: Option<Addresses>,
@@ -230,12 +232,12 @@ async fn serve(
         Err(why) => return shared.refused(&why),
     };
     let taken = shared.join(&peer, addresses);
-    let Taken { id, seat, .. } = &taken;
+    let OccupiedSlot { id, slot, .. } = &taken;
     let left = {
-        let (shared, id, seat) = (Rc::clone(shared), id.clone(), Rc::clone(seat));
+        let (shared, id, slot) = (Rc::clone(shared), id.clone(), Rc::clone(slot));
         link::guarded(async move {
-            let deliver = |event| shared.deliver(&id, &seat, event);
-            seat.link.run(connection, reader, writer, deliver).await
+            let deliver = |event| shared.deliver(&id, &slot, event);
+            slot.link.run(connection, reader, writer, deliver).await
         })
         .await
     };
@@ -244,28 +246,28 @@ async fn serve(
     }
 }
 
-/// A seat with the peer in it; empty again on drop, also when a handler panics.
-struct Taken<'a> {
+/// A slot with the peer in it; empty again on drop, also when a handler panics.
+struct OccupiedSlot<'a> {
     shared: &'a Shared,
     id: PeerId,
-    seat: Rc<Seat>,
+    slot: Rc<PeerSlot>,
 }
 
-impl Taken<'_> {
-    /// Gives up the seat; returns whether it had not been handed over.
+impl OccupiedSlot<'_> {
+    /// Gives up the slot; returns whether it had not been handed over.
     fn release(&self) -> bool {
-        let mut seats = self.shared.seats.borrow_mut();
-        let ours = seats
+        let mut slots = self.shared.slots.borrow_mut();
+        let ours = slots
             .get(&self.id)
-            .is_some_and(|seat| Rc::ptr_eq(seat, &self.seat));
+            .is_some_and(|slot| Rc::ptr_eq(slot, &self.slot));
         if ours {
-            seats.remove(&self.id);
+            slots.remove(&self.id);
         }
         ours
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for OccupiedSlot<'_> {
     fn drop(&mut self) {
         self.release();
     }
@@ -283,7 +285,7 @@ impl Shared {
         }
     }
 
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         if !self.silent.get() {
             // Its panic must not end the accepting.
             let _ = catch_unwind(AssertUnwindSafe(|| self.handler.refused(why)));
@@ -298,7 +300,7 @@ impl Shared {
     }
 
     /// Seats a peer; one with the same identity hands over what is queued for it.
-    fn join(&self, peer: &Peer, addresses: Option<Addresses>) -> Taken<'_> {
+    fn join(&self, peer: &Peer, addresses: Option<Addresses>) -> OccupiedSlot<'_> {
         let info = PeerInfo {
             connection: connection_number(),
             identity: peer.identity.clone(),
@@ -309,52 +311,54 @@ impl Shared {
         } else {
             PeerId::made_up(info.connection)
         };
-        let seat = Rc::new(Seat {
-            link: Link::of_stranger(self.outbox(), self.role, &self.limits),
+        let slot = Rc::new(PeerSlot {
+            link: Link::unauthenticated(self.outbox(), self.role, &self.limits),
             topics: RefCell::default(),
             first: Cell::new(None),
             addresses,
         });
-        let before = self.seats.borrow_mut().insert(id.clone(), Rc::clone(&seat));
+        let before = self.slots.borrow_mut().insert(id.clone(), Rc::clone(&slot));
         if let Some(before) = before {
             let was_open = before.link.is_open();
             let unsent = before.link.take_unsent();
-            before.link.cut(Left::Closed);
+            before.link.cut(DisconnectReason::Closed);
             if was_open {
                 for message in unsent {
                     // It fitted before.
-                    let _ = seat.link.push(Item::Own(message));
+                    let _ = slot.link.push(Item::Own(message));
                 }
             }
         }
-        let taken = Taken {
+        let taken = OccupiedSlot {
             shared: self,
             id,
-            seat,
+            slot,
         };
         let joined = AssertUnwindSafe(|| self.handler.joined(&taken.id, &info));
         if catch_unwind(joined).is_err() {
-            let why = Left::Disconnected("a handler panicked".into());
-            taken.seat.link.cut(why);
+            let why = DisconnectReason::Disconnected("a handler panicked".into());
+            taken.slot.link.cut(why);
         }
         taken
     }
 
-    fn deliver(&self, id: &PeerId, seat: &Seat, event: Event) {
+    fn deliver(&self, id: &PeerId, slot: &PeerSlot, event: Event) {
         match event {
             Event::Message(message) if self.role == Role::Router => {
                 self.handler.message(id, message);
             }
             Event::Subscribe(topic) => {
-                let added = seat.topics.borrow_mut().add(&topic);
+                let added = slot.topics.borrow_mut().add(&topic);
                 match added {
                     Ok(true) => self.subscription(id, 1, &topic),
                     Ok(false) => {}
-                    Err(TooMany) => seat.link.cut(Left::TooManyTopics(TOPICS_BYTES_MAX)),
+                    Err(TooMany) => slot
+                        .link
+                        .cut(DisconnectReason::TooManyTopics(TOPICS_BYTES_MAX)),
                 }
             }
             Event::Cancel(topic) => {
-                let removed = seat.topics.borrow_mut().remove(&topic);
+                let removed = slot.topics.borrow_mut().remove(&topic);
                 if removed {
                     self.subscription(id, 0, &topic);
                 }

@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
-use super::user;
+use super::peer_user;
 use crate::wire::Endpoint;
 
 /// The half of a connection that is read.
@@ -32,7 +32,7 @@ pub(super) enum Accepted {
     /// Somebody to talk with; over TCP, by which two addresses.
     Peer(Reader, Writer, Option<Addresses>),
     /// A process of this other user of the machine; its connection is closed already.
-    Stranger(u32),
+    OtherUser(u32),
 }
 
 /// The two ends of a TCP connection.
@@ -88,8 +88,8 @@ impl Listener {
                 // First: to ask whose process it is takes a descriptor, too.
                 leaves_room(&stream, spares)?;
                 let local = stream.local_addr()?;
-                if let Some(user) = user::stranger(local, peer) {
-                    return Ok(Accepted::Stranger(user));
+                if let Some(user) = peer_user::other_user(local, peer) {
+                    return Ok(Accepted::OtherUser(user));
                 }
                 let (reader, writer) = tcp_halves(stream)?;
                 let addresses = Addresses { local, peer };

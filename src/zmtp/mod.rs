@@ -19,17 +19,17 @@ mod batch;
 mod command;
 mod connection;
 mod decoder;
-mod ends;
 mod error;
 mod frame;
 mod greeting;
+mod message_ends;
 mod role;
 
 pub use batch::{Batch, Encoder, message_len};
 pub use connection::{Connection, Event, Peer};
 pub use decoder::{LARGE_FRAME, Limits};
-pub use ends::MessageEnds;
 pub use error::Error;
+pub use message_ends::MessageEnds;
 pub use role::Role;
 
 /// The longest routing identity that a socket can announce, in bytes.

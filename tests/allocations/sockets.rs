@@ -7,8 +7,8 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
-    ServerHandler,
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, PeerId, PeerInfo,
+    Publisher, ServerHandler,
 };
 use nb::wire::Endpoint;
 use tokio::sync::Notify;
@@ -26,7 +26,7 @@ impl<F: Fn(Message) + 'static> DialHandler for Takes<F> {
         self.0(message);
     }
 
-    fn down(&self, _: &Left, _: Vec<Message>) {}
+    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
 
     fn refused(&self, error: &io::Error) {
         panic!("nobody listens: {error}");
@@ -43,7 +43,7 @@ impl ServerHandler for Subscriptions {
         self.0.notify_one();
     }
 
-    fn left(&self, _: &PeerId, _: &Left) {}
+    fn left(&self, _: &PeerId, _: &DisconnectReason) {}
 }
 
 fn publisher() -> (Publisher, Rc<Notify>) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nb::client::{Client, ClientError, End, Event, Execute, Outcome, Output};
+use nb::client::{Client, ClientError, Event, Execute, Output, RequestEnd, RequestOutcome};
 use nb::wire::{Channel, ConnectionInfo, Transport};
 
 use crate::python;
@@ -105,7 +105,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// Runs code that asks nothing; gives its outputs and its end.
-async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, Outcome) {
+async fn execute(client: &mut Client, code: &str) -> (Vec<Output>, RequestOutcome) {
     let mut outputs = Vec::new();
     let outcome = client
         .execute(&Execute::new(code), |event| {
@@ -144,7 +144,7 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
                 assert_eq!(content["implementation"], "ipython", "{content}");
             }
             let (outputs, outcome) = execute(&mut client, "print('hello'); 6 * 7").await;
-            assert_eq!(outcome.end, End::Ok);
+            assert_eq!(outcome.end, RequestEnd::Ok);
             assert_eq!(outcome.execution_count, Some(1));
             assert!(!outcome.idle_missing);
             assert_eq!(text(&outputs, "stdout"), "hello\n");
@@ -169,7 +169,7 @@ fn every_print_of_a_flood_arrives() {
             let mut client = kernel.client().await;
             let code = format!("for i in range({lines}): print(i, flush=True)");
             let (outputs, outcome) = execute(&mut client, &code).await;
-            assert_eq!((outcome.end, outcome.idle_missing), (End::Ok, false));
+            assert_eq!((outcome.end, outcome.idle_missing), (RequestEnd::Ok, false));
             let wanted: String = (0..lines).map(|i| format!("{i}\n")).collect();
             assert!(
                 text(&outputs, "stdout") == wanted,
@@ -219,14 +219,14 @@ fn a_question_is_answered() {
             .await
             .expect("the kernel is there");
         assert_eq!(asked, [("name? ".to_owned(), false)]);
-        assert_eq!((outcome.end, said.as_str()), (End::Ok, "Ada!\n"));
+        assert_eq!((outcome.end, said.as_str()), (RequestEnd::Ok, "Ada!\n"));
 
         // No answer is the end of the input.
         let outcome = client
             .execute(&request, |_| None)
             .await
             .expect("it is there");
-        assert!(matches!(outcome.end, End::Raised(it) if it.ename == "EOFError"));
+        assert!(matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "EOFError"));
 
         // Where nobody can answer, the kernel does not ask.
         request.allow_stdin = false;
@@ -234,7 +234,9 @@ fn a_question_is_answered() {
             .execute(&request, |_| None)
             .await
             .expect("it is there");
-        assert!(matches!(outcome.end, End::Raised(it) if it.ename == "StdinNotImplementedError"));
+        assert!(
+            matches!(outcome.end, RequestEnd::Raised(it) if it.ename == "StdinNotImplementedError")
+        );
     });
 }
 
@@ -244,7 +246,7 @@ fn an_error_is_told_on_both_channels() {
         let kernel = Kernel::start(Transport::Ipc);
         let mut client = kernel.client().await;
         let (outputs, outcome) = execute(&mut client, "def f(): return 1 / 0\nf()").await;
-        let End::Raised(raised) = outcome.end else {
+        let RequestEnd::Raised(raised) = outcome.end else {
             panic!("it raised: {outcome:?}");
         };
         assert_eq!(raised.ename, "ZeroDivisionError");
@@ -267,7 +269,7 @@ fn a_running_cell_is_interrupted() {
         }
         let outcome = execution.outcome().expect("it has ended");
         assert!(
-            matches!(&outcome.end, End::Raised(it) if it.ename == "KeyboardInterrupt"),
+            matches!(&outcome.end, RequestEnd::Raised(it) if it.ename == "KeyboardInterrupt"),
             "{outcome:?}"
         );
         // By the other way, and the kernel lives on.
@@ -284,12 +286,12 @@ fn a_dropped_execution_leaves_the_code_running() {
         let mut client = kernel.client().await;
         let request = Execute::new("for i in range(200): print(i, flush=True)\nx = 'done'");
         let mut execution = client.start(&request).await.expect("it is there");
-        while !matches!(execution.next().await, Some(Event::Told(_))) {}
+        while !matches!(execution.next().await, Some(Event::Iopub(_))) {}
         drop(execution);
         let (outputs, outcome) = execute(&mut client, "print(x)").await;
         assert_eq!(
             (outcome.end, text(&outputs, "stdout")),
-            (End::Ok, "done\n".to_owned())
+            (RequestEnd::Ok, "done\n".to_owned())
         );
     });
 }
@@ -314,7 +316,10 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
             assert_eq!(text(&said, "stdout"), "last words\n");
             assert!(killed.is_some_and(|at| at.elapsed() < Duration::from_secs(60)));
             let outcome = execution.outcome().expect("it has ended");
-            assert!(matches!(outcome.end, End::KernelGone(_)), "{outcome:?}");
+            assert!(
+                matches!(outcome.end, RequestEnd::KernelGone(_)),
+                "{outcome:?}"
+            );
             let after = client.kernel_info(Channel::Shell, PATIENCE).await;
             assert!(
                 matches!(after, Err(ClientError::KernelGone(_))),
@@ -345,13 +350,13 @@ fn the_callers_word_that_the_process_ended_is_taken() {
         let mut execution = client.start(&request).await.expect("it is there");
         let mut die = Some(die);
         while let Some(event) = execution.next().await {
-            if matches!(event, Event::Told(_)) {
+            if matches!(event, Event::Iopub(_)) {
                 drop(die.take());
             }
         }
         assert_eq!(
             execution.outcome().map(|it| &it.end),
-            Some(&End::KernelGone("pid 7 ended".to_owned()))
+            Some(&RequestEnd::KernelGone("pid 7 ended".to_owned()))
         );
     });
 }
@@ -448,7 +453,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let (outputs, outcome) = execute(&mut client, "print(x)\nx = 'the person'").await;
         assert_eq!(
             (outcome.end, text(&outputs, "stdout")),
-            (End::Ok, "the agent\n".to_owned())
+            (RequestEnd::Ok, "the agent\n".to_owned())
         );
         let (outputs, _) = execute(&mut direct, "print(x)").await;
         assert_eq!(text(&outputs, "stdout"), "the person\n");
@@ -456,7 +461,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         let mut request = Execute::new("input('name? ')");
         request.allow_stdin = true;
         let outcome = client.execute(&request, |_| Some("Ada".to_owned())).await;
-        assert!(outcome.is_ok_and(|it| it.end == End::Ok));
+        assert!(outcome.is_ok_and(|it| it.end == RequestEnd::Ok));
 
         let request = Execute::new("print('asleep'); time.sleep(600)");
         let mut execution = client.start(&request).await.expect("it is there");
@@ -467,7 +472,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
         }
         assert!(matches!(
             execution.outcome().map(|it| &it.end),
-            Some(End::Raised(it)) if it.ename == "KeyboardInterrupt"
+            Some(RequestEnd::Raised(it)) if it.ename == "KeyboardInterrupt"
         ));
         assert_eq!(client.refused(), 0);
         client.close().await;

@@ -148,7 +148,7 @@ fn behind_anothers_cell_nothing_is_sent() {
         let mut other = world.kernel.client().await;
         let request = Execute::new("print('busy', flush=True)\nwhile True: pass");
         let mut execution = other.start(&request).await.expect("it is there");
-        while !matches!(execution.next().await, Some(ClientEvent::Told(_))) {}
+        while !matches!(execution.next().await, Some(ClientEvent::Iopub(_))) {}
         // The user's interrupt while waiting is not the other's business.
         let impatient = Listener::default();
         impatient.interrupt.notify_one();
@@ -189,7 +189,7 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
     block_on(async {
         let world = World::new().await;
         for (code, at) in [
-            // Told by another thread: a signal in the middle of ipykernel's own flush may be lost.
+            // IopubMessage by another thread: a signal in the middle of ipykernel's own flush may be lost.
             (
                 "import threading, time\n\
                  threading.Timer(0.1, print, ['asleep']).start()\n\

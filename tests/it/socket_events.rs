@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, Left, Limits, Message, PeerId, PeerInfo, Publisher,
-    Router, ServerHandler, SpillTo,
+    DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message, PeerId, PeerInfo,
+    Publisher, Router, ServerHandler, SpillTo,
 };
 use nb::wire::Endpoint;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -33,7 +33,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 pub enum Told {
     Joined(PeerId, PeerInfo),
     Message(PeerId, Message),
-    Left(PeerId, String),
+    DisconnectReason(PeerId, String),
     Refused(String),
     Up,
     Received(Message),
@@ -65,11 +65,11 @@ impl ServerHandler for Teller {
         self.tell(Told::Message(peer.clone(), message));
     }
 
-    fn left(&self, peer: &PeerId, why: &Left) {
-        self.tell(Told::Left(peer.clone(), why.to_string()));
+    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
+        self.tell(Told::DisconnectReason(peer.clone(), why.to_string()));
     }
 
-    fn refused(&self, why: &Left) {
+    fn refused(&self, why: &DisconnectReason) {
         self.tell(Told::Refused(why.to_string()));
     }
 }
@@ -87,7 +87,7 @@ impl DialHandler for Teller {
         self.tell(Told::Oversized(begun, bytes));
     }
 
-    fn down(&self, why: &Left, unsent: Vec<Message>) {
+    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
         self.tell(Told::Down(why.to_string(), unsent));
     }
 
@@ -127,7 +127,7 @@ impl Events {
 
     pub async fn left(&mut self) -> (PeerId, String) {
         match self.next().await {
-            Told::Left(peer, why) => (peer, why),
+            Told::DisconnectReason(peer, why) => (peer, why),
             other => panic!("{other:?} instead of a farewell"),
         }
     }

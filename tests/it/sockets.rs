@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nb::socket::{
-    DialAs, DialHandler, DialRole, Dialer, Fault, Left, Limits, Message, PeerId, PeerInfo, Reach,
-    Router, ServerHandler,
+    DeliveryProgress, DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Limits, Message,
+    PeerId, PeerInfo, Responsible, Router, ServerHandler,
 };
 use tokio::sync::Notify;
 
@@ -48,8 +48,8 @@ impl ServerHandler for Obedient {
         }
     }
 
-    fn left(&self, peer: &PeerId, why: &Left) {
-        assert_eq!(why.fault(), Fault::Us);
+    fn left(&self, peer: &PeerId, why: &DisconnectReason) {
+        assert_eq!(why.responsible(), Responsible::Us);
         let router = self.router.borrow();
         let router = router.as_ref().expect("it is bound");
         router.send(peer, Vec::new()).expect_err("it is gone");
@@ -174,7 +174,7 @@ impl DialHandler for Worker {
         }
     }
 
-    fn down(&self, why: &Left, _: Vec<Message>) {
+    fn down(&self, why: &DisconnectReason, _: Vec<Message>) {
         panic!("{why}");
     }
 
@@ -281,7 +281,7 @@ impl DialHandler for Startled {
         DialHandler::message(&*self.teller, message);
     }
 
-    fn down(&self, why: &Left, unsent: Vec<Message>) {
+    fn down(&self, why: &DisconnectReason, unsent: Vec<Message>) {
         self.teller.down(why, unsent);
     }
 
@@ -330,25 +330,25 @@ fn it_is_known_whether_a_subscriber_has_read_a_message() {
         peers.message().await;
         assert_eq!(
             publisher.reach(1),
-            Reach::Nobody,
+            DeliveryProgress::Nobody,
             "it was sent nothing before"
         );
         publisher.send(&message(&[b"first"]));
         publisher.send(&message(&[b"second"]));
         assert_eq!(publisher.sent(), 2);
-        assert_eq!(publisher.reach(2), Reach::Waits);
+        assert_eq!(publisher.reach(2), DeliveryProgress::Waits);
         events.up().await;
         events.received().await;
         events.received().await;
         // The system confirms what it has received a moment later.
         let read = async {
-            while publisher.reach(2) != Reach::Read {
+            while publisher.reach(2) != DeliveryProgress::Read {
                 tokio::task::yield_now().await;
             }
         };
         soon("the second is read", read).await;
         drop(dialer);
         peers.left().await;
-        assert_eq!(publisher.reach(2), Reach::Nobody);
+        assert_eq!(publisher.reach(2), DeliveryProgress::Nobody);
     });
 }

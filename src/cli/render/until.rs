@@ -81,7 +81,7 @@ impl Until {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::run::{Raised, StreamText};
+    use crate::execution::run::{KernelException, StreamText};
 
     fn prints(text: &str) -> Output {
         Output::Stream(StreamText {
@@ -106,10 +106,10 @@ mod tests {
             assert_eq!(heard, matches, "{pieces:?}");
             assert_eq!(until.matched(), matches.then_some("epoch 3/40 done"));
         }
-        let raised = Output::Error(Raised {
+        let raised = Output::Error(KernelException {
             ename: "E".to_owned(),
             evalue: "no".to_owned(),
-            ..Raised::default()
+            ..KernelException::default()
         });
         let mut until = Until::new(Regex::new("^E: no").expect("a pattern"));
         assert!(!until.hears(&prints("E")) && until.hears(&raised));

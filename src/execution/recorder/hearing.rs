@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{Never, Recorder};
 use crate::activity::company::whose;
-use crate::client::Told;
+use crate::client::IopubMessage;
 use crate::execution::reply;
 use crate::execution::run::{Audience, Event, Prompt};
 use crate::kernel::process::{Process, Signal};
@@ -191,7 +191,7 @@ impl Audience for Recorder<'_> {
                     password: prompt.password,
                 });
             }),
-            Event::Told(Told {
+            Event::Iopub(IopubMessage {
                 msg_type,
                 content,
                 buffers,

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::kept::Kept;
 use super::questions::Questions;
 use super::{Recorder, perform_with};
-use crate::client::{Event, Heard, Overheard, Told, What};
+use crate::client::{Event, FollowedEvent, FollowedStep, IopubMessage, RequestFollower};
 use crate::execution::ending::{Ending, how_it_went};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{Audience, RunError, Runner};
@@ -60,7 +60,7 @@ impl Recorder<'_> {
             false => Some(self.join_again().await),
         };
         match joined {
-            Some(Ok(runner)) => self.overhear(runner, &pending).await,
+            Some(Ok(runner)) => self.follow_requests(runner, &pending).await,
             Some(Err(ending)) => {
                 self.fed().await;
                 self.refold(None);
@@ -117,7 +117,7 @@ impl Recorder<'_> {
     /// Takes the end of a cell whose kernel has ended: the cell says so.
     fn kernel_ended(&self, at: usize, ending: &Ending) {
         self.at.set(at);
-        self.sees(&Event::Told(ending.told()));
+        self.sees(&Event::Iopub(ending.told()));
         self.job(|job| {
             let text = ending.text();
             if job.notes.iter().all(|note| note != text) {
@@ -127,13 +127,13 @@ impl Recorder<'_> {
         self.is_over(at, "kernel_died");
     }
 
-    async fn overhear(&self, mut runner: Runner, pending: &[(usize, String)]) {
+    async fn follow_requests(&self, mut runner: Runner, pending: &[(usize, String)]) {
         let process = runner.process().cloned();
         let key = self.job.borrow().session.clone();
         let (client, session) = runner.parts();
         let interrupt_mode = session.interrupt_mode();
         let ids = pending.iter().map(|(_, id)| id.clone());
-        let mut overheard = client.overhear(ids);
+        let mut overheard = client.follow_requests(ids);
         let early = self.hear_early(&mut overheard).await;
         // Only now: the proxy has written the job's record until here.
         let kept = self.refold(Some(pending));
@@ -147,7 +147,7 @@ impl Recorder<'_> {
                 overheard.is_over(which);
             }
         }
-        let is_new = |heard: &Heard| {
+        let is_new = |heard: &FollowedEvent| {
             let id = heard.id.as_ref();
             !id.is_some_and(|id| kept.contains(id))
         };
@@ -196,7 +196,7 @@ impl Recorder<'_> {
     }
 
     /// Hears the kernel until the proxy, where there is one, has written all that came before.
-    async fn hear_early(&self, overheard: &mut Overheard<'_>) -> VecDeque<Heard> {
+    async fn hear_early(&self, overheard: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
         let mut early = VecDeque::new();
         let mut told = false;
         let mut ended = false;
@@ -278,7 +278,7 @@ impl Recorder<'_> {
         );
         let content = serde_json::json!({ "name": "stderr", "text": text }).to_string();
         self.at.set(at);
-        self.sees(&Event::Told(Told {
+        self.sees(&Event::Iopub(IopubMessage {
             msg_type: "stream".to_owned(),
             content: content.into_bytes().into(),
             buffers: Vec::new(),
@@ -286,7 +286,7 @@ impl Recorder<'_> {
     }
 
     /// Takes what was heard; returns what was seen of the kernel's end, if it is gone.
-    fn hears(&self, pending: &[(usize, String)], heard: Heard) -> Option<String> {
+    fn hears(&self, pending: &[(usize, String)], heard: FollowedEvent) -> Option<String> {
         let (at, _) = pending.get(heard.at)?;
         let at = *at;
         self.at.set(at);
@@ -295,15 +295,15 @@ impl Recorder<'_> {
             outputs.get(at).is_some_and(|it| it.raised)
         };
         match heard.what {
-            What::Event(event) => self.sees(&event),
-            What::Ended { ran: false } => self.is_over(at, "aborted"),
-            What::Ended { ran: true } if !has_error() => self.is_over(at, "ok"),
-            What::Ended { ran: true } if self.asked.interrupted.get() => {
+            FollowedStep::Event(event) => self.sees(&event),
+            FollowedStep::Ended { ran: false } => self.is_over(at, "aborted"),
+            FollowedStep::Ended { ran: true } if !has_error() => self.is_over(at, "ok"),
+            FollowedStep::Ended { ran: true } if self.asked.interrupted.get() => {
                 self.is_over(at, "interrupted");
             }
-            What::Ended { ran: true } => self.is_over(at, "error"),
-            What::Unheard => self.is_over(at, "unheard"),
-            What::Gone(seen) => return Some(seen),
+            FollowedStep::Ended { ran: true } => self.is_over(at, "error"),
+            FollowedStep::Unheard => self.is_over(at, "unheard"),
+            FollowedStep::Gone(seen) => return Some(seen),
         }
         None
     }

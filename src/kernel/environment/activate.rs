@@ -633,23 +633,6 @@ mod tests {
     }
 
     #[test]
-    fn what_pixi_is_told_for_a_platform_counts_more() {
-        let temp = tempfile::tempdir().unwrap();
-        let project = temp.path();
-        let text = "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"all.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\
-             [target.unix.activation]\nscripts = [\"unix.sh\"]\nenv = { B = \"2\" }\n\
-             [target.win-64.activation]\nscripts = [\"win.bat\"]\nenv = { A = \"3\" }\n";
-        write(project.join("pixi.toml"), text);
-        let pixi = Pixi::read(project, &project.join(".pixi/envs/default"));
-        let last = |name: &str| {
-            let mut all = pixi.variables.iter().rev();
-            all.find(|(it, _)| it == name).map(|(_, value)| &**value)
-        };
-        assert_eq!((last("A"), last("B")), (Some("1"), Some("2")));
-        assert_eq!(pixi.scripts, [project.join("unix.sh")]);
-    }
-
-    #[test]
     fn a_venv_goes_before_the_path_and_needs_no_shell() {
         let temp = tempfile::tempdir().unwrap();
         let venv = temp.path();

@@ -112,3 +112,26 @@ fn activations(table: &toml::Table) -> Vec<&toml::Value> {
     ];
     said.into_iter().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pixi_is_told_for_a_platform_counts_more() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = temp.path();
+        let text = "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"all.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\
+             [target.unix.activation]\nscripts = [\"unix.sh\"]\nenv = { B = \"2\" }\n\
+             [target.win-64.activation]\nscripts = [\"win.bat\"]\nenv = { A = \"3\" }\n";
+        std::fs::write(project.join("pixi.toml"), text).unwrap();
+        let activation =
+            PixiManifest::read(project).activation(&project.join(".pixi/envs/default"));
+        let last = |name: &str| {
+            let mut all = activation.variables.iter().rev();
+            all.find(|(it, _)| it == name).map(|(_, value)| &**value)
+        };
+        assert_eq!((last("A"), last("B")), (Some("1"), Some("2")));
+        assert_eq!(activation.scripts, [project.join("unix.sh")]);
+    }
+}

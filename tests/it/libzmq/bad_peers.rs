@@ -123,7 +123,7 @@ fn there_are_at_most_as_many_peers_as_allowed() {
         let mut left = false;
         loop {
             match events.next().await {
-                Told::Left(..) => left = true,
+                Told::DisconnectReason(..) => left = true,
                 Told::Joined(..) => break,
                 Told::Refused(_) => {}
                 other => panic!("{other:?}"),
@@ -189,7 +189,7 @@ fn out_of_files() {
         while rest < waiting.len() {
             match events.next().await {
                 Told::Joined(..) => rest += 1,
-                Told::Refused(_) | Told::Left(..) => {}
+                Told::Refused(_) | Told::DisconnectReason(..) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -12,7 +12,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nb::socket::{DialAs, DialRole, Dialer, Limits, Message, PeerId, Publisher, Router, WhyUnsent};
+use nb::socket::{
+    DialAs, DialRole, Dialer, Limits, Message, PeerId, Publisher, Router, UnsentReason,
+};
 use nb::wire::Endpoint;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -37,7 +37,7 @@ fn a_running_cell_is_not_disturbed() {
             let mut client = Client::connect(&info, "tests").await.expect("it is up");
             let mut printed = String::new();
             let done = client.execute(&request, |event| {
-                if let Event::Told(told) = event {
+                if let Event::Iopub(told) = event {
                     printed.push_str(&String::from_utf8_lossy(&told.content));
                 }
                 None

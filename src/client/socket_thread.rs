@@ -57,23 +57,23 @@ pub(super) enum Arrived {
 }
 
 /// The client's end of the thread.
-pub(super) struct Link {
+pub(super) struct SocketThread {
     shell: mpsc::UnboundedSender<Vec<Bytes>>,
     control: mpsc::UnboundedSender<Vec<Bytes>>,
     stdin: mpsc::UnboundedSender<Vec<Bytes>>,
     inbox: mpsc::UnboundedReceiver<Arrived>,
-    held: Arc<Held>,
+    held: Arc<InboxSize>,
     closed: oneshot::Receiver<()>,
 }
 
 /// How much waits in the inbox, and how much found no room.
 #[derive(Default)]
-struct Held {
+struct InboxSize {
     bytes: AtomicUsize,
     dropped: AtomicU64,
 }
 
-impl Link {
+impl SocketThread {
     /// Connects all four sockets; the dealers announce `identity`.
     pub(super) async fn connect(
         info: &ConnectionInfo,
@@ -86,9 +86,9 @@ impl Link {
         let (arrived, inbox) = mpsc::unbounded_channel();
         let (ready, is_ready) = oneshot::channel();
         let (closing, closed) = oneshot::channel();
-        let held = Arc::new(Held::default());
+        let held = Arc::new(InboxSize::default());
         let identity = identity.to_owned();
-        let hand_over = HandOver {
+        let hand_over = InboxSender {
             arrived,
             held: Arc::clone(&held),
         };
@@ -125,7 +125,7 @@ impl Link {
         })
     }
 
-    /// Queues a message. A connection that has ended shows in [`Link::receive`].
+    /// Queues a message. A connection that has ended shows in [`SocketThread::receive`].
     pub(super) fn send(&self, channel: Channel, frames: Vec<Bytes>) {
         let out = match channel {
             Channel::Shell => &self.shell,
@@ -180,7 +180,7 @@ impl Link {
     }
 }
 
-impl Held {
+impl InboxSize {
     fn take(&self, arrived: &Arrived) {
         if let Arrived::Message { frames, .. } = arrived {
             self.bytes.fetch_sub(size(frames), Ordering::Relaxed);
@@ -194,12 +194,12 @@ fn size(frames: &[Bytes]) -> usize {
 
 /// The thread's end of the inbox.
 #[derive(Clone)]
-struct HandOver {
+struct InboxSender {
     arrived: mpsc::UnboundedSender<Arrived>,
-    held: Arc<Held>,
+    held: Arc<InboxSize>,
 }
 
-impl HandOver {
+impl InboxSender {
     fn message(&self, channel: Channel, message: ZmqMessage) {
         let frames = message.into_vec();
         let size = size(&frames);
@@ -223,7 +223,7 @@ async fn serve(
     identity: &str,
     out: [mpsc::UnboundedReceiver<Vec<Bytes>>; 3],
     ready: oneshot::Sender<Result<(), ClientError>>,
-    hand_over: &HandOver,
+    hand_over: &InboxSender,
 ) {
     let [iopub, shell, control, stdin] = endpoints;
     let dial = |(channel, endpoint): &'_ (Channel, Endpoint)| {
@@ -361,7 +361,7 @@ async fn reachable(channel: Channel, endpoint: &Endpoint) -> Result<(), ClientEr
     })
 }
 
-async fn read_iopub(mut socket: SubSocket, hand_over: HandOver) {
+async fn read_iopub(mut socket: SubSocket, hand_over: InboxSender) {
     let mut events = socket.monitor();
     loop {
         tokio::select! {
@@ -378,7 +378,7 @@ async fn read_iopub(mut socket: SubSocket, hand_over: HandOver) {
     }
 }
 
-async fn read_dealer(channel: Channel, mut reader: DealerReader, hand_over: HandOver) {
+async fn read_dealer(channel: Channel, mut reader: DealerReader, hand_over: InboxSender) {
     loop {
         tokio::select! {
             biased;
@@ -398,7 +398,7 @@ async fn write(
     channel: Channel,
     mut socket: DealerSendHalf,
     mut out: mpsc::UnboundedReceiver<Vec<Bytes>>,
-    hand_over: HandOver,
+    hand_over: InboxSender,
 ) {
     while let Some(frames) = out.recv().await {
         let Ok(message) = ZmqMessage::try_from(frames) else {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::run::{Event, Run};
+use super::execution_state::{Event, ExecutionState};
 use super::{Client, ClientError, answers, reached};
 use crate::wire::{Channel, Verified};
 
-/// Follows requests of others; [`Overheard::next`] says what happens to them.
-pub struct Overheard<'a> {
+/// Follows requests of others; [`RequestFollower::next`] says what happens to them.
+pub struct RequestFollower<'a> {
     client: &'a mut Client,
     requests: Vec<Request>,
     /// The own question that waits on shell, and whether a request has begun since it was asked.
@@ -26,12 +26,12 @@ pub struct Overheard<'a> {
     /// When the kernel is asked for a sign on iopub, until one has come; and the pause after that.
     sign_at: Instant,
     pause: Duration,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<FollowedEvent>,
     gone: bool,
 }
 
 struct Request {
-    run: Run,
+    run: ExecutionState,
     begun: bool,
     counted: bool,
     over: bool,
@@ -39,18 +39,18 @@ struct Request {
 
 /// Something that happened to one of the requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
+pub struct FollowedEvent {
     /// Which, from 0.
     pub at: usize,
     /// The id of the message that told it, if one did.
     pub id: Option<String>,
     /// What.
-    pub what: What,
+    pub what: FollowedStep,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum FollowedStep {
     /// As the one who asked would see it.
     Event(Event),
     /// The kernel is through with it.
@@ -72,18 +72,21 @@ const BEHIND: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Begins to follow requests of others by their message ids, in the order in which they were sent.
-    /// Nothing that the kernel says from [`Overheard::first`] on is missed.
-    pub fn overhear(&mut self, msg_ids: impl IntoIterator<Item = String>) -> Overheard<'_> {
+    /// Nothing that the kernel says from [`RequestFollower::first`] on is missed.
+    pub fn follow_requests(
+        &mut self,
+        msg_ids: impl IntoIterator<Item = String>,
+    ) -> RequestFollower<'_> {
         let now = Instant::now();
         let requests = msg_ids.into_iter().map(|id| Request {
-            run: Run::new(id, now),
+            run: ExecutionState::new(id, now),
             begun: false,
             counted: false,
             over: false,
         });
         let requests = requests.collect();
         let probe = self.ask_name(Channel::Shell);
-        Overheard {
+        RequestFollower {
             client: self,
             requests,
             probe,
@@ -104,9 +107,9 @@ impl Client {
     }
 }
 
-impl Overheard<'_> {
+impl RequestFollower<'_> {
     /// Waits for what happens next; none when the kernel is through with all. May be dropped halfway.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<FollowedEvent> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 return Some(heard);
@@ -204,20 +207,20 @@ impl Overheard<'_> {
                 self.progress = true;
                 request.begun = true;
                 request.counted |= !matches!(event, Event::Begun);
-                self.heard.push_back(Heard {
+                self.heard.push_back(FollowedEvent {
                     at,
                     id: id.clone(),
-                    what: What::Event(event),
+                    what: FollowedStep::Event(event),
                 });
             }
             // Only its reply is due then, which goes elsewhere.
             if request.run.poll_timeout().is_some() {
                 request.over = true;
                 let ran = request.counted;
-                self.heard.push_back(Heard {
+                self.heard.push_back(FollowedEvent {
                     at,
                     id: id.clone(),
-                    what: What::Ended { ran },
+                    what: FollowedStep::Ended { ran },
                 });
             }
         }
@@ -232,10 +235,10 @@ impl Overheard<'_> {
         for (at, request) in self.requests.iter_mut().enumerate() {
             if !request.over && (request.begun || still) {
                 request.over = true;
-                self.heard.push_back(Heard {
+                self.heard.push_back(FollowedEvent {
                     at,
                     id: None,
-                    what: What::Unheard,
+                    what: FollowedStep::Unheard,
                 });
             }
         }
@@ -250,10 +253,10 @@ impl Overheard<'_> {
         };
         let left = self.requests.iter().enumerate();
         let left = left.filter(|(_, request)| !request.over);
-        self.heard.extend(left.map(|(at, _)| Heard {
+        self.heard.extend(left.map(|(at, _)| FollowedEvent {
             at,
             id: None,
-            what: What::Gone(why.clone()),
+            what: FollowedStep::Gone(why.clone()),
         }));
     }
 }

@@ -11,18 +11,18 @@ use std::rc::Rc;
 use super::outlet::Outlet;
 
 thread_local! {
-    static TURN: Turn = const { Turn { under_way: Cell::new(false), queued: RefCell::new(Vec::new()) } };
+    static WRITE_QUEUE: WriteQueue = const { WriteQueue { reading: Cell::new(false), queued: RefCell::new(Vec::new()) } };
 }
 
 /// The turn of this thread's readers: one at a time.
-struct Turn {
-    under_way: Cell<bool>,
+struct WriteQueue {
+    reading: Cell<bool>,
     /// What was queued to in it.
     queued: RefCell<Vec<Rc<Outlet>>>,
 }
 
 /// Polls a reader; each time, what was queued meanwhile is written afterwards.
-pub(super) async fn of<T>(reader: impl Future<Output = T>) -> T {
+pub(super) async fn run<T>(reader: impl Future<Output = T>) -> T {
     let mut reader = pin!(reader);
     poll_fn(|cx| {
         let _end = begin();
@@ -32,29 +32,29 @@ pub(super) async fn of<T>(reader: impl Future<Output = T>) -> T {
 }
 
 /// Returns whether the reader whose turn it is will write this, which something was queued to.
-pub(super) fn writes(outlet: &Rc<Outlet>) -> bool {
-    TURN.with(|turn| {
-        let is_under_way = turn.under_way.get();
-        if is_under_way && outlet.awaits() {
-            turn.queued.borrow_mut().push(Rc::clone(outlet));
+pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
+    WRITE_QUEUE.with(|writes| {
+        let is_reading = writes.reading.get();
+        if is_reading && outlet.awaits() {
+            writes.queued.borrow_mut().push(Rc::clone(outlet));
         }
-        is_under_way
+        is_reading
     })
 }
 
 /// The end of a turn, also by a handler's panic.
-struct End;
+struct FlushOnDrop;
 
-fn begin() -> End {
-    TURN.with(|turn| turn.under_way.set(true));
-    End
+fn begin() -> FlushOnDrop {
+    WRITE_QUEUE.with(|writes| writes.reading.set(true));
+    FlushOnDrop
 }
 
-impl Drop for End {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
-        TURN.with(|turn| {
-            turn.under_way.set(false);
-            let mut queued = turn.queued.take();
+        WRITE_QUEUE.with(|writes| {
+            writes.reading.set(false);
+            let mut queued = writes.queued.take();
             for outlet in queued.drain(..) {
                 if std::thread::panicking() {
                     outlet.leave();
@@ -62,8 +62,8 @@ impl Drop for End {
                     outlet.flush();
                 }
             }
-            // Its memory serves the next turn.
-            turn.queued.replace(queued);
+            // Its memory serves the next writes.
+            writes.queued.replace(queued);
         });
     }
 }
@@ -115,12 +115,12 @@ mod tests {
     fn queue(outlet: &Rc<Outlet>, text: &'static str) -> bool {
         let item = Item::Raw(Bytes::from_static(text.as_bytes()));
         outlet.push(item).expect("there is room");
-        writes(outlet)
+        defers(outlet)
     }
 
     fn once(reader: impl Future) {
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(pin!(of(reader)).poll(&mut cx).is_pending());
+        assert!(pin!(run(reader)).poll(&mut cx).is_pending());
     }
 
     #[test]

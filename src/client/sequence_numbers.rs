@@ -15,14 +15,14 @@ const HOLE: u64 = 20;
 
 /// The numbers that were seen, of the first session that has any.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct SequenceNumbers {
     /// What stands before the number.
     prefix: Option<String>,
     /// Runs of numbers without a hole: the first of each, and the one behind its last.
     runs: BTreeMap<u64, u64>,
 }
 
-impl Numbers {
+impl SequenceNumbers {
     /// Takes a message of the kernel.
     pub(super) fn take(&mut self, header: &Header<'_>) {
         let Some((prefix, number)) = header.numbered() else {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     fn missing(numbers: impl IntoIterator<Item = u64>) -> u64 {
-        let mut seen = Numbers::default();
+        let mut seen = SequenceNumbers::default();
         for number in numbers {
             seen.take(&header("k", format!("k_7_{number}")));
         }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_others_number_says_nothing() {
-        let mut seen = Numbers::default();
+        let mut seen = SequenceNumbers::default();
         for id in [
             "k_7_1", "k_7_2", "j_7_900", "k_8_900", "k_900", "k_7_x", "k", "_", "k__900",
         ] {

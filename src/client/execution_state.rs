@@ -1,8 +1,8 @@
 //! One execute request, from its sending to its end, as a pure state machine.
 //!
-//! The order of calls: hand every message of the kernel to [`Run::handle_message`], then take
-//! [`Run::poll_event`] until it has nothing; [`Run::poll_timeout`] says when
-//! [`Run::handle_timeout`] is due; [`Run::outcome`] is there once the request has ended. Nothing
+//! The order of calls: hand every message of the kernel to [`ExecutionState::handle_message`], then take
+//! [`ExecutionState::poll_event`] until it has nothing; [`ExecutionState::poll_timeout`] says when
+//! [`ExecutionState::handle_timeout`] is due; [`ExecutionState::outcome`] is there once the request has ended. Nothing
 //! here waits, sends or asks the time.
 //!
 //! A request has ended when its reply **and** its idle status are here, in whichever order: they
@@ -10,7 +10,7 @@
 //! of them never comes (a kernel's PUB drops above its mark; some kernels end badly) a deadline
 //! stands in, counted from the last sign of this request.
 //!
-//! Some kernels tell of outputs on a path of their own, after idle: see [`Run::lingering`].
+//! Some kernels tell of outputs on a path of their own, after idle: see [`ExecutionState::lingering`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::content::{Output, Prompt, Raised, Reply, Told};
+use super::content::{IopubMessage, KernelException, Output, Prompt, Reply};
 use crate::wire::{Channel, Verified};
 
 /// How long outputs may stay away after the reply before idle counts as lost.
@@ -38,7 +38,7 @@ pub enum Event {
     /// The execution count is known.
     Counted(u64),
     /// The kernel told of an output, or of what changes outputs.
-    Told(Told),
+    Iopub(IopubMessage),
     /// The code asks; it stands still until the answer is sent.
     Prompt(Prompt),
 }
@@ -47,7 +47,7 @@ impl Event {
     /// Returns the output that it tells of, if it is one and can be read.
     pub fn output(&self) -> Option<Output> {
         match self {
-            Self::Told(told) => told.output(),
+            Self::Iopub(told) => told.output(),
             Self::Begun | Self::Counted(_) | Self::Prompt(_) => None,
         }
     }
@@ -55,9 +55,9 @@ impl Event {
 
 /// How the request ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RequestOutcome {
     /// Why it is over.
-    pub end: End,
+    pub end: RequestEnd,
     /// From the reply, or from the kernel's word before.
     pub execution_count: Option<u64>,
     /// From the sending to the end.
@@ -75,11 +75,11 @@ pub struct Outcome {
 
 /// Why a request is over.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End {
+pub enum RequestEnd {
     /// The code ran to its end.
     Ok,
     /// The code raised.
-    Raised(Raised),
+    Raised(KernelException),
     /// The kernel refused it unrun: another request of the queue had failed.
     Aborted,
     /// The kernel went idle and never replied.
@@ -90,7 +90,7 @@ pub enum End {
 
 /// The state of one execute request.
 #[derive(Debug)]
-pub struct Run {
+pub struct ExecutionState {
     msg_id: String,
     sent: Instant,
     begun: Option<Instant>,
@@ -120,14 +120,14 @@ enum Phase {
     },
     /// Both are here; outputs may follow.
     Lingering {
-        outcome: Outcome,
+        outcome: RequestOutcome,
         due: Instant,
         latest: Instant,
     },
-    Ended(Outcome),
+    Ended(RequestOutcome),
 }
 
-impl Run {
+impl ExecutionState {
     /// Follows the request with this message id, sent `now`.
     pub fn new(msg_id: impl Into<String>, now: Instant) -> Self {
         Self {
@@ -190,11 +190,11 @@ impl Run {
         match reply {
             // It ended before the kernel did; what is lost is only the tail of its outputs.
             Some(reply) => self.end(Some(reply), false, now),
-            None => self.ended(End::KernelGone(why.into()), true, now),
+            None => self.ended(RequestEnd::KernelGone(why.into()), true, now),
         }
     }
 
-    /// Returns when [`Run::handle_timeout`] is due, if ever.
+    /// Returns when [`ExecutionState::handle_timeout`] is due, if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Replied { idle_due, .. } => Some(*idle_due),
@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// Returns how the request ended, once it has.
-    pub fn outcome(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&RequestOutcome> {
         match &self.phase {
             Phase::Ended(outcome) => Some(outcome),
             Phase::Waiting
@@ -234,7 +234,7 @@ impl Run {
     }
 
     /// Returns how the request ended, once it has.
-    pub fn into_outcome(self) -> Option<Outcome> {
+    pub fn into_outcome(self) -> Option<RequestOutcome> {
         match self.phase {
             Phase::Ended(outcome) => Some(outcome),
             Phase::Waiting
@@ -280,7 +280,7 @@ impl Run {
                     self.events.push_back(Event::Counted(count));
                 }
             }
-            _ => self.events.push_back(Event::Told(Told {
+            _ => self.events.push_back(Event::Iopub(IopubMessage {
                 msg_type: msg_type.to_owned(),
                 content: message.content().clone(),
                 buffers: message.buffers().to_vec(),
@@ -329,24 +329,24 @@ impl Run {
 
     fn end(&mut self, reply: Option<Reply>, idle_seen: bool, now: Instant) {
         let end = match reply {
-            None => End::NoReply,
+            None => RequestEnd::NoReply,
             Some(reply) => match reply.status.as_str() {
-                "ok" => End::Ok,
+                "ok" => RequestEnd::Ok,
                 // "abort" is what kernels of protocol 5.0 say.
                 // IRkernel says it also of code that ran until it was interrupted, which must not
                 // be taken for code that may be sent again.
-                "aborted" | "abort" if self.ran => End::Raised(interrupted()),
-                "aborted" | "abort" => End::Aborted,
-                _ => End::Raised(reply.raised),
+                "aborted" | "abort" if self.ran => RequestEnd::Raised(interrupted()),
+                "aborted" | "abort" => RequestEnd::Aborted,
+                _ => RequestEnd::Raised(reply.raised),
             },
         };
         self.ended(end, !idle_seen, now);
     }
 
-    fn ended(&mut self, end: End, idle_missing: bool, now: Instant) {
+    fn ended(&mut self, end: RequestEnd, idle_missing: bool, now: Instant) {
         // Nothing comes any more from one that is gone, or silent for long.
-        let lingers = !self.linger.is_zero() && !idle_missing && end != End::NoReply;
-        let outcome = Outcome {
+        let lingers = !self.linger.is_zero() && !idle_missing && end != RequestEnd::NoReply;
+        let outcome = RequestOutcome {
             end,
             execution_count: self.execution_count,
             duration: now.saturating_duration_since(self.sent),
@@ -366,9 +366,9 @@ impl Run {
     }
 }
 
-fn interrupted() -> Raised {
+fn interrupted() -> KernelException {
     let why = "the code was interrupted";
-    Raised {
+    KernelException {
         ename: "KeyboardInterrupt".to_owned(),
         evalue: why.to_owned(),
         traceback: vec![format!("KeyboardInterrupt: {why}")],
@@ -403,7 +403,7 @@ mod tests {
 
     /// A run with its own clock.
     struct World {
-        run: Run,
+        run: ExecutionState,
         now: Instant,
     }
 
@@ -411,7 +411,7 @@ mod tests {
         fn new() -> Self {
             let now = Instant::now();
             Self {
-                run: Run::new(OURS, now),
+                run: ExecutionState::new(OURS, now),
                 now,
             }
         }
@@ -458,7 +458,7 @@ mod tests {
             self.says(Channel::Iopub, "stream", &content)
         }
 
-        fn end(&self) -> Option<&End> {
+        fn end(&self) -> Option<&RequestEnd> {
             self.run.outcome().map(|outcome| &outcome.end)
         }
     }
@@ -484,7 +484,7 @@ mod tests {
             "outputs may follow the reply"
         );
         world.status("idle");
-        assert_eq!(world.end(), Some(&End::Ok));
+        assert_eq!(world.end(), Some(&RequestEnd::Ok));
 
         let mut world = World::new();
         world.status("busy");
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(outcome.reply, Some(Bytes::from(ok.to_string())));
         assert_eq!(
             (&outcome.end, outcome.execution_count, outcome.idle_missing),
-            (&End::Ok, Some(7), false)
+            (&RequestEnd::Ok, Some(7), false)
         );
         assert_eq!(outcome.duration, Duration::from_millis(4));
         assert_eq!(outcome.ran_for, Some(Duration::from_millis(3)));
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(bundle.display_id(), Some("d1"));
         for other in ["clear_output", "comm_msg"] {
             let told = world.says(Channel::Iopub, other, &json!({ "wait": true }));
-            let [Event::Told(told)] = &told[..] else {
+            let [Event::Iopub(told)] = &told[..] else {
                 panic!("not told: {told:?}");
             };
             assert_eq!(
@@ -595,7 +595,7 @@ mod tests {
             "status": "error", "execution_count": 3, "user_expressions": {},
             "ename": "ValueError", "evalue": "no", "traceback": ["a", "b"]
         }));
-        let Some(End::Raised(raised)) = world.end() else {
+        let Some(RequestEnd::Raised(raised)) = world.end() else {
             panic!("it raised");
         };
         assert_eq!((&*raised.ename, raised.traceback.len()), ("ValueError", 2));
@@ -607,7 +607,7 @@ mod tests {
         world.status("busy");
         world.reply(&json!({ "status": "aborted" }));
         world.status("idle");
-        assert_eq!(world.end(), Some(&End::Aborted));
+        assert_eq!(world.end(), Some(&RequestEnd::Aborted));
     }
 
     #[test]
@@ -617,7 +617,7 @@ mod tests {
         world.print("here\n");
         world.reply(&json!({ "status": "abort" }));
         world.status("idle");
-        let Some(End::Raised(raised)) = world.end() else {
+        let Some(RequestEnd::Raised(raised)) = world.end() else {
             panic!("it ran");
         };
         assert_eq!(raised.ename, "KeyboardInterrupt");
@@ -635,7 +635,7 @@ mod tests {
         assert_eq!(world.end(), None, "not yet");
         let due = world.run.poll_timeout().expect("idle is due");
         world.run.handle_timeout(due);
-        assert_eq!(world.end(), Some(&End::Ok));
+        assert_eq!(world.end(), Some(&RequestEnd::Ok));
         assert!(world.run.outcome().is_some_and(|it| it.idle_missing));
         assert_eq!(world.run.poll_timeout(), None);
     }
@@ -644,7 +644,7 @@ mod tests {
     fn outputs_that_follow_idle_are_taken_where_the_kernel_is_known_for_it() {
         let silence = Duration::from_millis(100);
         let mut world = World::new();
-        world.run = Run::new(OURS, world.now).lingering(silence);
+        world.run = ExecutionState::new(OURS, world.now).lingering(silence);
         world.reply(&json!({ "status": "ok" }));
         world.status("idle");
         assert_eq!(world.end(), None);
@@ -662,17 +662,17 @@ mod tests {
             world.print("on and on\n");
             world.run.handle_timeout(world.now);
         }
-        assert_eq!(world.end(), Some(&End::Ok));
+        assert_eq!(world.end(), Some(&RequestEnd::Ok));
         assert!(world.now - begun <= silence * (LINGERS + 1));
         let outcome = world.run.outcome().expect("it has ended");
         assert_eq!(outcome.duration, Duration::from_millis(2));
 
         let mut world = World::new();
-        world.run = Run::new(OURS, world.now).lingering(silence);
+        world.run = ExecutionState::new(OURS, world.now).lingering(silence);
         world.status("idle");
         world.reply(&json!({ "status": "ok" }));
         world.run.handle_kernel_gone("it was killed", world.now);
-        assert_eq!(world.end(), Some(&End::Ok));
+        assert_eq!(world.end(), Some(&RequestEnd::Ok));
     }
 
     #[test]
@@ -681,7 +681,7 @@ mod tests {
         world.status("idle");
         let due = world.run.poll_timeout().expect("a reply is due");
         world.run.handle_timeout(due);
-        assert_eq!(world.end(), Some(&End::NoReply));
+        assert_eq!(world.end(), Some(&RequestEnd::NoReply));
     }
 
     #[test]
@@ -691,15 +691,17 @@ mod tests {
         world.run.handle_kernel_gone("the process ended", world.now);
         assert_eq!(
             world.end(),
-            Some(&End::KernelGone("the process ended".to_owned()))
+            Some(&RequestEnd::KernelGone("the process ended".to_owned()))
         );
         world.run.handle_kernel_gone("again", world.now);
-        assert!(matches!(world.end(), Some(End::KernelGone(why)) if why == "the process ended"));
+        assert!(
+            matches!(world.end(), Some(RequestEnd::KernelGone(why)) if why == "the process ended")
+        );
 
         let mut world = World::new();
         world.reply(&json!({ "status": "ok" }));
         world.run.handle_kernel_gone("the process ended", world.now);
-        assert_eq!(world.end(), Some(&End::Ok));
+        assert_eq!(world.end(), Some(&RequestEnd::Ok));
     }
 
     #[test]
@@ -718,7 +720,7 @@ mod tests {
         world.reply(&json!({ "status": 200 }));
         world.status("idle");
         assert!(
-            matches!(world.end(), Some(End::Raised(raised)) if raised.ename == "UnreadableReply")
+            matches!(world.end(), Some(RequestEnd::Raised(raised)) if raised.ename == "UnreadableReply")
         );
     }
 
@@ -727,6 +729,6 @@ mod tests {
         let mut world = World::new();
         world.reply(&json!({ "status": "error", "ename": "E", "evalue": "v", "traceback": null }));
         world.status("idle");
-        assert!(matches!(world.end(), Some(End::Raised(raised)) if raised.ename == "E"));
+        assert!(matches!(world.end(), Some(RequestEnd::Raised(raised)) if raised.ename == "E"));
     }
 }

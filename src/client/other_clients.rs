@@ -12,18 +12,18 @@ use crate::wire::Verified;
 
 /// A step of what another client runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
+pub struct OtherClientStep {
     /// The request's id.
     pub msg_id: String,
     /// The asker's name for itself.
     pub username: String,
     /// Which step it is.
-    pub step: Step,
+    pub step: ExecutionStep,
 }
 
 /// A step of an execution, as its observers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ExecutionStep {
     /// The kernel begins with this code.
     Begun {
         /// The source.
@@ -40,7 +40,7 @@ pub enum Step {
 
 /// Follows what others run: one after the other, as a kernel does.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct OtherClients {
     running: Option<Running>,
     /// When this client came. While a cell runs that says nothing, nothing comes on iopub.
     since: Instant,
@@ -58,7 +58,7 @@ struct Running {
     raised: bool,
 }
 
-impl Others {
+impl OtherClients {
     /// Follows from now on.
     pub(super) fn new(now: Instant) -> Self {
         Self {
@@ -71,7 +71,12 @@ impl Others {
 
     /// Takes a message of iopub; says whether it is a step of what a client runs whose session is not
     /// `own`.
-    pub(super) fn take(&mut self, message: &Verified, own: &str, now: Instant) -> Option<Foreign> {
+    pub(super) fn take(
+        &mut self,
+        message: &Verified,
+        own: &str,
+        now: Instant,
+    ) -> Option<OtherClientStep> {
         let header = message.header().ok()?;
         if !matches!(&*header.msg_type, "execute_input" | "error" | "status") {
             return None;
@@ -92,7 +97,7 @@ impl Others {
                     msg_id: parent.msg_id.clone().into_owned(),
                     raised: false,
                 });
-                Step::Begun { code }
+                ExecutionStep::Begun { code }
             }
             "error" => {
                 match &mut self.running {
@@ -113,19 +118,21 @@ impl Others {
                 }
                 let first = !std::mem::replace(&mut self.moved, true);
                 match self.running.take_if(|it| it.msg_id == parent.msg_id) {
-                    Some(Running { raised, .. }) => Step::Ended {
+                    Some(Running { raised, .. }) => ExecutionStep::Ended {
                         raised,
                         early: false,
                     },
-                    None if first && now.duration_since(self.since) >= SILENT => Step::Ended {
-                        raised: self.raised_early,
-                        early: true,
-                    },
+                    None if first && now.duration_since(self.since) >= SILENT => {
+                        ExecutionStep::Ended {
+                            raised: self.raised_early,
+                            early: true,
+                        }
+                    }
                     None => return None,
                 }
             }
         };
-        Some(Foreign {
+        Some(OtherClientStep {
             msg_id: parent.msg_id.into_owned(),
             username: parent.username.into_owned(),
             step,
@@ -152,7 +159,7 @@ mod tests {
     use crate::wire::NewHeader;
 
     struct World {
-        others: Others,
+        others: OtherClients,
         now: Instant,
     }
 
@@ -160,12 +167,12 @@ mod tests {
         fn new() -> Self {
             let now = Instant::now();
             Self {
-                others: Others::new(now),
+                others: OtherClients::new(now),
                 now,
             }
         }
 
-        fn says(&mut self, asker: &str, msg_type: &str, content: &Value) -> Option<Step> {
+        fn says(&mut self, asker: &str, msg_type: &str, content: &Value) -> Option<ExecutionStep> {
             let header = |session, msg_type| NewHeader {
                 msg_id: "1",
                 session,
@@ -182,13 +189,13 @@ mod tests {
             Some(foreign.step)
         }
 
-        fn is(&mut self, asker: &str, state: &str) -> Option<Step> {
+        fn is(&mut self, asker: &str, state: &str) -> Option<ExecutionStep> {
             self.says(asker, "status", &json!({ "execution_state": state }))
         }
     }
 
-    fn ended(raised: bool, early: bool) -> Option<Step> {
-        Some(Step::Ended { raised, early })
+    fn ended(raised: bool, early: bool) -> Option<ExecutionStep> {
+        Some(ExecutionStep::Ended { raised, early })
     }
 
     #[test]
@@ -198,7 +205,7 @@ mod tests {
             assert_eq!(world.is("other", "busy"), None);
             let code = "x".to_owned();
             let begun = world.says("other", "execute_input", &json!({"code": "x"}));
-            assert_eq!(begun, Some(Step::Begun { code }));
+            assert_eq!(begun, Some(ExecutionStep::Begun { code }));
             let text = json!({"name": "stdout", "text": "x"});
             assert_eq!(world.says("other", "stream", &text), None);
             if raised {

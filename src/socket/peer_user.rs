@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 ///
 /// None, too, where the system does not tell: the other end is on another machine, or this is not
 /// Linux, or a sandbox does not allow the question.
-pub(super) fn stranger(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let here = rustix::process::geteuid().as_raw();
     user_of(local, peer).filter(|user| *user != here && *user != 0)
 }
@@ -174,7 +174,7 @@ mod tests {
             );
             let here = rustix::process::geteuid().as_raw();
             assert_eq!(user_of(local, peer), Some(here), "{at}");
-            assert_eq!(stranger(local, peer), None);
+            assert_eq!(other_user(local, peer), None);
             drop(dialled);
         }
     }

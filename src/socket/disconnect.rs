@@ -8,7 +8,7 @@ use crate::zmtp;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Left {
+pub enum DisconnectReason {
     /// The peer closed the connection.
     #[error("it closed the connection")]
     Closed,
@@ -55,7 +55,7 @@ pub enum Left {
 
 /// Whose doing an end was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Responsible {
     /// Nobody's: a connection that was closed in good order.
     Nobody,
     /// The peer's.
@@ -66,18 +66,18 @@ pub enum Fault {
     Us,
 }
 
-impl Left {
+impl DisconnectReason {
     /// Returns whose doing it was.
-    pub fn fault(&self) -> Fault {
+    pub fn responsible(&self) -> Responsible {
         match self {
-            Self::Closed | Self::ShutDown => Fault::Nobody,
+            Self::Closed | Self::ShutDown => Responsible::Nobody,
             Self::Protocol(_)
             | Self::HandshakeTimeout(_)
             | Self::Full { .. }
             | Self::OtherUser(_)
-            | Self::TooManyTopics(_) => Fault::Peer,
-            Self::Broken(_) | Self::NotAccepted(_) => Fault::System,
-            Self::TooManyPeers(_) | Self::Disconnected(_) => Fault::Us,
+            | Self::TooManyTopics(_) => Responsible::Peer,
+            Self::Broken(_) | Self::NotAccepted(_) => Responsible::System,
+            Self::TooManyPeers(_) | Self::Disconnected(_) => Responsible::Us,
         }
     }
 
