@@ -81,6 +81,13 @@ impl Caller {
         let word = given.in_words.or_else(|| given.notebook.clone());
         let named = target::named(word.as_deref(), &ProcessVariables);
         let project = Project::find(named.as_deref().unwrap_or(&given.here));
+        if let Some(project) = &project {
+            let checked = project.check_version();
+            checked.map_err(|error| Problem::new(ProblemKind::Failed, causes(&error)))?;
+            if let Some(notice) = project.take_notice() {
+                (given.tell)(&notice);
+            }
+        }
         let settings = match &project {
             Some(project) => project.settings(),
             None => Config::default().with(|name| std::env::var_os(name)),

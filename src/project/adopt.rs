@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use super::beneath;
 use super::event::{Event, journal};
 use super::folder::{EARLIER_JOURNALS, JOURNAL, Project};
+use super::root::DIR;
+use super::set_aside::free_name;
 
 /// The folder of the earlier versions of cells.
 const OBJECTS: &str = "objects";
@@ -85,10 +87,7 @@ fn of(name: String, found: &std::fs::Metadata) -> Held {
 pub fn adopt(dir: &Path) -> io::Result<Adopted> {
     let root = dir.parent().ok_or(io::ErrorKind::NotFound)?;
     let stand_in = Project::stand_in(root);
-    let set_aside = (1..)
-        .map(|number| root.join(format!(".nb.set-aside-{number}")))
-        .find(|path| path.symlink_metadata().is_err())
-        .ok_or(io::ErrorKind::AlreadyExists)?;
+    let set_aside = free_name(&root.join(DIR))?;
     beneath::rename(dir, &set_aside)?;
     let mut adopted = Adopted {
         dir: dir.to_owned(),

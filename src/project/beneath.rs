@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::save::How;
@@ -152,6 +152,20 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (old_folder, old) = parent(from)?;
     let (new_folder, new) = parent(to)?;
     Ok(rustix::fs::renameat(&old_folder, old, &new_folder, new)?)
+}
+
+/// Gives two things each other's name in one step.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let (one_folder, one) = parent(one)?;
+    let (other_folder, other) = parent(other)?;
+    let flags = RenameFlags::EXCHANGE;
+    Ok(rustix::fs::renameat_with(
+        &one_folder,
+        one,
+        &other_folder,
+        other,
+        flags,
+    )?)
 }
 
 /// Replaces a file's content atomically, synced; it is readable by its user only.

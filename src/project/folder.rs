@@ -11,7 +11,8 @@ use super::identity::{self, Whose};
 use super::lock::Lock;
 use super::root::{self, DIR, Roots};
 use super::save::How;
-use super::state::{State, StateError};
+use super::set_aside::{set_aside_older, take_notice};
+use super::state::{Age, State, StateError};
 use super::{beneath, stranger};
 
 /// The journal's current file.
@@ -51,6 +52,9 @@ pub enum ProjectError {
         /// What the system said.
         source: io::Error,
     },
+    /// A later version wrote it.
+    #[error(transparent)]
+    Later(#[from] StateError),
 }
 
 impl Project {
@@ -80,6 +84,7 @@ impl Project {
             .ok_or_else(|| no_folder(io::Error::other("it has no parent folder")))?;
         let roots = root::roots(folder, home().as_deref());
         if let Some(project) = Self::existing(&roots) {
+            project.check_version()?;
             return Ok(project);
         }
         let (root, allowed) = roots.wanted;
@@ -141,6 +146,9 @@ impl Project {
             _ => dir.clone(),
         };
         if usable(&dir) {
+            if dir.ends_with(DIR) {
+                set_aside_older(&dir, make)?;
+            }
             return Ok(Self::at(root, dir));
         }
         Ok(Self {
@@ -153,7 +161,10 @@ impl Project {
         for root in &roots.candidates {
             let dir = root.join(DIR);
             if usable(&dir) {
-                return Some(Self::at(root.clone(), dir));
+                return Some(match set_aside_older(&dir, make) {
+                    Ok(()) => Self::at(root.clone(), dir),
+                    Err(error) => Self::beside_an_older(root, &dir, &error)?,
+                });
             }
             // Another program may have left word of a kernel there.
             if identity::whose(&dir) == Whose::Foreign && stranger::kernel(&dir).is_some() {
@@ -170,6 +181,15 @@ impl Project {
         Some(Self {
             foreign: (identity::whose(&foreign) == Whose::Foreign).then_some(foreign),
             ..Self::at(root, dir)
+        })
+    }
+
+    /// Returns a project elsewhere, where the `.nb` of an older version cannot be set aside.
+    fn beside_an_older(root: &Path, dir: &Path, error: &io::Error) -> Option<Self> {
+        tracing::warn!(%error, "{} was written by an older nb and cannot be set aside", dir.display());
+        Some(Self {
+            just_made_elsewhere: true,
+            ..Self::at(root.to_owned(), make_elsewhere(root).ok()?)
         })
     }
 
@@ -250,6 +270,23 @@ impl Project {
                 self.dir.display()
             ),
         })
+    }
+
+    /// Returns what the user should be told once: that the folder of an older version was set aside.
+    pub fn take_notice(&self) -> Option<String> {
+        take_notice(&self.dir)
+    }
+
+    /// Refuses a folder that a later version wrote: nothing in it is changed.
+    ///
+    /// # Errors
+    /// [`StateError::Newer`].
+    pub fn check_version(&self) -> Result<(), StateError> {
+        let path = self.state_file();
+        match State::age(&path) {
+            Age::Later(version) => Err(StateError::Newer { path, version }),
+            Age::Current | Age::Older => Ok(()),
+        }
     }
 
     /// Returns the path of `state.json`.
@@ -444,13 +481,18 @@ fn make_elsewhere(root: &Path) -> io::Result<PathBuf> {
         .mode(0o700)
         .create(&shelf)?;
     let dir = elsewhere(root).ok_or_else(no_home)?;
-    beneath::make_folder(&dir)?;
+    make_stand_in(&dir, root)?;
+    set_aside_older(&dir, |dir| make_stand_in(dir, root))?;
+    Ok(dir)
+}
+
+fn make_stand_in(dir: &Path, root: &Path) -> io::Result<()> {
+    beneath::make_folder(dir)?;
     let (file, path) = (dir.join(ROOT), root.as_os_str().as_bytes());
     if beneath::read(&file, 64 << 10).is_ok_and(|before| before == path) {
-        return Ok(dir);
+        return Ok(());
     }
-    beneath::replace(&file, path)?;
-    Ok(dir)
+    beneath::replace(&file, path)
 }
 
 /// Says whether a `.nb` is one that this user's `nb` made on this machine, and writable. An empty one

@@ -33,6 +33,7 @@ mod sandbox;
 pub mod save;
 pub mod scratch;
 mod session;
+mod set_aside;
 mod state;
 mod stranger;
 pub mod written;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use super::save::How;
 use super::session::{Session, Status};
 
 /// The newest `version` of `state.json` that this program understands.
-pub(super) const VERSION: u64 = 2;
+const VERSION: u64 = 2;
 
 /// The content of `state.json`.
 ///
@@ -73,6 +74,15 @@ pub enum StateError {
         /// Its version.
         version: u64,
     },
+    /// An older program wrote it, and its folder could not be set aside.
+    #[error(
+        "{} was written by an older nb and could not be set aside: move its folder away and run nb open again",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+    },
     /// It could not be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -81,6 +91,35 @@ pub enum StateError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// Which version of `nb` wrote a `state.json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// This one, or another program that knows no version.
+    Current,
+    /// An earlier one.
+    Older,
+    /// A later one, with its version.
+    Later(u64),
+}
+
+/// What tells the version: only `nb` writes sessions.
+#[derive(Deserialize)]
+struct Head {
+    version: Option<u64>,
+    #[serde(default)]
+    sessions: Option<IgnoredAny>,
+}
+
+impl Head {
+    fn age(&self) -> Age {
+        match self.version {
+            Some(version) if version > VERSION => Age::Later(version),
+            Some(version) if version < VERSION && self.sessions.is_some() => Age::Older,
+            _ => Age::Current,
+        }
+    }
 }
 
 impl Default for State {
@@ -117,15 +156,21 @@ impl State {
             path: path.to_owned(),
             cause,
         };
-        let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(damaged)?;
-        // The version is looked at first: what else a newer file holds is not damage.
-        match fields.get("version").and_then(Value::as_u64) {
-            Some(version) if version > VERSION => Err(StateError::Newer {
-                path: path.to_owned(),
-                version,
-            }),
-            _ => serde_json::from_slice(bytes).map_err(damaged),
+        let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
+        let path = path.to_owned();
+        // The version is looked at first: what another one wrote is not damage.
+        match head.age() {
+            Age::Later(version) => Err(StateError::Newer { path, version }),
+            Age::Older => Err(StateError::Older { path }),
+            Age::Current => serde_json::from_slice(bytes).map_err(damaged),
         }
+    }
+
+    /// Returns which version of `nb` wrote a `state.json`; of a damaged or missing one this one.
+    pub(super) fn age(path: &Path) -> Age {
+        let head = beneath::read(path, beneath::SMALL).ok();
+        let head = head.and_then(|bytes| serde_json::from_slice::<Head>(&bytes).ok());
+        head.map_or(Age::Current, |head| head.age())
     }
 
     pub(super) fn write(&self, path: &Path, how: How) -> Result<(), StateError> {
@@ -372,6 +417,14 @@ mod tests {
                 damaged
             );
         }
+    }
+
+    #[test]
+    fn an_older_file_is_not_damaged_and_three_keys_have_no_version() {
+        let error = parse(r#"{"version":1,"sessions":{}}"#).unwrap_err();
+        assert!(matches!(error, StateError::Older { .. }), "{error}");
+        let three = r#"{"version":1,"notebook":"/p/a.ipynb","connection_file":"/p/k.json","kernel_pid":41}"#;
+        assert_eq!(parse(three).unwrap().all().len(), 1);
     }
 
     #[test]

@@ -159,6 +159,7 @@ impl Target {
             };
             project
         };
+        project.check_version()?;
         let key = project.key(notebook);
         Ok(Self { project, key })
     }

@@ -211,6 +211,84 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }
 
+/// What version 1 wrote of the session that this version has written.
+fn of_version_1(state: &serde_json::Value) -> serde_json::Value {
+    let session = &state["sessions"]["t.ipynb"];
+    let (process, host) = (&session["backend"]["process"], &session["backend"]["host"]);
+    serde_json::json!({
+        "version": 1,
+        "notebook": state["notebook"], "connection_file": state["connection_file"],
+        "kernel_pid": state["kernel_pid"],
+        "sessions": {"t.ipynb": {
+            "notebook": session["notebook"], "connection_file": session["connection_file"],
+            "pid": process["pid"], "start_time": process["start_time"],
+            "kernelspec": session["kernelspec"], "transport": session["transport"],
+            "where": {"host": host["name"], "boot_id": host["boot_id"], "pid_namespace": ""},
+            "generation": 1, "owned": true, "status": "live",
+            "kernel_info": session["kernel_info"],
+        }},
+    })
+}
+
+#[test]
+fn a_folder_of_an_older_version_is_set_aside_and_its_kernel_goes_on_attached() {
+    let world = World::new();
+    let opened = open(&world, "t.ipynb");
+    nb(&world, ["run", "x = 42"]).ended(0);
+    let file = world.project().join(".nb/state.json");
+    let text = std::fs::read(&file).expect("it was written");
+    let state = serde_json::from_slice(&text).expect("JSON");
+    std::fs::write(&file, of_version_1(&state).to_string()).expect("write it");
+    nb(&world, ["run", "x"])
+        .ended(0)
+        .with("42")
+        .with("was written by an older nb: it was set aside whole as")
+        .with(&format!("t.ipynb (pid {})", pid(&opened)));
+    let again = nb(&world, ["status", "t.ipynb", "--json"]).ended(0);
+    assert!(!again.err.contains("older nb"), "it is said once");
+    let status = again.json();
+    assert_eq!(status["sessions"][0]["owned"], false);
+    assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
+    assert!(world.project().join(".nb.set-aside-1/connections").is_dir());
+    nb(&world, ["restart"])
+        .ended(5)
+        .with("was not started by nb");
+    let own = nb(&world, ["open", "t.ipynb", "--own", "--json"]).ended(0);
+    assert_eq!(own.json()["how"], "started");
+    nb(&world, ["shutdown"]).ended(0);
+    kill(pid(&opened));
+}
+
+#[test]
+fn a_folder_of_a_later_version_is_refused_and_not_touched() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    nb(&world, ["shutdown"]).ended(0);
+    let dir = world.project().join(".nb");
+    let state = r#"{"version": 99, "sessions": {"t.ipynb": {"backend": {"kind": "remote"}}}}"#;
+    std::fs::write(dir.join("state.json"), state).expect("write it");
+    let picture = || {
+        let all = walkdir::WalkDir::new(&dir).sort_by_file_name();
+        let all = all.into_iter().flatten();
+        let files = all.filter(|it| it.file_type().is_file());
+        let of = |it: walkdir::DirEntry| (it.path().to_owned(), std::fs::read(it.path()).ok());
+        files.map(of).collect::<Vec<_>>()
+    };
+    let before = picture();
+    for words in [
+        &["status"][..],
+        &["open", "t.ipynb"],
+        &["run", "1"],
+        &["cells", "t.ipynb"],
+        &["insert", "t.ipynb", "0", "x"],
+        &["restart"],
+        &["shutdown"],
+    ] {
+        nb(&world, words).ended(1).with("has version 99");
+    }
+    assert_eq!(picture(), before);
+}
+
 #[test]
 fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
     let world = World::new();
