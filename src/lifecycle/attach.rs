@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 use super::liveness::{Liveness, liveness, refusal, sandboxed};
-use super::open::How;
 use super::open_error::{AttachError, OpenError};
 use super::share;
 use super::start::Held;
@@ -212,13 +211,13 @@ pub(super) fn check(
     }
 }
 
-/// Lets a notebook use a kernel that another program started.
+/// Lets a notebook use a kernel that another program started; says whether it already did.
 pub(super) async fn attach(
     project: &Project,
     key: &str,
     running: &Running,
     patience: Duration,
-) -> Result<(Session, How), OpenError> {
+) -> Result<(Session, bool), OpenError> {
     let held = Held::wait(project, key, patience).await?;
     let notebook = project.notebook(key);
     check(project, &notebook, running)?;
@@ -255,8 +254,7 @@ pub(super) async fn attach(
         }
         session
     })?;
-    let how = if same { How::Attached } else { How::Joined };
-    Ok((session, how))
+    Ok((session, same))
 }
 
 fn is_at(session: &Session, file: &Path) -> bool {

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
-use super::shutdown::ended;
 use crate::activity::company::{self, whose};
 use crate::activity::zone;
 use crate::kernel::process::Process;
@@ -54,7 +53,7 @@ pub fn note_death(project: &Project, key: &str, seen: Session) -> Result<Session
     let mut noted = None;
     let now = project.update(|state| match state.sessions.get_mut(key) {
         Some(session) if session.pid() == seen.pid() && session.status == Status::Live => {
-            let mut ended = ended(session, reason, None);
+            let mut ended = session.ends_now(reason, None);
             if let Some(end) = &end {
                 take(&mut ended, end);
             }

@@ -8,6 +8,7 @@ pub mod create;
 pub mod death;
 mod deed;
 pub mod doctor;
+mod end_kernel;
 pub mod everywhere;
 pub mod gc;
 pub mod idle;

@@ -173,11 +173,13 @@ pub async fn ensure_kernel(
         None => project.state()?.partner(&key),
     };
     let (session, how, before) = if let Some(running) = &options.attach {
-        let (session, how) = attach::attach(project, &key, running, options.patience).await?;
-        if how != How::Attached {
+        let (session, same) = attach::attach(project, &key, running, options.patience).await?;
+        if same {
+            (session, How::Attached, None)
+        } else {
             journal(project, &key, &session, EventKind::Opened, &options.by);
+            (session, How::Joined, None)
         }
-        (session, how, None)
     } else if owner == key {
         own(project, &key, options, &mut notes).await?
     } else {

@@ -7,19 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::deed::journal;
+use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
-use super::shutdown::{GRACE, ask, ended};
 use super::start::Held;
 use super::target::recorded;
-use crate::client::Client;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
-use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::EventKind;
-use crate::project::{InterruptMode, Project, Session, Status, Transport};
+use crate::project::{Project, Session, Status, Transport};
 pub use crate::task::TaskReport;
 use crate::task::{self, Task, TaskHandle};
 
@@ -105,16 +103,11 @@ pub(crate) async fn perform(
     };
     held.record(|session| {
         session.status = Status::Restarting;
-        session.ended = Some(ended(session, "restarted", Some(by)));
+        session.ended = Some(session.ends_now("restarted", Some(by)));
     })?;
     held.start_by(PreforkedProcess::supervised().ok());
     if let Liveness::Own(process) = liveness(&session).await {
-        let asked = ask(&session, &process, true).await;
-        if asked && !process.ended_within(PROMPT).await {
-            end_cell(&session, &process).await;
-        }
-        held.end(&process, if asked { GRACE } else { Duration::ZERO })
-            .await;
+        end_kernel(&held, &session, &process, true).await;
     }
     let files = KernelFiles::of(&session.connection_file);
     match connection::read(files.connection_file()) {
@@ -135,28 +128,4 @@ pub(crate) async fn perform(
     journal(project, key, &session, EventKind::Restarted, by);
     project.remember(key, &session);
     Ok(session)
-}
-
-/// How long a kernel that runs nothing needs to end.
-pub(super) const PROMPT: Duration = Duration::from_millis(300);
-
-/// How long a kernel that is ending may take to answer anything else.
-const REPLY: Duration = Duration::from_millis(500);
-
-/// Interrupts the cell that keeps a kernel from ending: what the cell wants done at its end is
-/// done. JupyterLab's server interrupts before it ends a kernel for the same reason.
-pub(super) async fn end_cell(session: &Session, process: &Process) {
-    if session.interrupt_mode() == InterruptMode::Signal {
-        let _ = process.signal_group(Signal::INT);
-        return;
-    }
-    let Ok(info) = connection::read(&session.connection_file) else {
-        return;
-    };
-    let asked = async {
-        let mut client = Client::connect(&info, "nb").await.ok()?;
-        client.interrupt(REPLY).await.ok()
-    };
-    // One that does not listen any more is ended by signals next.
-    let _ = tokio::time::timeout(REPLY, asked).await;
 }

@@ -133,10 +133,6 @@ pub(super) async fn leave(held: &Held<'_>, recorded: Option<&Session>) -> Result
 
 /// Lets go of a shared kernel, which goes on; the record says with whom it was shared.
 pub(super) fn let_go(session: &mut Session, owner: &str, by: &str) {
-    session.ended = Some(super::shutdown::ended(
-        session,
-        &format!("let go of the kernel of {owner}"),
-        Some(by),
-    ));
+    session.ended = Some(session.ends_now(&format!("let go of the kernel of {owner}"), Some(by)));
     session.status = Status::Stopped;
 }

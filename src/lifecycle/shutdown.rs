@@ -2,29 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use super::death::BECAUSE;
 use super::deed::journal;
+use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
-use super::restart::{PROMPT, end_cell};
 use super::sandbox;
 use super::share;
 use super::start::Held;
-use crate::client::Client;
 use crate::editing::rename;
-use crate::kernel::process::Process;
-use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::process::connection::KernelFiles;
 use crate::project::event::EventKind;
-use crate::project::{Ended, Project, Session, StateError, Status};
+use crate::project::{Project, Session, StateError, Status};
 use crate::task::causes::with_causes;
-
-/// How long a kernel may take to answer that it will end.
-const REPLY: Duration = Duration::from_secs(1);
-
-/// How long a kernel that was asked may take to end by itself.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// What shutting down did.
 #[derive(Clone, Debug)]
@@ -124,7 +114,7 @@ async fn end(
     let record = || {
         held.record(|session| {
             session.status = Status::Stopped;
-            let mut ended = ended(session, "shut down", Some(by));
+            let mut ended = session.ends_now("shut down", Some(by));
             let why = why.map(|why| (BECAUSE.to_owned(), why.into()));
             ended.other.extend(why);
             session.ended = Some(ended);
@@ -138,12 +128,7 @@ async fn end(
         journal(project, key, &session, EventKind::Stopped, by);
     }
     if let Liveness::Own(process) = &found {
-        let asked = ask(&session, process, false).await;
-        if asked && !process.ended_within(PROMPT).await {
-            end_cell(&session, process).await;
-        }
-        held.end(process, if asked { GRACE } else { Duration::ZERO })
-            .await;
+        end_kernel(held, &session, process, false).await;
     }
     if session.is_owned() {
         KernelFiles::of(&session.connection_file).remove(&held.variables);
@@ -171,36 +156,4 @@ async fn end(
         shared_with,
         took: began.elapsed(),
     })
-}
-
-/// Asks a kernel to end; says whether it was reached.
-pub(super) async fn ask(session: &Session, process: &Process, restart: bool) -> bool {
-    let Ok(info) = connection::read(&session.connection_file) else {
-        return false;
-    };
-    let asked = async {
-        let mut client = Client::connect(&info, "nb").await.ok()?;
-        client.shutdown(restart, REPLY).await.ok()?;
-        Some(())
-    };
-    tokio::select! {
-        asked = tokio::time::timeout(REPLY * 2, asked) => matches!(asked, Ok(Some(()))),
-        () = process.death() => true,
-    }
-}
-
-/// Returns the record of an end of this session's kernel, now.
-pub(super) fn ended(session: &Session, reason: &str, by: Option<&str>) -> Ended {
-    Ended {
-        at: Timestamp::now(),
-        reason: reason.to_owned(),
-        generation: session.generation,
-        cell: None,
-        job: None,
-        by: by.map(str::to_owned),
-        exit: None,
-        memory_bytes: None,
-        lines: Vec::new(),
-        other: serde_json::Map::new(),
-    }
 }

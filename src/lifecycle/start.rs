@@ -11,7 +11,6 @@ use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
 use super::ready::{NotReady, chosen, ready};
 use super::sandbox::{self as sandbox_of, confine, contain, create_files};
-use super::shutdown::ended;
 use super::target::recorded;
 use crate::kernel::confine::sandbox;
 use crate::kernel::environment::trust;
@@ -442,7 +441,7 @@ impl<'a> Held<'a> {
     pub(super) fn failed(&self, files: &KernelFiles, reason: &str) -> Result<(), OpenError> {
         files.remove(&self.variables);
         self.record(|session| {
-            let mut ended = ended(session, reason, None);
+            let mut ended = session.ends_now(reason, None);
             death::mark_at_start(&mut ended);
             session.status = Status::Died;
             session.ended = Some(ended);

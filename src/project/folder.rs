@@ -5,14 +5,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use super::identity::{self, Whose};
 use super::lock::Lock;
+use super::real_path::real_path;
 use super::root::{self, DIR, Roots};
 use super::save::How;
 use super::set_aside::{set_aside_older, take_notice};
 use super::state::{Age, State, StateError};
+use super::state_folder::{short_name, state_folder};
 use super::{beneath, stranger};
 
 /// The journal's current file.
@@ -131,7 +131,7 @@ impl Project {
     /// did not make that folder, the project's memory lies elsewhere, and only the three keys of the
     /// file count.
     pub fn of_state_file(path: &Path) -> io::Result<Self> {
-        let real = root::real_path(path)?;
+        let real = real_path(path)?;
         let dir = real.parent().unwrap_or(Path::new("/")).to_owned();
         if let Some(root) = root_of(&dir) {
             let foreign = root.join(DIR);
@@ -205,7 +205,7 @@ impl Project {
     /// Returns the nearest `.nb` of a notebook or folder that is passed over, since this user's `nb`
     /// did not make it on this machine. One in which another program left word of a kernel is not.
     pub fn passed_over(from: &Path) -> Option<PathBuf> {
-        let real = root::real_path(from).ok()?;
+        let real = real_path(from).ok()?;
         let folder = match real.is_dir() {
             true => real.as_path(),
             false => real.parent()?,
@@ -424,26 +424,6 @@ impl Project {
     }
 }
 
-/// Returns a file name that is unique for a key and still readable.
-pub(super) fn short_name(key: &str) -> String {
-    let stem = Path::new(key)
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let readable: String = stem
-        .chars()
-        .map(|c| {
-            if c.is_alphanumeric() || matches!(c, '-' | '_') {
-                c
-            } else {
-                '_'
-            }
-        })
-        .take(40)
-        .collect();
-    format!("{readable}-{}", &hex::encode(Sha256::digest(key))[..8])
-}
-
 fn home() -> Option<PathBuf> {
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
     Some(home.canonicalize().unwrap_or(home))
@@ -456,7 +436,7 @@ fn elsewhere(root: &Path) -> Option<PathBuf> {
 
 /// Returns the folder of all the stand-ins, as a real path.
 fn shelf() -> Option<PathBuf> {
-    let shelf = super::registry::state_folder()?.join("projects");
+    let shelf = state_folder()?.join("projects");
     Some(shelf.canonicalize().unwrap_or(shelf))
 }
 
@@ -650,12 +630,6 @@ mod tests {
             std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
             assert_eq!(count(), sessions);
         }
-    }
-
-    #[test]
-    fn two_keys_never_share_a_file() {
-        assert_ne!(short_name("a/b.ipynb"), short_name("c/b.ipynb"));
-        assert!(short_name("a/b c.ipynb").starts_with("b_c-"));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::lock::Lock;
-use super::{beneath, registry, save};
+use super::state_folder::state_folder;
+use super::{beneath, save};
 
 /// The file in a folder that holds its id.
 const ID: &str = "id";
@@ -166,7 +167,7 @@ fn name(id: &[u8]) -> String {
 
 /// Returns the folder of the records: a file each, named by the hash of the id.
 fn memory() -> Option<PathBuf> {
-    let folder = registry::state_folder()?.join("folders");
+    let folder = state_folder()?.join("folders");
     // A part of the way to the home folder may be a link.
     Some(folder.canonicalize().unwrap_or(folder))
 }

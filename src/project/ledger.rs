@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::beneath;
-use super::folder::{Project, short_name};
+use super::folder::Project;
 use super::lock::Lock;
+use super::state_folder::short_name;
 
 /// The ledger of a notebook, locked.
 #[derive(Debug)]

@@ -26,15 +26,18 @@ pub mod ledger;
 mod lock;
 pub mod objects;
 pub mod questions;
+mod real_path;
 pub mod registry;
 mod remove;
 mod root;
 mod sandbox;
+mod sandbox_folders;
 pub mod save;
 pub mod scratch;
 mod session;
 mod set_aside;
 mod state;
+mod state_folder;
 mod stranger;
 pub mod written;
 
@@ -44,8 +47,9 @@ pub use fresh::fresh_id;
 pub use host::{HostIdentity, Relation, boot_id, pid_namespace};
 pub use identity::{disown, share_records};
 pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
+pub use real_path::real_path;
 pub use remove::remove_tree;
-pub use root::{notebook_path, real_path};
+pub use root::notebook_path;
 pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
 pub use session::{
     AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,

@@ -9,14 +9,14 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use etcetera::BaseStrategy;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::folder::{Project, short_name};
+use super::folder::Project;
 use super::save;
 use super::session::Session;
+use super::state_folder::{short_name, state_folder};
 
 /// A project that had a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,13 +140,6 @@ fn file_of(folder: &Path, root: &Path) -> PathBuf {
 
 fn folder() -> Option<PathBuf> {
     Some(state_folder()?.join("known"))
-}
-
-/// Returns the folder of what is remembered of this user over all projects.
-pub(super) fn state_folder() -> Option<PathBuf> {
-    let base = etcetera::choose_base_strategy().ok()?;
-    let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-    Some(state.join("nb"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::real_path::real_path;
 use super::written::AllWritten;
 
 /// The folder that holds a project's memory.
@@ -60,18 +61,6 @@ pub fn notebook_path(path: &Path) -> io::Result<PathBuf> {
             written.folder.display(),
             written.folder.display(),
         ))),
-    }
-}
-
-/// Returns `path` with every symlink resolved; its last part need not exist.
-pub fn real_path(path: &Path) -> io::Result<PathBuf> {
-    if let Ok(real) = path.canonicalize() {
-        return Ok(real);
-    }
-    let absolute = std::path::absolute(path)?;
-    match (absolute.parent(), absolute.file_name()) {
-        (Some(folder), Some(name)) => Ok(folder.canonicalize()?.join(name)),
-        _ => Ok(absolute),
     }
 }
 

@@ -6,14 +6,13 @@
 //! a project, which may come from somebody else.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Project, short_name};
+use super::real_path::real_path;
 use super::remove::remove_tree;
-use super::{registry, save};
+use super::state_folder::state_folder;
 
 /// Whose scratch folder it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,53 +26,15 @@ pub struct Owner {
 }
 
 /// The file in a scratch folder that tells its owner.
-const OWNER: &str = "owner.json";
+pub(super) const OWNER: &str = "owner.json";
 
 /// The file in a scratch folder that says that it stays although its kernel was shut down.
 const KEPT: &str = "kept";
 
 /// Returns the folder that all of this user's scratch folders lie in, a real path.
 pub fn shelf() -> Option<PathBuf> {
-    let shelf = registry::state_folder()?.join("scratch");
-    Some(super::real_path(&shelf).unwrap_or(shelf))
-}
-
-impl Project {
-    /// Returns the path for the scratch folder of a session's next kernel; it is not there yet.
-    pub fn fresh_scratch(&self, key: &str) -> io::Result<PathBuf> {
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let name = format!("{}-{}", short_name(key), &id[..12]);
-        let none = || io::Error::other("there is no home folder");
-        let mut made = std::fs::DirBuilder::new();
-        // Its real path is known when it is there.
-        made.recursive(true)
-            .mode(0o700)
-            .create(shelf().ok_or_else(none)?)?;
-        Ok(shelf().ok_or_else(none)?.join(name))
-    }
-
-    /// Makes a session's scratch folder with its two folders, where it is not there already.
-    pub fn make_scratch(&self, key: &str, scratch: &Path) -> io::Result<()> {
-        if !is_scratch(scratch) {
-            return Err(io::Error::other("it is not one of nb's scratch folders"));
-        }
-        let mut made = std::fs::DirBuilder::new();
-        made.recursive(true).mode(0o700);
-        // Mounts are made below this one, so that nothing may be there already, not even a link.
-        remove_tree(&scratch.join("tmp"))?;
-        for name in ["home", "tmp"] {
-            let folder = scratch.join(name);
-            made.create(&folder)?;
-            // The last kernel may have closed its own folder, which it can do to no one's else.
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
-        }
-        let owner = Owner {
-            state_file: self.state_file(),
-            key: key.to_owned(),
-            notebook: self.notebook(key),
-        };
-        save::replace_unsynced(&scratch.join(OWNER), &serde_json::to_vec(&owner)?)
-    }
+    let shelf = state_folder()?.join("scratch");
+    Some(real_path(&shelf).unwrap_or(shelf))
 }
 
 /// Says whether a path is that of a scratch folder: nothing else is ever removed as one.

@@ -339,6 +339,22 @@ impl Session {
         }
     }
 
+    /// Returns the record of an end of this session's kernel, now.
+    pub fn ends_now(&self, reason: &str, by: Option<&str>) -> Ended {
+        Ended {
+            at: Timestamp::now(),
+            reason: reason.to_owned(),
+            generation: self.generation,
+            cell: None,
+            job: None,
+            by: by.map(str::to_owned),
+            exit: None,
+            memory_bytes: None,
+            lines: Vec::new(),
+            other: Map::new(),
+        }
+    }
+
     /// Returns how this kernel is interrupted.
     pub fn interrupt_mode(&self) -> InterruptMode {
         match &self.kernelspec {

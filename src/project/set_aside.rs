@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Map, Value};
 
+use super::beneath;
 use super::host::boot_id;
 use super::identity::{self, Whose};
 use super::lock::Lock;
@@ -18,7 +19,7 @@ use super::remove::remove_tree;
 use super::save::How;
 use super::session::{Backend, Session, Status};
 use super::state::{Age, State};
-use super::{beneath, registry};
+use super::state_folder::state_folder;
 
 /// The file of the new folder that says where the old one lies, until somebody has been told.
 const NOTICE: &str = "notice";
@@ -37,7 +38,7 @@ pub(super) fn set_aside_older(
     if !is_older_at(dir) {
         return Ok(());
     }
-    let lock = registry::state_folder().ok_or(io::ErrorKind::NotFound)?;
+    let lock = state_folder().ok_or(io::ErrorKind::NotFound)?;
     let _lock = Lock::wait(&lock.join("set-aside.lock"))?;
     // Another process may have done it while this one waited.
     if !is_older_at(dir) {

@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::folder::{Project, short_name};
-use super::{registry, save, scratch};
+use super::state_folder::{short_name, state_folder};
+use super::{save, scratch};
 
 /// A folder that a sandboxed kernel was allowed to write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,37 +182,18 @@ fn scratch_of(shelf: &Path, path: &Path) -> Option<Written> {
     })
 }
 
-impl Project {
-    /// Remembers that a session's kernel is about to be let write a folder, which is a real path.
-    ///
-    /// # Errors
-    /// Where that cannot be remembered the kernel must not be started.
-    pub fn remember_written(&self, key: &str, written: &Path) -> io::Result<()> {
-        let folder = folder().ok_or_else(|| io::Error::other("there is no home folder"))?;
-        self.remember_written_in(&folder, key, written)
+/// Remembers an entry in a folder.
+pub(super) fn remember_in(folder: &Path, entry: &Written) -> io::Result<()> {
+    let file = file_of(folder, entry);
+    let text = serde_json::to_vec(entry)?;
+    if std::fs::read(&file).is_ok_and(|before| before == text) {
+        return Ok(());
     }
-
-    fn remember_written_in(&self, folder: &Path, key: &str, written: &Path) -> io::Result<()> {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let entry = Written {
-            folder: written.to_owned(),
-            hidden: real(self.dir()),
-            state_file: self.state_file(),
-            key: key.to_owned(),
-            notebook: self.notebook(key),
-            other: Map::new(),
-        };
-        let file = file_of(folder, &entry);
-        let text = serde_json::to_vec(&entry)?;
-        if std::fs::read(&file).is_ok_and(|before| before == text) {
-            return Ok(());
-        }
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-        save::replace(&file, &text)
-    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    save::replace(&file, &text)
 }
 
 /// Forgets an entry: the user trusts its folder again.
@@ -234,8 +215,8 @@ fn file_of(folder: &Path, written: &Written) -> PathBuf {
     folder.join(format!("{}.json", short_name(&whole)))
 }
 
-fn folder() -> Option<PathBuf> {
-    Some(registry::state_folder()?.join("written"))
+pub(super) fn folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("written"))
 }
 
 #[cfg(test)]
