@@ -425,11 +425,12 @@ async fn start(
     refuse_in_a_sandbox()?;
     let named = read_named(notebook)?;
     let container = options.confinement.container_of_new(before.as_ref());
-    // What an image has is not there outside.
+    // What an image has is not there outside; of a kernel that was attached the command is unknown.
     let recorded = before
         .as_ref()
-        .filter(|before| before.is_owned() && before.settings.confinement.container().is_none());
+        .filter(|before| before.settings.confinement.container().is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
+    let recorded = recorded.filter(|spec| !spec.argv.is_empty());
     let neighbour = neighbour(held.project, held.key)?;
     let policy = options.confinement.policy(before.as_ref());
     let (wanted, folder) = (

@@ -223,6 +223,7 @@ pub(super) fn folder() -> Option<PathBuf> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use super::super::folder::Project;
     use super::*;
 
     #[test]
