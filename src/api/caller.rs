@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::problem::{Problem, ProblemKind, causes};
 use crate::activity::actor::Actor;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::execution::lost::{self, Lost};
 use crate::kernel::shell::quote;
@@ -160,7 +160,7 @@ impl Caller {
     /// or the settings name, else the only open one.
     ///
     /// It needs no kernel: that no notebook is meant is an error of the request.
-    pub(crate) async fn page(&self, notebook: Option<PathBuf>) -> Result<Page, Problem> {
+    pub(crate) async fn page(&self, notebook: Option<PathBuf>) -> Result<NotebookFile, Problem> {
         let named = notebook.or_else(|| target::named(self.notebook.as_deref(), &ProcessVariables));
         let path = match named {
             Some(path) => path,
@@ -175,7 +175,7 @@ impl Caller {
                 Err(error) => return Err(Problem::of_target(&error, &self.command)),
             },
         };
-        let page = Page::of(&path)?;
+        let page = NotebookFile::of(&path)?;
         for note in transaction::finish(&page) {
             (self.tell)(&format!("{}: {note}", page.path.display()));
         }

@@ -11,7 +11,7 @@ use super::envelope::Answer;
 use super::preview::{OutputFiles, OutputPreviews, parsed};
 use super::problem::{Problem, ProblemKind};
 use crate::editing::export::Export;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
 use crate::execution::stale::stale;
@@ -197,7 +197,11 @@ fn named(document: &Document, cells: &[CellSelector]) -> Result<Vec<usize>, Prob
     places(document, cells)
 }
 
-fn one_output(page: &Page, cell: &Cell, request: &OutputRequest) -> Result<OutputAnswer, Problem> {
+fn one_output(
+    page: &NotebookFile,
+    cell: &Cell,
+    request: &OutputRequest,
+) -> Result<OutputAnswer, Problem> {
     let (id, number) = (cell.id(), request.number);
     let count = cell.outputs().count();
     let Some(raw) = cell.outputs().nth(number) else {

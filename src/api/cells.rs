@@ -8,7 +8,7 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use crate::editing::history::{self, steps};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
 use crate::execution::stale::stale;
@@ -63,7 +63,7 @@ pub struct NotebookSummary {
 
 impl NotebookSummary {
     /// Returns what is told of a notebook.
-    pub(super) fn of(page: &Page, document: &Document) -> Self {
+    pub(super) fn of(page: &NotebookFile, document: &Document) -> Self {
         let (major, minor) = document.nbformat();
         Self {
             notebook: page.key.clone(),
@@ -147,7 +147,7 @@ pub async fn cells(caller: &Caller, request: CellsRequest) -> Result<CellsAnswer
     blocking(move || listed(&page, caller.by(), &request)).await
 }
 
-fn listed(page: &Page, by: &str, request: &CellsRequest) -> Result<CellsAnswer, Problem> {
+fn listed(page: &NotebookFile, by: &str, request: &CellsRequest) -> Result<CellsAnswer, Problem> {
     let view = view::open(page, by)?;
     let document = &view.document;
     let since = match request.since {
@@ -217,7 +217,7 @@ pub(crate) fn places(
 
 /// Returns what was done to the cells since a revision of the notebook.
 fn since(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     revision: Revision,
     is_alone: bool,
@@ -247,7 +247,7 @@ fn still_there(steps: &[CellStep]) -> Vec<usize> {
     places
 }
 
-fn removed(page: &Page, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {
+fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {
     let removed = steps.iter().filter(|step| step.what == ChangeKind::Removed);
     let removed = removed.map(|step| {
         let source = step

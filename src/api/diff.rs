@@ -9,9 +9,9 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::moment;
 use crate::activity::company;
-use crate::editing::earlier::{self, Earlier, EarlierError, Had};
+use crate::editing::earlier_notebook::{self, EarlierError, EarlierNotebook, PastRevision};
 use crate::editing::git::GitError;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::seen::Seen;
 use crate::editing::view::{self, View};
 use crate::kernel::shell::quote;
@@ -88,12 +88,12 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
     blocking(move || {
         // With another notebook this one is what was.
         let (page, first) = match &request.before {
-            DiffBase::Until(other) => (Page::of(other)?, Some(page)),
+            DiffBase::Until(other) => (NotebookFile::of(other)?, Some(page)),
             _ => (page, None),
         };
         let view = view::open(&page, caller.by())?;
         let earlier = match &first {
-            Some(first) => Earlier::whole(view::open(first, caller.by())?.document),
+            Some(first) => EarlierNotebook::whole(view::open(first, caller.by())?.document),
             None => earlier_version(&caller, &page, &view.document, &request.before)?,
         };
         let answer = answer(&page, earlier, &view.document);
@@ -104,11 +104,11 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
 }
 
 /// Compares a notebook as it is with what an edit would make of it.
-pub(crate) fn compared(page: &Page, before: Document, after: &Document) -> DiffAnswer {
-    answer(page, Earlier::whole(before), after)
+pub(crate) fn compared(page: &NotebookFile, before: Document, after: &Document) -> DiffAnswer {
+    answer(page, EarlierNotebook::whole(before), after)
 }
 
-fn answer(page: &Page, earlier: Earlier, now: &Document) -> DiffAnswer {
+fn answer(page: &NotebookFile, earlier: EarlierNotebook, now: &Document) -> DiffAnswer {
     let metadata = match earlier.has_outputs {
         true => diff_metadata(&earlier.document, now),
         false => Vec::new(),
@@ -131,14 +131,14 @@ fn answer(page: &Page, earlier: Earlier, now: &Document) -> DiffAnswer {
 
 fn earlier_version(
     caller: &Caller,
-    page: &Page,
+    page: &NotebookFile,
     now: &Document,
     before: &DiffBase,
-) -> Result<Earlier, Problem> {
-    let seen = || earlier::as_seen(page, now, caller.by());
+) -> Result<EarlierNotebook, Problem> {
+    let seen = || earlier_notebook::as_seen(page, now, caller.by());
     let found = match before {
-        DiffBase::Revision(revision) => earlier::at_revision(page, now, revision),
-        DiffBase::Git(reference) => earlier::in_git(page, reference),
+        DiffBase::Revision(revision) => earlier_notebook::at_revision(page, now, revision),
+        DiffBase::Git(reference) => earlier_notebook::in_git(page, reference),
         DiffBase::Seen => {
             let unseen = || {
                 let message = format!("{} has seen no cell of {} yet", caller.by(), page.key);
@@ -153,7 +153,7 @@ fn earlier_version(
             if let Some(earlier) = (!is_person).then(seen).flatten() {
                 return Ok(earlier);
             }
-            return earlier::in_git(page, "HEAD").map_err(|error| {
+            return earlier_notebook::in_git(page, "HEAD").map_err(|error| {
                 let notebook = quote(&page.path);
                 problem(&error, page).hint(format!(
                     "nb diff {notebook} REVISION compares with an earlier one; nb log {notebook} lists them"
@@ -166,7 +166,7 @@ fn earlier_version(
 
 /// What is seen of the present side: cells that are shown whole, and those whose earlier version
 /// was seen.
-fn see(page: &Page, by: &str, view: &View<'_>, cells: &[CellDiff]) {
+fn see(page: &NotebookFile, by: &str, view: &View<'_>, cells: &[CellDiff]) {
     let seen = Seen::of(page, by);
     for diff in cells {
         let Some(after) = &diff.after else { continue };
@@ -183,7 +183,7 @@ fn see(page: &Page, by: &str, view: &View<'_>, cells: &[CellDiff]) {
     view.remember();
 }
 
-fn had(list: &[Had]) -> Vec<String> {
+fn had(list: &[PastRevision]) -> Vec<String> {
     let lines = list.iter().map(|had| {
         let by = had.by.as_deref().map(|by| format!(" by {by}"));
         match had.at {
@@ -197,7 +197,7 @@ fn had(list: &[Had]) -> Vec<String> {
     lines.collect()
 }
 
-fn problem(error: &EarlierError, page: &Page) -> Problem {
+fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     let notebook = quote(&page.path);
     match error {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::outputs::cut;
 use crate::editing::export::Export;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, Json, MimeData, Output, OutputKind};
 
 /// How many outputs are shown where there is a limit: the first half and the last.
@@ -153,7 +153,7 @@ pub(crate) struct OutputFiles<'a> {
 }
 
 impl<'a> OutputFiles<'a> {
-    pub(crate) fn of(page: &'a Page, here: &'a Path) -> Self {
+    pub(crate) fn of(page: &'a NotebookFile, here: &'a Path) -> Self {
         Self {
             export: Export::of(page),
             here,

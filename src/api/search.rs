@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
-use crate::editing::gather::{Found, gather};
+use crate::editing::gather::{FoundNotebook, gather};
 use crate::kernel::shell::quote;
 pub use crate::notebook::SearchScope;
 use crate::notebook::{Document, SearchMatch};
@@ -94,7 +94,7 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
             caller.concerns(&project, &project.key(&only.path));
         }
         let searched = gathered.notebooks.len();
-        for Found { path, is_named } in gathered.notebooks {
+        for FoundNotebook { path, is_named } in gathered.notebooks {
             match opened(&path) {
                 Ok(document) => found.look(&path.display().to_string(), &document),
                 Err(why) if is_named && searched == 1 => {

@@ -18,7 +18,7 @@ use crate::api::caller::{Caller, Given};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile};
 use crate::api::problem::{Problem, ProblemAnswer};
 use crate::editing::history;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::lifecycle::target::Target;
 use crate::project::Project;
 use args::{Common, take_notebook};
@@ -74,7 +74,7 @@ impl Context {
 
     /// Returns the notebook that a command means: the first of its words where that is one, which is
     /// taken from them, else the one that its caller means.
-    async fn page(&self, words: &mut Vec<String>) -> Result<Page, Problem> {
+    async fn page(&self, words: &mut Vec<String>) -> Result<NotebookFile, Problem> {
         self.caller.page(take_notebook(words)).await
     }
 

@@ -1,12 +1,12 @@
 //! Edits of a notebook's cells by one name, each all or none.
 
 use super::history::{self, Deed, Recording};
-use super::manners;
-use super::page::{Page, PageError};
+use super::notebook_file::{NotebookFile, NotebookFileError};
 use super::rename;
 use super::seen::Seen;
 use super::transaction::{self, WriteError, Written};
 use super::unsaved::{self, Unsaved};
+use super::write_policy;
 use crate::notebook::{
     Cell, CellChange, ChangeKind, Conflict, Document, Operation, OperationError, OperationFailure,
     Revision,
@@ -48,7 +48,7 @@ pub struct Done {
 pub enum EditError {
     /// The notebook could not be read.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// An operation cannot be done.
     #[error(transparent)]
     Operation(#[from] OperationFailure),
@@ -78,7 +78,11 @@ pub enum EditError {
 ///
 /// # Errors
 /// One cannot be done, cells are not what their writer saw, or the file cannot be written.
-pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<Done, EditError> {
+pub fn apply(
+    page: &NotebookFile,
+    operations: &[Operation],
+    editor: &Editor,
+) -> Result<Done, EditError> {
     let deed = Deed {
         op: name(operations).to_owned(),
         forced: editor.force,
@@ -94,7 +98,10 @@ pub fn apply(page: &Page, operations: &[Operation], editor: &Editor) -> Result<D
 ///
 /// # Errors
 /// One cannot be done, or the notebook cannot be read.
-pub fn would(page: &Page, operations: &[Operation]) -> Result<(Document, Document), EditError> {
+pub fn would(
+    page: &NotebookFile,
+    operations: &[Operation],
+) -> Result<(Document, Document), EditError> {
     let before = page.read()?;
     let (after, _) = before.applied(operations, &mut project::fresh_id)?;
     Ok((before, after))
@@ -107,16 +114,16 @@ pub fn would(page: &Page, operations: &[Operation]) -> Result<(Document, Documen
 /// # Errors
 /// `make` says so, cells are not what their writer saw, or the file cannot be written.
 pub fn change(
-    page: &Page,
+    page: &NotebookFile,
     editor: &Editor,
     deed: &Deed,
     said: &[Revision],
     mut make: impl FnMut(&Document) -> Result<(Document, Vec<CellChange>), EditError>,
 ) -> Result<Done, EditError> {
-    if !editor.now && manners::must_wait(page) {
+    if !editor.now && write_policy::must_wait(page) {
         // What cannot be done is said before anything is waited for.
         make(&page.read()?)?;
-        manners::wait_for_front_end(page, &editor.tell);
+        write_policy::wait_for_front_end(page, &editor.tell);
     }
     let unsaved = unsaved::look(page);
     let mut seen = Seen::of(page, &editor.by);
@@ -145,7 +152,7 @@ pub fn change(
     });
     let written = written.map_err(|error| match error {
         WriteError::Change(error) => error,
-        WriteError::Page(error) => error.into(),
+        WriteError::NotebookFile(error) => error.into(),
         error => EditError::Write(Box::new(error)),
     })?;
     let mut notes = written.notes.clone();
@@ -171,7 +178,7 @@ pub fn change(
 
 /// Refuses to change or delete cells in which somebody types; that shows the file's text too.
 fn check_unsaved(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     after: &Document,
     unsaved: &Unsaved,
@@ -188,7 +195,7 @@ fn check_unsaved(
 
 /// Refuses to change or delete cells that are not what the writer saw last; that shows them.
 fn check_seen(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     after: &Document,
     changes: &[CellChange],

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use crate::project::beneath;
 
 /// How much all the files of a project may have: half of what `.nb/` may.
@@ -18,13 +18,13 @@ const MOST_BYTES: u64 = 500_000_000;
 /// Outputs of a notebook, as files. On drop, what is too much of them goes.
 #[derive(Debug)]
 pub struct Export<'a> {
-    page: &'a Page,
+    page: &'a NotebookFile,
     has_written: bool,
 }
 
 impl<'a> Export<'a> {
     /// Begins with a notebook's outputs; nothing is written yet.
-    pub fn of(page: &'a Page) -> Self {
+    pub fn of(page: &'a NotebookFile) -> Self {
         Self {
             page,
             has_written: false,
@@ -123,10 +123,10 @@ mod tests {
     use super::*;
     use crate::notebook::new_notebook;
 
-    fn page(folder: &Path) -> Page {
+    fn page(folder: &Path) -> NotebookFile {
         let notebook = folder.join("a.ipynb");
         std::fs::write(&notebook, new_notebook("p", "P", "python")).unwrap();
-        Page::of(&notebook).unwrap()
+        NotebookFile::of(&notebook).unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::edit::{self, Done, EditError, Editor};
 use super::history::Deed;
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use crate::kernel::spec;
 use crate::notebook::{
     CellChange, ChangeKind, Document, EditError as CellError, KernelspecMetadata, OperationFailure,
@@ -34,7 +34,7 @@ pub struct Renamed {
 ///
 /// # Errors
 /// It cannot be read, or its format is only read.
-pub fn check(page: &Page) -> Result<Differences, EditError> {
+pub fn check(page: &NotebookFile) -> Result<Differences, EditError> {
     let document = page.read()?;
     let after = formatted(page, &document)?;
     Ok(differences(page, &document, &after))
@@ -46,7 +46,7 @@ pub fn check(page: &Page) -> Result<Differences, EditError> {
 ///
 /// # Errors
 /// It cannot be read or written, or its format is only read.
-pub fn write(page: &Page, editor: &Editor) -> Result<(Differences, Done), EditError> {
+pub fn write(page: &NotebookFile, editor: &Editor) -> Result<(Differences, Done), EditError> {
     // No text is changed that anybody would have to know, and of what they save none is lost.
     let editor = Editor {
         force: true,
@@ -83,7 +83,7 @@ fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     changed.collect()
 }
 
-fn formatted(page: &Page, document: &Document) -> Result<Document, EditError> {
+fn formatted(page: &NotebookFile, document: &Document) -> Result<Document, EditError> {
     let mut named = document.clone();
     let done = match shared(document).and_then(|_| real(page)) {
         None => Ok(false),
@@ -101,7 +101,7 @@ fn formatted(page: &Page, document: &Document) -> Result<Document, EditError> {
     Ok(done.map_err(not_applied)?)
 }
 
-fn differences(page: &Page, before: &Document, after: &Document) -> Differences {
+fn differences(page: &NotebookFile, before: &Document, after: &Document) -> Differences {
     Differences {
         differs: !before.chunks().flatten().eq(after.chunks().flatten()),
         ids: before
@@ -123,7 +123,7 @@ fn shared(document: &Document) -> Option<String> {
 }
 
 /// Returns the real kernel's spec, which the notebook's session keeps.
-fn real(page: &Page) -> Option<RealSpec> {
+fn real(page: &NotebookFile) -> Option<RealSpec> {
     let session = page.project.state().ok()?.session(&page.key)?;
     session.kernelspec.filter(|spec| !spec.name.is_empty())
 }

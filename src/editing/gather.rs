@@ -14,7 +14,7 @@ const SKIPPED: [&str; 4] = [".git", ".nb", ".ipynb_checkpoints", "node_modules"]
 pub struct Gathered {
     /// The notebooks, each once: those that were named, and those below a folder that was named, by
     /// name.
-    pub notebooks: Vec<Found>,
+    pub notebooks: Vec<FoundNotebook>,
     /// What could not be looked into, in words.
     pub faults: Vec<String>,
     known: HashSet<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Gathered {
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundNotebook {
     /// Its path.
     pub path: PathBuf,
     /// Whether it was named itself; else it stands in a folder that was, and may be anything.
@@ -67,7 +67,7 @@ impl Gathered {
 
     fn take(&mut self, path: PathBuf, is_named: bool) {
         if self.known.insert(path.clone()) {
-            self.notebooks.push(Found { path, is_named });
+            self.notebooks.push(FoundNotebook { path, is_named });
         }
     }
 }

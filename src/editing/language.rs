@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use super::transaction::{self, WriteError};
 use crate::notebook::{Document, EditError, Json};
 
@@ -21,7 +21,7 @@ pub type LanguageError = WriteError<EditError>;
 /// # Errors
 /// The notebook cannot be read or written.
 pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
-    let page = Page::of(notebook)?;
+    let page = NotebookFile::of(notebook)?;
     let Some(language) = known(&page) else {
         return Ok(false);
     };
@@ -34,7 +34,7 @@ pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
 }
 
 /// Returns what the kernel of a notebook has said of its language.
-pub(crate) fn known(page: &Page) -> Option<Value> {
+pub(crate) fn known(page: &NotebookFile) -> Option<Value> {
     let state = page.project.state().ok()?;
     let language = state
         .session(&page.key)?

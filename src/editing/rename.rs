@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use super::page::{Page, PageError};
+use super::notebook_file::{NotebookFile, NotebookFileError};
 use super::transaction::{self, WriteError};
 use crate::activity::participants::joined;
 use crate::kernel::shell::quote;
@@ -20,7 +20,7 @@ use crate::task::causes::with_causes;
 pub enum RenameError {
     /// It could not be found.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// It is not what a notebook is.
     #[error(transparent)]
     NotANotebook(#[from] NotANotebook),
@@ -73,7 +73,7 @@ pub(crate) fn put_back(project: &Project, state: &State, key: &str) -> Option<St
             quote(&notebook)
         ));
     }
-    let page = Page::in_project(project, &notebook).map_err(RenameError::from);
+    let page = NotebookFile::in_project(project, &notebook).map_err(RenameError::from);
     match page.and_then(|page| name(&page, &own)) {
         Ok(true) => Some(format!(
             "{key} names its own kernelspec {} again",
@@ -96,7 +96,7 @@ fn is_shown(project: &Project, key: &str) -> bool {
 
 /// Puts the real kernel's name back after an edit, where that could not be done when the kernel was
 /// shut down: a front end showed the notebook. Returns what the user should know.
-pub(super) fn put_back_late(page: &Page, document: &Document) -> Option<String> {
+pub(super) fn put_back_late(page: &NotebookFile, document: &Document) -> Option<String> {
     let name = document.metadata_string(&["kernelspec", "name"])?;
     if !spec::is_shared_name(&name) {
         return None;
@@ -133,11 +133,11 @@ pub fn select(notebook: &Path, real: &RealSpec) -> Result<bool, RenameError> {
         display_name: &spec::shared_display_name(&real.language),
         language: &real.language,
     };
-    name(&Page::of(notebook)?, &shared)
+    name(&NotebookFile::of(notebook)?, &shared)
 }
 
 /// Names a kernelspec in a notebook's file; says whether that changed it.
-fn name(page: &Page, named: &KernelspecMetadata<'_>) -> Result<bool, RenameError> {
+fn name(page: &NotebookFile, named: &KernelspecMetadata<'_>) -> Result<bool, RenameError> {
     let written = transaction::write(page, false, |document| {
         match with_kernelspec(&document.to_bytes(), named)? {
             Some(text) => Document::parse(text).map(|mut named| {
@@ -156,18 +156,18 @@ mod tests {
 
     use super::*;
     use crate::editing::edit::{self, Editor};
-    use crate::editing::manners::joined_here;
+    use crate::editing::write_policy::joined_here;
     use crate::notebook::Operation;
     use crate::project::Session;
 
     const SHARED: &str = r#"{"cells": [], "metadata": {"kernelspec": {"display_name": "nb shared kernel", "language": "python", "name": "nb-shared"}}, "nbformat": 4, "nbformat_minor": 5}"#;
 
     /// A project with a notebook whose kernel was shut down, and which names the shared kernelspec.
-    fn desk() -> (tempfile::TempDir, Page) {
+    fn desk() -> (tempfile::TempDir, NotebookFile) {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, SHARED).unwrap();
-        let page = Page::of(&path).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
         let mut session = Session::local(path.clone());
         session.status = Status::Stopped;
         let real =
@@ -178,16 +178,16 @@ mod tests {
         (temp, page)
     }
 
-    fn join(page: &Page) {
+    fn join(page: &NotebookFile) {
         let joined = joined_here(page, "JupyterLab", Timestamp::now());
         page.project.write_joined(&joined).unwrap();
     }
 
-    fn leave(page: &Page) {
+    fn leave(page: &NotebookFile) {
         page.project.remove_joined(std::process::id()).unwrap();
     }
 
-    fn text(page: &Page) -> String {
+    fn text(page: &NotebookFile) -> String {
         std::fs::read_to_string(&page.real).unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! Which cell of a notebook runs, as far as files tell of it.
 
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use crate::kernel::process::Process;
 use crate::project::Status;
 use crate::project::event::RunningCell;
@@ -10,7 +10,7 @@ use crate::project::event::RunningCell;
 /// Only records and the journal are read: no socket is opened, so that a list of cells costs
 /// nothing. Where whoever would have told an execution's end was killed, it is still returned; the
 /// kernel itself, which `nb status` asks, knows better.
-pub fn running(page: &Page) -> Option<RunningCell> {
+pub fn running(page: &NotebookFile) -> Option<RunningCell> {
     let state = page.project.state().ok()?;
     let key = state.owner_key(&page.key);
     let session = state.session(&key)?;
@@ -33,7 +33,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let notebook = temp.path().join("a.ipynb");
         std::fs::write(&notebook, "{}").unwrap();
-        let page = Page::of(&notebook).unwrap();
+        let page = NotebookFile::of(&notebook).unwrap();
         let mut journal = page.project.journal().unwrap();
         let tell = |kind: &str| {
             event(json!({

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use crate::activity::company;
 use crate::notebook::{Document, Revision};
 use crate::project::{Lock, Project, beneath};
@@ -45,7 +45,7 @@ struct Memory {
 
 impl Seen {
     /// Reads what a name has seen. There is one human, at whatever front end.
-    pub fn of(page: &Page, name: &str) -> Self {
+    pub fn of(page: &NotebookFile, name: &str) -> Self {
         let name = if company::is_human(name) {
             "human"
         } else {
@@ -157,7 +157,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, new_notebook("python3", "Python 3", "python")).unwrap();
-        let page = Page::of(&path).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
         let document = page.read().unwrap();
         let rev = |number: u8| -> Revision { format!("{number:010}").parse().unwrap() };
         let (mut one, mut two) = (Seen::of(&page, "claude"), Seen::of(&page, "claude"));

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::history::{self, Recording};
-use super::page::{Page, PageError};
+use super::notebook_file::{NotebookFile, NotebookFileError};
 use super::seen::Seen;
 use crate::notebook::{Cell, Document, Revision};
 
@@ -12,7 +12,7 @@ use crate::notebook::{Cell, Document, Revision};
 pub struct View<'a> {
     /// The notebook.
     pub document: Document,
-    page: &'a Page,
+    page: &'a NotebookFile,
     by: &'a str,
     shown: RefCell<Vec<(String, Revision)>>,
 }
@@ -21,7 +21,7 @@ pub struct View<'a> {
 ///
 /// # Errors
 /// The file cannot be read, or is no notebook.
-pub fn open<'a>(page: &'a Page, by: &'a str) -> Result<View<'a>, PageError> {
+pub fn open<'a>(page: &'a NotebookFile, by: &'a str) -> Result<View<'a>, NotebookFileError> {
     Ok(View {
         document: read(page, by)?,
         page,
@@ -30,7 +30,7 @@ pub fn open<'a>(page: &'a Page, by: &'a str) -> Result<View<'a>, PageError> {
     })
 }
 
-fn read(page: &Page, by: &str) -> Result<Document, PageError> {
+fn read(page: &NotebookFile, by: &str) -> Result<Document, NotebookFileError> {
     let document = page.read()?;
     if history::is_known(page, &document) {
         return Ok(document);

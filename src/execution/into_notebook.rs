@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::recorder::hash;
 use crate::editing::language;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
@@ -68,7 +68,7 @@ pub(super) fn put(
     widgets: &Widgets,
     force: bool,
 ) -> Result<Put, String> {
-    let page = Page::of(path).map_err(|error| with_causes(&error))?;
+    let page = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     if !force
         && all.iter().any(|it| it.by_text)
         && let Unsaved::Found(_) = unsaved::look(&page)
@@ -153,7 +153,7 @@ pub(super) struct Update {
 /// # Errors
 /// Why nothing could be written, in words.
 pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
-    let page = Page::of(path).map_err(|error| with_causes(&error))?;
+    let page = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
     until_quiet(|| {
         let written = transaction::write(&page, false, |document| {

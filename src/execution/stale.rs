@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, CellType, Document};
 use crate::project::event::{EventKind, ExecutionStart};
 
@@ -12,7 +12,7 @@ const ENTRIES: usize = 1000;
 /// Returns those of these places whose outputs are of an earlier source: marked so by the recorder, as
 /// the cell was edited while it ran; or edited since, where a job of the journal's last entries ran it.
 /// Of what front ends run only they know when it is.
-pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
+pub fn stale(page: &NotebookFile, document: &Document, places: &[usize]) -> Vec<usize> {
     let cells = places.iter().filter_map(|place| {
         let cell = document.cells().get(*place)?;
         (cell.cell_type() == CellType::Code).then_some((*place, cell))
@@ -57,7 +57,7 @@ pub fn stale(page: &Page, document: &Document, places: &[usize]) -> Vec<usize> {
 }
 
 /// Says whether this execution left the outputs of a cell, and ran another source.
-fn is_of_another(page: &Page, cell: &Cell, ran: &ExecutionStart) -> bool {
+fn is_of_another(page: &NotebookFile, cell: &Cell, ran: &ExecutionStart) -> bool {
     if ran.code.as_ref().is_none_or(|code| *code == cell.source()) {
         return false;
     }

@@ -10,7 +10,7 @@ use super::sandbox::WantedConfinement;
 use super::share;
 use super::start::refuse_in_a_sandbox;
 use super::target::recorded;
-use crate::editing::{page, transaction};
+use crate::editing::{notebook_file, transaction};
 use crate::kernel::confine::container;
 use crate::kernel::environment::probe::ProbePolicy;
 use crate::kernel::spec::selection::{self, KernelRequest};
@@ -27,7 +27,7 @@ pub fn create_notebook(
     starts: bool,
 ) -> Result<bool, OpenError> {
     if notebook.exists() {
-        page::refuse_no_notebook(notebook)?;
+        notebook_file::refuse_no_notebook(notebook)?;
         return Ok(false);
     }
     let cannot = |source| OpenError::Notebook {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::liveness::{refusal, sandboxed};
 use crate::client::ClientError;
-use crate::editing::page::PageError;
+use crate::editing::notebook_file::NotebookFileError;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::environment::trust::Untrusted;
 use crate::kernel::process::connection::ConnectionError;
@@ -74,7 +74,7 @@ pub enum OpenError {
     },
     /// It cannot be read as a notebook.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// The file is no notebook.
     #[error("cannot open {}", path.display())]
     NotANotebook {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nb::editing::edit::{self, Editor};
 use nb::editing::history;
-use nb::editing::page::Page;
+use nb::editing::notebook_file::NotebookFile;
 use nb::notebook::{CellType, ChangeKind, Document, EditError, Json, NewCell, Operation};
 use serde_json::{Value, json};
 
@@ -337,7 +337,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
     let folder = tempfile::tempdir().expect("make a folder");
     let path = folder.path().join("t.ipynb");
     std::fs::write(&path, text).expect("write the notebook");
-    let page = Page::of(&path).expect("a page");
+    let page = NotebookFile::of(&path).expect("a page");
     let editor = Editor {
         by: "claude".into(),
         force: false,

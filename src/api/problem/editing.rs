@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Problem, ProblemKind, causes};
 use crate::editing::edit::EditError;
-use crate::editing::page::PageError;
+use crate::editing::notebook_file::NotebookFileError;
 use crate::editing::transaction::WriteError;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellCandidate, EditError as CellError, OperationError, SelectError};
@@ -16,7 +16,7 @@ pub(crate) const LIST: &str = "nb cells lists the cells";
 impl From<EditError> for Problem {
     fn from(error: EditError) -> Self {
         match error {
-            EditError::Page(error) => error.into(),
+            EditError::NotebookFile(error) => error.into(),
             // Which of the operations it was tells only somebody who gave a list of them.
             EditError::Operation(error) => of_operation(&error.source, &error.source.to_string()),
             EditError::Unseen { ref conflicts } => {
@@ -98,7 +98,7 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
         WriteError::Locked { .. } | WriteError::Contended { .. } => {
             problem.hint("the notebook is without this edit; repeat it in a moment")
         }
-        WriteError::Page(_) | WriteError::Change(_) => problem,
+        WriteError::NotebookFile(_) | WriteError::Change(_) => problem,
     }
 }
 
@@ -140,21 +140,21 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
     }
 }
 
-impl From<PageError> for Problem {
-    fn from(error: PageError) -> Self {
+impl From<NotebookFileError> for Problem {
+    fn from(error: NotebookFileError) -> Self {
         let problem = Self::new(ProblemKind::Failed, causes(&error));
         hint(&error).into_iter().fold(problem, Self::hint)
     }
 }
 
 /// Returns what may be done about a notebook that cannot be read.
-pub(crate) fn hint(error: &PageError) -> Option<String> {
+pub(crate) fn hint(error: &NotebookFileError) -> Option<String> {
     match error {
-        PageError::Missing { path } => Some(format!(
+        NotebookFileError::Missing { path } => Some(format!(
             "nb open {} makes it, and starts a kernel",
             quote(path)
         )),
-        PageError::Empty { path } => Some(format!(
+        NotebookFileError::Empty { path } => Some(format!(
             "if there is nothing to get back: rm {0} && nb open {0}",
             quote(path)
         )),

@@ -124,7 +124,7 @@ impl From<OpenError> for Problem {
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
             ) => problem(ProblemKind::Failed).hint(NEW_FILE),
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
-            OpenError::Page(page) => super::editing::hint(page)
+            OpenError::NotebookFile(page) => super::editing::hint(page)
                 .into_iter()
                 .fold(problem(ProblemKind::Failed), Self::hint),
             OpenError::Notebook { .. }

@@ -12,7 +12,7 @@ use crate::cli::render::problem;
 
 use crate::cli::render::print;
 use crate::editing::edit::{self, Done, Editor};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Operation};
 
 /// How a notebook is edited and what of it is told.
@@ -45,7 +45,7 @@ impl Context {
     /// Does operations on a notebook and tells what came of them; `command` is the subcommand.
     pub(crate) fn edit(
         &self,
-        page: &Page,
+        page: &NotebookFile,
         operations: &[Operation],
         manner: &Manner,
         command: &str,
@@ -57,7 +57,7 @@ impl Context {
     /// Does operations on a notebook.
     pub(crate) fn done(
         &self,
-        page: &Page,
+        page: &NotebookFile,
         operations: &[Operation],
         manner: &Manner,
         command: &str,
@@ -67,14 +67,20 @@ impl Context {
     }
 
     /// Tells what came of an edit. What of it is not in the notebook is a conflict.
-    pub(crate) fn tell(&self, page: &Page, done: &Done, json: bool, command: &str) -> ExitCode {
+    pub(crate) fn tell(
+        &self,
+        page: &NotebookFile,
+        done: &Done,
+        json: bool,
+        command: &str,
+    ) -> ExitCode {
         self.tell_with(page, done, json.then(|| json!({})), command)
     }
 
     /// Tells what came of an edit; as one JSON object, with more fields, where there is one.
     pub(crate) fn tell_with(
         &self,
-        page: &Page,
+        page: &NotebookFile,
         done: &Done,
         json: Option<Value>,
         command: &str,

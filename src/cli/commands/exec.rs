@@ -15,7 +15,7 @@ use crate::cli::commands::follow::{Following, Form, Patience};
 use crate::cli::commands::restart::replaced;
 use crate::cli::commands::{Command, Group, change};
 use crate::cli::render::{print, replay};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 use crate::execution::replay::Replay;
@@ -202,7 +202,7 @@ impl Command for Exec {
 
 impl Exec {
     /// Looks up what is to be run again, and says so; an empty one where nothing ran before.
-    async fn replay(&self, page: &Page, document: &Document) -> Result<Replay, Problem> {
+    async fn replay(&self, page: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
         let replay = Replay::of(&page.project, &page.key, document).await;
         let replay = replay.map_err(|error| match error {
             ExecError::NoKernel { .. } => {
@@ -290,7 +290,7 @@ impl Then {
     pub(crate) async fn edit(
         &self,
         context: &Context,
-        page: &Page,
+        page: &NotebookFile,
         operations: &[Operation],
         manner: &change::Manner,
         command: &str,

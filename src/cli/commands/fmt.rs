@@ -15,7 +15,7 @@ use crate::cli::render::print;
 use crate::cli::render::problem;
 use crate::editing::format::{self, Differences};
 use crate::editing::gather::gather;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 
 /// Put notebooks into Jupyter's own style, with their real kernelspec
 ///
@@ -78,12 +78,12 @@ impl Command for Fmt {
                 .map_err(|error| Problem::failed("find the notebooks", &error))?;
             faults = gathered.faults;
             if let [only] = gathered.notebooks.as_slice() {
-                let page = Page::of(&only.path)?;
+                let page = NotebookFile::of(&only.path)?;
                 context.concerns(&page.project, &page.key);
             }
             let paths = gathered.notebooks.into_iter().map(|found| found.path);
             let each = |path: PathBuf| {
-                let page = Page::of(&path).map_err(Problem::from);
+                let page = NotebookFile::of(&path).map_err(Problem::from);
                 self.one(context, path.display().to_string(), page)
             };
             paths.map(each).collect()
@@ -96,7 +96,7 @@ impl Command for Fmt {
 }
 
 impl Fmt {
-    fn one(&self, context: &Context, name: String, page: Result<Page, Problem>) -> Outcome {
+    fn one(&self, context: &Context, name: String, page: Result<NotebookFile, Problem>) -> Outcome {
         let done = page.and_then(|page| {
             if !self.write {
                 return Ok((format::check(&page)?, Vec::new()));

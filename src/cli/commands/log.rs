@@ -17,7 +17,7 @@ use crate::cli::args::{first_notebook, time as moment};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::{columns, print, tail, versions};
 use crate::editing::history::{self, NotSelected, Selected};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
@@ -116,7 +116,11 @@ impl Command for Log {
 
 impl Log {
     /// Shows who did what.
-    fn happenings(&self, context: &Context, page: &Page) -> Result<io::Result<()>, Problem> {
+    fn happenings(
+        &self,
+        context: &Context,
+        page: &NotebookFile,
+    ) -> Result<io::Result<()>, Problem> {
         let (project, key) = (&page.project, &page.key);
         let wanted = Wanted {
             since: match self.since.as_deref() {
@@ -155,7 +159,7 @@ impl Log {
     fn versions(
         &self,
         context: &Context,
-        page: &Page,
+        page: &NotebookFile,
         cell: &CellSelector,
     ) -> Result<io::Result<()>, Problem> {
         let document = view::open(page, context.by())?.document;
@@ -194,7 +198,7 @@ impl Log {
     }
 
     /// Shows the cells that are not there any more.
-    fn deleted(&self, context: &Context, page: &Page) -> Result<io::Result<()>, Problem> {
+    fn deleted(&self, context: &Context, page: &NotebookFile) -> Result<io::Result<()>, Problem> {
         let document = view::open(page, context.by())?.document;
         let mut list = history::deleted(page, &document);
         if let Some(name) = &self.by {

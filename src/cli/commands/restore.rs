@@ -17,7 +17,7 @@ use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::{print, versions};
 use crate::editing::history::{self, RestoreError, Restored};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 
 /// Bring back an earlier version of a cell, or a deleted cell
@@ -110,13 +110,13 @@ fn words(restored: &Restored) -> String {
     }
 }
 
-fn of_restore(error: RestoreError, context: &Context, page: &Page) -> Problem {
+fn of_restore(error: RestoreError, context: &Context, page: &NotebookFile) -> Problem {
     let message = causes(&error);
     let problem = |kind| Problem::new(kind, message.clone());
     let document = || view::open(page, context.by()).map(|view| view.document);
     let notebook = crate::kernel::shell::quote(&page.path);
     match error {
-        RestoreError::Page(error) => error.into(),
+        RestoreError::NotebookFile(error) => error.into(),
         RestoreError::Edit(error) => with_repeat(error.into(), "restore"),
         RestoreError::NoSuchCell {
             ref source,

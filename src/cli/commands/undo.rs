@@ -16,7 +16,7 @@ use crate::cli::commands::{Command, Group};
 use crate::cli::render::conflict::indented;
 use crate::cli::render::{print, versions};
 use crate::editing::history::{self, Op, UndoError};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::shell::quote;
 use crate::notebook::Document;
 
@@ -120,7 +120,7 @@ fn words(op: &Op) -> String {
     )
 }
 
-fn problem(error: &UndoError, page: &Page) -> Problem {
+fn problem(error: &UndoError, page: &NotebookFile) -> Problem {
     let listed = |ops: &[Op]| ops.iter().map(words).collect::<Vec<_>>();
     let problem = |kind| Problem::new(kind, causes(error));
     let notebook = quote(&page.path);
@@ -180,14 +180,14 @@ fn problem(error: &UndoError, page: &Page) -> Problem {
         UndoError::Unknown { .. } | UndoError::Operation { .. } => {
             problem(ProblemKind::Failed).hint(versions::not_kept(page))
         }
-        UndoError::Page(_) | UndoError::Edit(_) => problem(ProblemKind::Failed),
+        UndoError::NotebookFile(_) | UndoError::Edit(_) => problem(ProblemKind::Failed),
     }
 }
 
 /// Makes a problem of what kept an operation from being taken back; whose problem it is depends on why.
-fn of_undo(error: UndoError, page: &Page) -> Problem {
+fn of_undo(error: UndoError, page: &NotebookFile) -> Problem {
     match error {
-        UndoError::Page(error) => error.into(),
+        UndoError::NotebookFile(error) => error.into(),
         UndoError::Edit(error) => with_repeat(error.into(), "undo"),
         error => problem(&error, page),
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::render::{columns, print};
 use crate::editing::history::{self, CellVersion, Deleted};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellType, Document, Revision};
 
@@ -13,7 +13,11 @@ const FIRST_LINE: usize = 80;
 
 /// Returns a line for each version of a cell, oldest first: when, who, what, its revision, how it
 /// begins.
-pub(crate) fn lines(page: &Page, document: &Document, versions: &[CellVersion]) -> Vec<String> {
+pub(crate) fn lines(
+    page: &NotebookFile,
+    document: &Document,
+    versions: &[CellVersion],
+) -> Vec<String> {
     let rows: Vec<_> = versions
         .iter()
         .map(|version| {
@@ -36,7 +40,11 @@ pub(crate) fn lines(page: &Page, document: &Document, versions: &[CellVersion]) 
 }
 
 /// Returns the versions of a cell as a program reads them.
-pub(crate) fn objects(page: &Page, document: &Document, versions: &[CellVersion]) -> Vec<Value> {
+pub(crate) fn objects(
+    page: &NotebookFile,
+    document: &Document,
+    versions: &[CellVersion],
+) -> Vec<Value> {
     let versions = versions.iter().map(|version| {
         let mut object = json!(version);
         object["first_line"] = json!(begins(page, document, version));
@@ -46,7 +54,11 @@ pub(crate) fn objects(page: &Page, document: &Document, versions: &[CellVersion]
 }
 
 /// Returns a line for each deleted cell: its id, its last revision, when and by whom it went.
-pub(crate) fn deleted(page: &Page, document: &Document, deleted: &[Deleted]) -> Vec<String> {
+pub(crate) fn deleted(
+    page: &NotebookFile,
+    document: &Document,
+    deleted: &[Deleted],
+) -> Vec<String> {
     let lines = deleted.iter().map(|it| {
         let by = it.by.as_deref().map(|by| format!(" by {by}"));
         let line = first_line(page, document, &it.cell, it.revision);
@@ -64,7 +76,7 @@ pub(crate) fn deleted(page: &Page, document: &Document, deleted: &[Deleted]) -> 
 }
 
 /// Returns what helps where a version is needed that is not kept.
-pub(crate) fn not_kept(page: &Page) -> String {
+pub(crate) fn not_kept(page: &NotebookFile) -> String {
     match page.project.objects() {
         None => {
             "no versions of cells are kept here: journal.code = false in .nb/config.toml".to_owned()
@@ -96,12 +108,17 @@ fn what(version: &CellVersion) -> String {
     }
 }
 
-fn begins(page: &Page, document: &Document, version: &CellVersion) -> Option<String> {
+fn begins(page: &NotebookFile, document: &Document, version: &CellVersion) -> Option<String> {
     first_line(page, document, "", version.revision?)
 }
 
 /// Returns how a version of a cell begins; none where it is not kept any more.
-fn first_line(page: &Page, document: &Document, cell: &str, revision: Revision) -> Option<String> {
+fn first_line(
+    page: &NotebookFile,
+    document: &Document,
+    cell: &str,
+    revision: Revision,
+) -> Option<String> {
     let now = document.cells().iter().find(|it| it.revision() == revision);
     if let Some(now) = now {
         return Some(now.first_line(FIRST_LINE));

@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, ExactBytes, Json, Revision};
 use crate::project::Project;
 
@@ -62,22 +62,22 @@ impl Versions {
 }
 
 /// Returns a kept version of a cell, without outputs; none where it is not kept (any more).
-pub fn version(page: &Page, revision: Revision) -> Option<Json> {
+pub fn version(page: &NotebookFile, revision: Revision) -> Option<Json> {
     kept(page, &revision.to_string())
 }
 
 /// Returns the bytes that an operation changed, by the name that the journal has for them.
-pub(super) fn exact(page: &Page, name: &str) -> Option<ExactBytes> {
+pub(super) fn exact(page: &NotebookFile, name: &str) -> Option<ExactBytes> {
     serde_json::from_slice(&page.kept()?.get(name)?).ok()
 }
 
 /// Returns the source of a kept version.
-pub fn version_source(page: &Page, revision: Revision) -> Option<String> {
+pub fn version_source(page: &NotebookFile, revision: Revision) -> Option<String> {
     version(page, revision)?.cell_source()
 }
 
 /// Returns a kept version by the name that the journal has for it.
-pub fn kept(page: &Page, name: &str) -> Option<Json> {
+pub fn kept(page: &NotebookFile, name: &str) -> Option<Json> {
     let bytes = page.kept()?.get(name)?;
     Json::parse(&String::from_utf8(bytes).ok()?).ok()
 }

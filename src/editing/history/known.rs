@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::steps::{self, Manifest};
 use super::{Deed, version_source};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, ChangeKind, Document, Revision};
 use crate::project::event::CellStep;
 
@@ -86,7 +86,7 @@ pub(super) struct Intent {
 
 /// Gives the cells of a notebook that was just read the ids that its ledger has for them, where
 /// the file has none.
-pub(in crate::editing) fn recall_ids(page: &Page, document: &mut Document) {
+pub(in crate::editing) fn recall_ids(page: &NotebookFile, document: &mut Document) {
     if document.cells().iter().all(Cell::has_own_id) {
         return;
     }

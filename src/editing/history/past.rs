@@ -3,13 +3,13 @@
 use super::GLANCE;
 use super::known::Known;
 use super::steps::{self, Manifest};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Revision;
 use crate::project::event::{Event, NotebookChange};
 
 /// Returns the cells, id and revision, that a notebook had at an earlier revision of its own: where
 /// it had that more than once, the last time. None where the journal does not tell (any more).
-pub fn manifest_at(page: &Page, revision: Revision) -> Option<Manifest> {
+pub fn manifest_at(page: &NotebookFile, revision: Revision) -> Option<Manifest> {
     let (known, past) = {
         // The journal's end and the ledger belong together.
         let ledger = page.project.ledger(&page.key, GLANCE).ok()?;

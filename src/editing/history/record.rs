@@ -12,7 +12,7 @@ use super::known::{Head, Intent, Known};
 use super::steps::{self, Manifest};
 use super::{Deed, GLANCE, TURN, overwritten, untold};
 use crate::activity::participants::joined;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::Written;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
 use crate::project::event::{CellStep, Event, EventKind, NotebookChange, OverwrittenEdit};
@@ -29,7 +29,7 @@ const LAST: usize = 20;
 /// That something cannot be written down keeps nobody from reading and editing: it is logged.
 #[derive(Debug)]
 pub struct Recording<'a> {
-    page: &'a Page,
+    page: &'a NotebookFile,
     by: &'a str,
     /// None where it cannot be had.
     ledger: Option<Ledger>,
@@ -40,16 +40,16 @@ pub struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Waits for the ledger to look at the notebook, and reads it.
-    pub fn look(page: &'a Page, by: &'a str) -> Self {
+    pub fn look(page: &'a NotebookFile, by: &'a str) -> Self {
         Self::begin(page, by, GLANCE)
     }
 
     /// Waits for the ledger to change the notebook, and reads it.
-    pub fn edit(page: &'a Page, by: &'a str) -> Self {
+    pub fn edit(page: &'a NotebookFile, by: &'a str) -> Self {
         Self::begin(page, by, TURN)
     }
 
-    fn begin(page: &'a Page, by: &'a str, within: Duration) -> Self {
+    fn begin(page: &'a NotebookFile, by: &'a str, within: Duration) -> Self {
         let ledger = page.project.ledger(&page.key, within);
         let ledger = ledger.inspect_err(|error| warn(page, error)).ok();
         let known = ledger.as_ref().and_then(Ledger::read);
@@ -422,7 +422,7 @@ impl<'a> Recording<'a> {
 
 /// Whether nothing has happened to a notebook's cells since its ledger was written: most looks end
 /// here, without the list of the cells. Where somebody else has the ledger it is not said.
-pub fn is_known(page: &Page, document: &Document) -> bool {
+pub fn is_known(page: &NotebookFile, document: &Document) -> bool {
     let ledger = page.project.ledger(&page.key, Duration::ZERO).ok();
     let head = ledger.and_then(|ledger| ledger.read::<Head>());
     head.is_some_and(|head| head.intent.is_none() && head.revision == document.revision())
@@ -442,7 +442,7 @@ fn by_id(document: &Document) -> HashMap<&str, &Cell> {
     cells.map(|cell| (cell.id(), cell)).collect()
 }
 
-fn warn(page: &Page, error: &io::Error) {
+fn warn(page: &NotebookFile, error: &io::Error) {
     let notebook = page.path.display();
     tracing::warn!(%error, %notebook, "what becomes of the notebook cannot be written down");
 }

@@ -6,7 +6,7 @@ use super::versions::{
     CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
 };
 use crate::editing::edit::{self, Done, EditError, Editor};
-use crate::editing::page::{Page, PageError};
+use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::view;
 use crate::notebook::{
     CellChange, CellSelector, Document, Json, Revision, SelectError, position_beside,
@@ -35,7 +35,7 @@ pub struct Restored {
 pub enum RestoreError {
     /// The notebook could not be read.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// No cell is meant, of those that are there and of those that were.
     #[error("{source}")]
     NoSuchCell {
@@ -86,7 +86,7 @@ pub enum RestoreError {
 }
 
 /// What is to be brought back.
-struct Wanted {
+struct VersionToRestore {
     cell: String,
     revision: Revision,
     version: CellVersion,
@@ -103,7 +103,7 @@ struct Wanted {
 /// No such cell or version; it is not kept any more; the cell is not what the editor saw last; the
 /// notebook cannot be written.
 pub fn restore(
-    page: &Page,
+    page: &NotebookFile,
     cell: &CellSelector,
     revision: Option<&str>,
     editor: &Editor,
@@ -129,7 +129,10 @@ pub fn restore(
     })
 }
 
-fn put(document: &mut Document, wanted: &Wanted) -> Result<CellChange, crate::notebook::EditError> {
+fn put(
+    document: &mut Document,
+    wanted: &VersionToRestore,
+) -> Result<CellChange, crate::notebook::EditError> {
     let mut cells = document.cells().iter();
     if let Some(at) = cells.position(|cell| cell.id() == wanted.cell) {
         return document.restore_version(at, &wanted.json);
@@ -143,11 +146,11 @@ fn put(document: &mut Document, wanted: &Wanted) -> Result<CellChange, crate::no
 }
 
 fn wanted(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     cell: &CellSelector,
     revision: Option<&str>,
-) -> Result<Wanted, RestoreError> {
+) -> Result<VersionToRestore, RestoreError> {
     let gone = deleted(page, document);
     match (select(document, &gone, cell), cell) {
         (Ok(Selected::Present(index)), _) => of_present(page, document, index, revision),
@@ -172,11 +175,11 @@ fn wanted(
 }
 
 fn of_present(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     index: usize,
     revision: Option<&str>,
-) -> Result<Wanted, RestoreError> {
+) -> Result<VersionToRestore, RestoreError> {
     let cell = document.cells().get(index).expect("it was found just now");
     let id = cell.id().to_owned();
     let versions = versions(page, document, &id);
@@ -193,11 +196,11 @@ fn of_present(
 }
 
 fn of_deleted(
-    page: &Page,
+    page: &NotebookFile,
     document: &Document,
     gone: &Deleted,
     revision: Option<&str>,
-) -> Result<Wanted, RestoreError> {
+) -> Result<VersionToRestore, RestoreError> {
     let versions = versions(page, document, &gone.cell);
     let meant = match revision {
         Some(given) => named(&gone.cell, given, &versions)?.clone(),
@@ -222,12 +225,12 @@ fn of_deleted(
 }
 
 fn wanted_version(
-    page: &Page,
+    page: &NotebookFile,
     cell: String,
     version: CellVersion,
     versions: &[CellVersion],
     gone: Option<(Vec<String>, usize)>,
-) -> Result<Wanted, RestoreError> {
+) -> Result<VersionToRestore, RestoreError> {
     let revision = version.revision.expect("only versions are meant");
     // What a later change took away of it, outputs among it.
     let mut later = versions.iter().rev();
@@ -240,7 +243,7 @@ fn wanted_version(
             versions: versions.to_vec(),
         });
     };
-    Ok(Wanted {
+    Ok(VersionToRestore {
         cell,
         revision,
         version,

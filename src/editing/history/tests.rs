@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::editing::edit::{self, Done, EditError, Editor};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::notebook::{CellSelector, ChangeKind, Document, Operation, new_notebook};
 use crate::project::event::{Event, EventKind};
@@ -12,7 +12,7 @@ use crate::project::event::{Event, EventKind};
 /// A notebook in a project of its own.
 struct Desk {
     _temp: tempfile::TempDir,
-    page: Page,
+    page: NotebookFile,
 }
 
 impl Desk {
@@ -21,7 +21,7 @@ impl Desk {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, new_notebook("python3", "Python 3", "python")).unwrap();
-        let page = Page::of(&path).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
         let desk = Self { _temp: temp, page };
         desk.save(|document| {
             let mut document = document.clone();

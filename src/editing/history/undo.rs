@@ -12,7 +12,7 @@ use super::steps;
 use super::versions::{RecordedChange, events, json_of};
 use crate::activity::company;
 use crate::editing::edit::{self, Done, EditError, Editor};
-use crate::editing::page::{Page, PageError};
+use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::view;
 use crate::notebook::{
     self, ChangeKind, Conflict, Document, OperationUndo, OperationUndoError, RememberedCell,
@@ -57,7 +57,7 @@ pub struct Undone {
 pub enum UndoError {
     /// The notebook could not be read.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// Nothing of this name's is left to take back.
     #[error("{by} did nothing in this notebook that is left to take back")]
     Nothing {
@@ -131,7 +131,7 @@ pub enum UndoError {
 }
 
 /// An operation in the journal.
-struct Known {
+struct RecordedOperation {
     op: Op,
     recorded: NotebookChange,
     /// Of an undo: the operation that it took back.
@@ -147,7 +147,7 @@ struct Known {
 /// # Errors
 /// There is no such operation; what it did was changed since, unless the editor forces; what is
 /// needed is forgotten; the notebook cannot be written.
-pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, UndoError> {
+pub fn undo(page: &NotebookFile, op: Option<&str>, editor: &Editor) -> Result<Undone, UndoError> {
     let document = view::open(page, &editor.by)?.document;
     let all = known(events(page));
     if let Some(given) = op {
@@ -156,7 +156,7 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
         return take_back(page, known, &back, editor);
     }
     let undone = undone(&all);
-    let own = |known: &&Known| {
+    let own = |known: &&RecordedOperation| {
         let by = company::name(known.op.by.as_deref());
         known.recorded.undoes.is_none()
             && company::is_same(by, &editor.by)
@@ -202,8 +202,8 @@ pub fn undo(page: &Page, op: Option<&str>, editor: &Editor) -> Result<Undone, Un
 const MOST_PASSED: usize = 20;
 
 /// Reads the operations out of the journal, newest first.
-fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<Known> {
-    let mut list: Vec<Known> = Vec::new();
+fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<RecordedOperation> {
+    let mut list: Vec<RecordedOperation> = Vec::new();
     for event in events {
         let (Some(op), false) = (&event.recorded.op, event.recorded.changes.is_empty()) else {
             continue;
@@ -226,7 +226,7 @@ fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<Known> {
                 later.undone = Some(event.recorded.clone());
             }
         }
-        list.push(Known {
+        list.push(RecordedOperation {
             op,
             recorded: event.recorded,
             undone: None,
@@ -237,7 +237,7 @@ fn known(events: impl Iterator<Item = RecordedChange>) -> Vec<Known> {
 
 /// Returns the operations that are taken back, each with the one that did it. An undo that was
 /// itself taken back does not count.
-fn undone(newest_first: &[Known]) -> HashMap<&str, &str> {
+fn undone(newest_first: &[RecordedOperation]) -> HashMap<&str, &str> {
     let mut undone = HashMap::new();
     for known in newest_first {
         if let Some(other) = &known.recorded.undoes
@@ -249,11 +249,14 @@ fn undone(newest_first: &[Known]) -> HashMap<&str, &str> {
     undone
 }
 
-fn named<'a>(all: &'a [Known], given: &str) -> Result<&'a Known, UndoError> {
-    let listed = |known: &mut dyn Iterator<Item = &Known>| -> Vec<Op> {
+fn named<'a>(
+    all: &'a [RecordedOperation],
+    given: &str,
+) -> Result<&'a RecordedOperation, UndoError> {
+    let listed = |known: &mut dyn Iterator<Item = &RecordedOperation>| -> Vec<Op> {
         known.map(|known| known.op.clone()).collect()
     };
-    let is_meant = |known: &&Known| {
+    let is_meant = |known: &&RecordedOperation| {
         known.op.op == given || (given.len() >= LEAST && known.op.op.starts_with(given))
     };
     let meant: Vec<_> = all.iter().filter(is_meant).collect();
@@ -277,7 +280,7 @@ fn named<'a>(all: &'a [Known], given: &str) -> Result<&'a Known, UndoError> {
 }
 
 /// Returns what an operation did, with the versions of its cells that are kept.
-fn back(page: &Page, known: &Known) -> Result<OperationUndo, UndoError> {
+fn back(page: &NotebookFile, known: &RecordedOperation) -> Result<OperationUndo, UndoError> {
     let recorded = &known.recorded;
     let after = manifest_at(page, recorded.after).ok_or_else(|| UndoError::Unknown {
         op: Box::new(known.op.clone()),
@@ -319,8 +322,8 @@ fn back(page: &Page, known: &Known) -> Result<OperationUndo, UndoError> {
 }
 
 fn take_back(
-    page: &Page,
-    known: &Known,
+    page: &NotebookFile,
+    known: &RecordedOperation,
     back: &OperationUndo,
     editor: &Editor,
 ) -> Result<Undone, UndoError> {

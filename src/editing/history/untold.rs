@@ -9,7 +9,7 @@ use super::GLANCE;
 use crate::activity::company;
 use crate::activity::since;
 use crate::activity::zone;
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::ChangeKind;
 use crate::project::event::OverwrittenEdit;
 use crate::project::{Project, beneath};
@@ -21,7 +21,11 @@ const WAITING: usize = 1000;
 const LINES: usize = 3;
 
 /// Remembers edits to be told of, under the ledger's lock. Whoever saved knows it already.
-pub(super) fn add(page: &Page, saver: Option<&str>, lost: &[OverwrittenEdit]) -> io::Result<()> {
+pub(super) fn add(
+    page: &NotebookFile,
+    saver: Option<&str>,
+    lost: &[OverwrittenEdit],
+) -> io::Result<()> {
     let is_saver = |name: &str| saver.is_some_and(|saver| company::is_same(saver, name));
     let mut lost = lost.iter().filter(|one| !is_saver(&one.by)).peekable();
     if lost.peek().is_none() {

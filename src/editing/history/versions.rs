@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::keep::{kept, version};
-use crate::editing::page::Page;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{CellSelector, ChangeKind, Document, Json, Revision, SelectError};
 use crate::project::event::{CellStep, NotebookChange};
 
@@ -65,7 +65,7 @@ pub struct Deleted {
 }
 
 /// Returns the changes of a notebook, newest first.
-pub fn events(page: &Page) -> impl Iterator<Item = RecordedChange> {
+pub fn events(page: &NotebookFile) -> impl Iterator<Item = RecordedChange> {
     let events = page.project.events(&page.key);
     events.filter_map(|event| {
         Some(RecordedChange {
@@ -78,7 +78,7 @@ pub fn events(page: &Page) -> impl Iterator<Item = RecordedChange> {
 
 /// Returns what became of a cell, oldest first: the first is what was found, or the cell's making.
 /// Nothing where the cell was never there.
-pub fn versions(page: &Page, document: &Document, cell: &str) -> Vec<CellVersion> {
+pub fn versions(page: &NotebookFile, document: &Document, cell: &str) -> Vec<CellVersion> {
     let now = document.cells().iter().enumerate();
     let now = now.clone().find(|(_, there)| there.id() == cell);
     versions_of(
@@ -130,7 +130,7 @@ fn versions_of(
 }
 
 /// Returns the cells that were removed and are not there again, the last one first.
-pub fn deleted(page: &Page, document: &Document) -> Vec<Deleted> {
+pub fn deleted(page: &NotebookFile, document: &Document) -> Vec<Deleted> {
     let there: std::collections::HashSet<&str> =
         document.cells().iter().map(|cell| cell.id()).collect();
     let mut list: Vec<Deleted> = Vec::new();
@@ -214,7 +214,7 @@ pub fn select<'a>(
 
 impl Deleted {
     /// Returns the cell as it was, with its outputs where they are kept; none where it is not.
-    pub fn json(&self, page: &Page) -> Option<Json> {
+    pub fn json(&self, page: &NotebookFile) -> Option<Json> {
         let whole = self.kept.as_deref().and_then(|name| kept(page, name));
         whole.or_else(|| version(page, self.revision))
     }
@@ -222,7 +222,7 @@ impl Deleted {
 
 /// Returns what a change left of a cell, or what it was before it: with outputs where a change took
 /// them away.
-pub(super) fn json_of(page: &Page, revision: Revision, name: Option<&str>) -> Option<Json> {
+pub(super) fn json_of(page: &NotebookFile, revision: Revision, name: Option<&str>) -> Option<Json> {
     let whole = name.and_then(|name| kept(page, name));
     whole.or_else(|| version(page, revision))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::touch;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
 use crate::project::{Lock, lock_notebook};
 
 /// How long another `nb` that makes the same notebook is waited for.
@@ -29,7 +29,7 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
     match file.persist_noclobber(notebook) {
         Ok(file) => {
             let found = file.metadata()?;
-            touch::note(lock.as_ref(), &Stamp::of(&found), None);
+            touch::note(lock.as_ref(), &FileStamp::of(&found), None);
             Ok(true)
         }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::XattrFlags;
 
 use super::text;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
 use crate::notebook::Document;
 
 /// A file that is removed unless it is placed.
 #[derive(Debug)]
 pub(super) struct Draft {
     path: PathBuf,
-    stamp: Stamp,
+    stamp: FileStamp,
     placed: bool,
 }
 
 /// Which step failed.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum DraftError {
     /// No file could be made.
     Make(io::Error),
     /// It could not be filled.
@@ -35,25 +35,25 @@ impl Draft {
         notebook: &Path,
         like: &Metadata,
         text: &Document,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, DraftError> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(Failed::Make)?;
+            .map_err(DraftError::Make)?;
         let mut draft = Self {
             path,
-            stamp: Stamp::of(like),
+            stamp: FileStamp::of(like),
             placed: false,
         };
         // Closed before it is placed: watchers would see the notebook being written afterwards.
-        draft.stamp = fill(&file, notebook, like, text).map_err(Failed::Fill)?;
+        draft.stamp = fill(&file, notebook, like, text).map_err(DraftError::Fill)?;
         Ok(draft)
     }
 
     /// Returns the file's stamp.
-    pub(super) fn stamp(&self) -> Stamp {
+    pub(super) fn stamp(&self) -> FileStamp {
         self.stamp
     }
 
@@ -78,11 +78,11 @@ impl Drop for Draft {
     }
 }
 
-fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<Stamp> {
+fn fill(file: &File, notebook: &Path, like: &Metadata, text: &Document) -> io::Result<FileStamp> {
     text::write_to_disk(file, text)?;
     dress(file, notebook, like)?;
     file.sync_all()?;
-    Ok(Stamp::of(&file.metadata()?))
+    Ok(FileStamp::of(&file.metadata()?))
 }
 
 /// Gives a new file the mode, owner, access list and attributes of the notebook.

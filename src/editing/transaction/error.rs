@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::swap::{Failed, free};
-use crate::editing::page::{Page, PageError};
+use super::swap::{SwapError, free};
+use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Document, size};
 use crate::project::NotLocked;
 
@@ -15,7 +15,7 @@ use crate::project::NotLocked;
 pub enum WriteError<E: std::error::Error + 'static> {
     /// It could not be read.
     #[error(transparent)]
-    Page(#[from] PageError),
+    NotebookFile(#[from] NotebookFileError),
     /// The change cannot be made.
     #[error(transparent)]
     Change(E),
@@ -23,13 +23,13 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}: it is read-only", page.path.display())]
     ReadOnly {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
     },
     /// It, or its folder, may not be changed by anybody, as `chattr +i` says.
     #[error("cannot write {}: {} is immutable", page.path.display(), what.display())]
     Immutable {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
         /// The file or folder.
         what: PathBuf,
     },
@@ -37,13 +37,13 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}: it is another user's, and its folder {} is sticky, in which nobody replaces others' files", page.path.display(), page.real.parent().unwrap_or(&page.real).display())]
     Sticky {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
     },
     /// No new file can be made beside it, through which a notebook is written.
     #[error("cannot write {}: no new file can be made in its folder", page.path.display())]
     Folder {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
         /// What the system said.
         source: io::Error,
     },
@@ -51,7 +51,7 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}", page.path.display())]
     Locked {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
         /// Who, and how long was waited.
         source: NotLocked,
     },
@@ -59,7 +59,7 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}: it needs {} beside it and {} are free on its file system", page.path.display(), size(*needed), free.map_or_else(|| "too few".to_owned(), size))]
     Full {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
         /// How many bytes the new text has.
         needed: u64,
         /// How many this user may still write there.
@@ -71,7 +71,7 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}", page.path.display())]
     Write {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
         /// What the system said.
         source: io::Error,
     },
@@ -79,12 +79,12 @@ pub enum WriteError<E: std::error::Error + 'static> {
     #[error("cannot write {}: somebody saves it again and again", page.path.display())]
     Contended {
         /// The notebook.
-        page: Box<Page>,
+        page: Box<NotebookFile>,
     },
 }
 
 impl<E: std::error::Error> WriteError<E> {
-    pub(super) fn of(page: &Page, text: &Document, failed: Failed) -> Self {
+    pub(super) fn of(page: &NotebookFile, text: &Document, failed: SwapError) -> Self {
         let boxed = Box::new(page.clone());
         if failed.is_refused() {
             let folder = page.real.parent().unwrap_or(&page.real);
@@ -100,21 +100,21 @@ impl<E: std::error::Error> WriteError<E> {
             }
         }
         match failed {
-            Failed::ReadOnly => Self::ReadOnly { page: boxed },
-            Failed::Gone => Self::Page(PageError::Missing {
+            SwapError::ReadOnly => Self::ReadOnly { page: boxed },
+            SwapError::Gone => Self::NotebookFile(NotebookFileError::Missing {
                 path: page.path.clone(),
             }),
-            Failed::Full(source) => Self::Full {
+            SwapError::Full(source) => Self::Full {
                 needed: text.chunks().map(|chunk| chunk.len() as u64).sum(),
                 free: free(&page.real),
                 page: boxed,
                 source,
             },
-            Failed::Folder(source) => Self::Folder {
+            SwapError::Folder(source) => Self::Folder {
                 page: boxed,
                 source,
             },
-            Failed::Io(source) => Self::Write {
+            SwapError::Io(source) => Self::Write {
                 page: boxed,
                 source,
             },

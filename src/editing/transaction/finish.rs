@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::leftover::Leftover;
-use super::look::{Look, look};
+use super::swapped_out::{SwappedOut, look};
 use super::touch::Saves;
 use super::{text, write_locked};
-use crate::editing::page::Page;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Document, merge};
 use crate::project::{Lock, try_lock_notebook};
 
@@ -26,7 +26,7 @@ const ORPHANED: Duration = Duration::from_secs(24 * 60 * 60);
 /// What somebody saved into a file that had been swapped out is merged into the notebook. Returns
 /// what the user should know. It costs a look into the project's folder where nothing is left, and
 /// nothing is done while another `nb` writes.
-pub fn finish(page: &Page) -> Vec<String> {
+pub fn finish(page: &NotebookFile) -> Vec<String> {
     if !Leftover::may_be(page) {
         return Vec::new();
     }
@@ -39,7 +39,7 @@ pub fn finish(page: &Page) -> Vec<String> {
 }
 
 /// Finishes what was left beside a notebook that is to be written.
-pub(super) fn leftovers(page: &Page, lock: Option<&Lock>) -> Vec<String> {
+pub(super) fn leftovers(page: &NotebookFile, lock: Option<&Lock>) -> Vec<String> {
     let Ok((own, others)) = Leftover::all(page) else {
         return Vec::new();
     };
@@ -71,7 +71,7 @@ fn age(leftover: &Leftover) -> Option<Duration> {
 }
 
 /// Finishes one; returns what there is to tell.
-fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Option<String>> {
+fn one(page: &NotebookFile, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Option<String>> {
     let file = File::open(&leftover.path)?;
     let found = file.metadata()?;
     if leftover.is_draft(&found) {
@@ -79,20 +79,20 @@ fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Optio
         return Ok(None);
     }
     let base = leftover.base();
-    let stamp = Stamp::of(&found);
+    let stamp = FileStamp::of(&found);
     let looked = match &base {
         Some(base) => look(&file, &stamp.doubtful(), Some(base), Duration::ZERO)?,
         None if leftover.is_as_base(&stamp) => look(&file, &stamp.trusted(), None, Duration::ZERO)?,
         None => look(&file, &stamp.doubtful(), None, Duration::ZERO)?,
     };
     let (mut saved, stamp, held) = match looked {
-        Look::Same => {
+        SwappedOut::Same => {
             leftover.remove();
             return Ok(None);
         }
-        Look::Held(_) => return Ok(None),
-        Look::Saved { saved, stamp, held } => (*saved, stamp, held),
-        Look::Broken => {
+        SwappedOut::Held(_) => return Ok(None),
+        SwappedOut::Saved { saved, stamp, held } => (*saved, stamp, held),
+        SwappedOut::Broken => {
             let kept = leftover.put_away(page)?;
             return Ok(Some(format!(
                 "a program was stopped while it saved this notebook; what it wrote is kept as {}",
@@ -116,7 +116,7 @@ fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Optio
     let written = write_locked(page, lock, false, &|_| false, |current| {
         // Who saved last knows best: what the stopped command put there is older than what was
         // saved into the file it swapped out, anything else is newer.
-        let now = std::fs::metadata(&page.real).map(|found| Stamp::of(&found));
+        let now = std::fs::metadata(&page.real).map(|found| FileStamp::of(&found));
         base.adopt_ids(current);
         saved.adopt_ids(&base);
         let merged = match now.is_ok_and(|now| leftover.has_placed(&now)) {
@@ -130,7 +130,7 @@ fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Optio
     let merged = written.wrote.then(|| {
         "what somebody saved while an nb was stopped is merged into this notebook".to_owned()
     });
-    let now = Stamp::of(&std::fs::metadata(&page.real)?);
+    let now = FileStamp::of(&std::fs::metadata(&page.real)?);
     if written.wrote {
         let mut saves = Saves::before(lock, &now);
         saves.saw(&stamp);
@@ -153,9 +153,9 @@ fn one(page: &Page, lock: Option<&Lock>, leftover: Leftover) -> io::Result<Optio
 }
 
 /// Clears away what was left of a notebook that has another name by now, or none.
-fn orphan(page: &Page, leftover: Leftover) -> io::Result<Option<String>> {
+fn orphan(page: &NotebookFile, leftover: Leftover) -> io::Result<Option<String>> {
     let found = std::fs::metadata(&leftover.path)?;
-    if leftover.is_draft(&found) || leftover.is_as_base(&Stamp::of(&found)) {
+    if leftover.is_draft(&found) || leftover.is_as_base(&FileStamp::of(&found)) {
         leftover.remove();
         return Ok(None);
     }

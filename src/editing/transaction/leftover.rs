@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::text;
 use super::touch::NUDGE;
-use crate::editing::page::Page;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Document;
 use crate::project::beneath;
 
@@ -54,7 +54,7 @@ struct Parts {
 
 impl Leftover {
     /// Prepares names for a save, and keeps the base.
-    pub(super) fn prepare(page: &Page, base: &Document, stamp: &Stamp) -> Self {
+    pub(super) fn prepare(page: &NotebookFile, base: &Document, stamp: &FileStamp) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let parts = Parts {
             of: mark(page),
@@ -74,7 +74,7 @@ impl Leftover {
         is_locked(&self.base_path)
     }
 
-    fn named(page: &Page, parts: Parts) -> Self {
+    fn named(page: &NotebookFile, parts: Parts) -> Self {
         let folder = page.real.parent().unwrap_or(Path::new("/"));
         let bases = page.project.dir().join(FOLDER);
         Self {
@@ -86,7 +86,7 @@ impl Leftover {
     }
 
     /// Returns the names that it has once the draft is written.
-    pub(super) fn with_draft(&self, page: &Page, draft: &Stamp) -> Self {
+    pub(super) fn with_draft(&self, page: &NotebookFile, draft: &FileStamp) -> Self {
         let (size, modified) = draft.content();
         let mut parts = self.parts.clone();
         parts.draft = Some((draft.ino(), size, modified));
@@ -97,7 +97,7 @@ impl Leftover {
     }
 
     /// Returns the leftovers of a notebook, oldest first, and those of others in its folder.
-    pub(super) fn all(page: &Page) -> io::Result<(Vec<Self>, Vec<Self>)> {
+    pub(super) fn all(page: &NotebookFile) -> io::Result<(Vec<Self>, Vec<Self>)> {
         let folder = page.real.parent().unwrap_or(Path::new("/"));
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder)?.flatten() {
@@ -113,7 +113,7 @@ impl Leftover {
     }
 
     /// Whether something may be left to finish: a quick look, in the project's folder alone.
-    pub(super) fn may_be(page: &Page) -> bool {
+    pub(super) fn may_be(page: &NotebookFile) -> bool {
         let mark = mark(page);
         let entries = beneath::list(&page.project.dir().join(FOLDER));
         entries.into_iter().flatten().flatten().any(|entry| {
@@ -123,7 +123,7 @@ impl Leftover {
     }
 
     /// Removes the bases of a notebook that no leftover needs.
-    pub(super) fn sweep(page: &Page, needed: &[Self]) {
+    pub(super) fn sweep(page: &NotebookFile, needed: &[Self]) {
         let mark = mark(page);
         let entries = beneath::list(&page.project.dir().join(FOLDER));
         for entry in entries.into_iter().flatten().flatten() {
@@ -141,7 +141,7 @@ impl Leftover {
     }
 
     /// Whether the notebook is what this save has put there, perhaps touched once since.
-    pub(super) fn has_placed(&self, notebook: &Stamp) -> bool {
+    pub(super) fn has_placed(&self, notebook: &FileStamp) -> bool {
         let (size, modified) = notebook.content();
         let nudge = i128::try_from(NUDGE.as_nanos()).unwrap_or_default();
         let mut times = [modified, modified - nudge].into_iter();
@@ -149,7 +149,7 @@ impl Leftover {
     }
 
     /// Whether the size and time are still those of the base.
-    pub(super) fn is_as_base(&self, found: &Stamp) -> bool {
+    pub(super) fn is_as_base(&self, found: &FileStamp) -> bool {
         found.content() == self.parts.base
     }
 
@@ -161,7 +161,11 @@ impl Leftover {
     }
 
     /// Keeps the base, or only the mark that there is one; returns its file, locked.
-    pub(super) fn keep_base(&self, page: &Page, base: Option<&Document>) -> io::Result<File> {
+    pub(super) fn keep_base(
+        &self,
+        page: &NotebookFile,
+        base: Option<&Document>,
+    ) -> io::Result<File> {
         page.project.make_folder(FOLDER)?;
         let file = beneath::write(&self.base_path)?;
         file.set_len(0)?;
@@ -173,7 +177,13 @@ impl Leftover {
     }
 
     /// Makes what was merged of it the base: somebody has it open for writing still.
-    pub(super) fn rebase(self, page: &Page, placed: &Stamp, base: &Document, stamp: &Stamp) {
+    pub(super) fn rebase(
+        self,
+        page: &NotebookFile,
+        placed: &FileStamp,
+        base: &Document,
+        stamp: &FileStamp,
+    ) {
         let (size, modified) = placed.content();
         let mut parts = self.parts.clone();
         parts.draft = Some((placed.ino(), size, modified));
@@ -196,7 +206,7 @@ impl Leftover {
     }
 
     /// Puts it away where its user finds it; returns the path.
-    pub(super) fn put_away(self, page: &Page) -> io::Result<PathBuf> {
+    pub(super) fn put_away(self, page: &NotebookFile) -> io::Result<PathBuf> {
         let stem = page.real.file_stem().unwrap_or_default().to_string_lossy();
         let trash = page.project.make_folder("trash")?;
         let path = trash.join(format!("{stem}-{}.ipynb", self.parts.id));
@@ -270,7 +280,7 @@ fn is_locked(path: &Path) -> bool {
 }
 
 /// Returns what names a notebook among those of its folder: the folder itself may be moved.
-fn mark(page: &Page) -> String {
+fn mark(page: &NotebookFile) -> String {
     let name = page.real.file_name().unwrap_or_default();
     let mark = hex::encode(Sha256::digest(name.as_encoded_bytes()));
     mark.get(..8).unwrap_or(&mark).to_owned()

@@ -12,8 +12,8 @@ mod error;
 mod finish;
 mod holders;
 mod leftover;
-mod look;
 mod swap;
+mod swapped_out;
 mod text;
 mod touch;
 
@@ -25,10 +25,10 @@ pub use touch::settle;
 
 pub(crate) use create::create;
 
-use self::swap::{Over, Put, put};
+use self::swap::{SwapResult, SwappedSave, put};
 use self::touch::Saves;
-use super::page::{Page, PageError};
-use super::stamp::Stamp;
+use super::file_stamp::FileStamp;
+use super::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
 
@@ -61,7 +61,7 @@ pub struct Written {
 /// # Errors
 /// The notebook cannot be read or written, or the change not be made.
 pub fn write<E: std::error::Error + 'static>(
-    page: &Page,
+    page: &NotebookFile,
     force: bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<Written, WriteError<E>> {
@@ -74,7 +74,7 @@ pub fn write<E: std::error::Error + 'static>(
 /// # Errors
 /// As [`write`].
 pub(crate) fn write_running<E: std::error::Error + 'static>(
-    page: &Page,
+    page: &NotebookFile,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
@@ -96,7 +96,7 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
 
 /// Changes a notebook whose lock is held, where it can be had.
 fn write_locked<E: std::error::Error + 'static>(
-    page: &Page,
+    page: &NotebookFile,
     lock: Option<&Lock>,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
@@ -112,14 +112,14 @@ fn write_locked<E: std::error::Error + 'static>(
         }
         rounds.wanted = rounds.wanted.with_other_size(&rounds.there, None);
         let theirs = match put(page, &rounds.there, &rounds.stamp, &rounds.wanted) {
-            Ok(Put::Done { placed, note }) => {
+            Ok(SwapResult::Done { placed, note }) => {
                 rounds.notes.extend(note);
                 rounds.stamp = placed;
                 rounds.wrote = true;
                 return rounds.end();
             }
-            Ok(Put::Over(over)) => rounds.placed_over(*over),
-            Ok(Put::Missed) => match rounds.read_again() {
+            Ok(SwapResult::SwappedSave(over)) => rounds.placed_over(*over),
+            Ok(SwapResult::Missed) => match rounds.read_again() {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
                 Err(error) => return rounds.failed(error.into()),
@@ -141,7 +141,7 @@ fn write_locked<E: std::error::Error + 'static>(
 
 /// A change on its way into a file that others save at the same moments.
 struct Rounds<'a, E> {
-    page: &'a Page,
+    page: &'a NotebookFile,
     /// The cells that the writer runs.
     runs: &'a dyn Fn(&str) -> bool,
     /// What the change was made of.
@@ -152,14 +152,14 @@ struct Rounds<'a, E> {
     conflicts: Vec<Conflict>,
     /// What is in the file, as far as is known.
     there: Document,
-    stamp: Stamp,
+    stamp: FileStamp,
     /// What shall be in it.
     wanted: Document,
     wrote: bool,
     /// When others saved.
     saves: Saves<'a>,
     /// What they saved that is in `wanted`, but in the file perhaps not yet.
-    over: Vec<Over>,
+    over: Vec<SwappedSave>,
     /// Whether they changed the same lines in two of those: the last stays.
     disputed: bool,
     /// The change cannot be made of what they saved: theirs is put back.
@@ -169,10 +169,10 @@ struct Rounds<'a, E> {
 
 impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     fn new(
-        page: &'a Page,
+        page: &'a NotebookFile,
         runs: &'a dyn Fn(&str) -> bool,
         before: Document,
-        stamp: Stamp,
+        stamp: FileStamp,
         mine: Document,
         saves: Saves<'a>,
     ) -> Self {
@@ -196,7 +196,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
     }
 
     /// Takes what was swapped out; returns what they made of the base.
-    fn placed_over(&mut self, mut over: Over) -> Document {
+    fn placed_over(&mut self, mut over: SwappedSave) -> Document {
         over.saved.adopt_ids(&self.there);
         let theirs = self.without_mine(&over.saved);
         self.saves.saw(over.saved_at());
@@ -209,7 +209,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
 
     /// Reads what is in the file instead of what was expected; returns what they made of the base,
     /// or nothing if it has the same text.
-    fn read_again(&mut self) -> Result<Option<Document>, PageError> {
+    fn read_again(&mut self) -> Result<Option<Document>, NotebookFileError> {
         let (mut saved, stamp) = self.page.read_stamped()?;
         saved.adopt_ids(&self.there);
         self.saves.saw(&stamp);
@@ -266,7 +266,7 @@ impl<'a, E: std::error::Error + 'static> Rounds<'a, E> {
         if self.wrote {
             self.saves.wrote(self.page, &self.stamp);
         }
-        let now = std::fs::metadata(&self.page.real).map(|found| Stamp::of(&found));
+        let now = std::fs::metadata(&self.page.real).map(|found| FileStamp::of(&found));
         for over in self.over {
             if self.disputed {
                 self.notes.extend(over.put_away(self.page));

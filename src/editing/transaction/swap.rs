@@ -9,42 +9,42 @@ use rustix::io::Errno;
 
 use super::draft::{self, Draft};
 use super::leftover::Leftover;
-use super::look::{Look, PATIENCE, look};
-use crate::editing::page::Page;
-use crate::editing::stamp::Stamp;
+use super::swapped_out::{PATIENCE, SwappedOut, look};
+use crate::editing::file_stamp::FileStamp;
+use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Document;
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Put {
+pub(super) enum SwapResult {
     /// It is in place, and what was there is what was read.
     Done {
         /// What the notebook is now.
-        placed: Stamp,
+        placed: FileStamp,
         /// What there is to tell.
         note: Option<String>,
     },
     /// It is in place, and somebody saved in between.
-    Over(Box<Over>),
+    SwappedSave(Box<SwappedSave>),
     /// It is not: the file is another one already.
     Missed,
 }
 
-/// What somebody saved in between; it stays beside the notebook until [`Over::merged`].
+/// What somebody saved in between; it stays beside the notebook until [`SwappedSave::merged`].
 #[derive(Debug)]
-pub(super) struct Over {
+pub(super) struct SwappedSave {
     /// What they saved.
     pub(super) saved: Box<Document>,
     /// What the notebook is now.
-    pub(super) placed: Stamp,
+    pub(super) placed: FileStamp,
     leftover: Leftover,
-    stamp: Stamp,
+    stamp: FileStamp,
     held: bool,
 }
 
 /// Why it was not put there; nothing was changed.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum SwapError {
     /// Nobody may write it.
     ReadOnly,
     /// The notebook is gone.
@@ -57,7 +57,7 @@ pub(super) enum Failed {
     Io(io::Error),
 }
 
-impl Failed {
+impl SwapError {
     /// Whether somebody may not do it, rather than it cannot be done.
     pub(super) fn is_refused(&self) -> bool {
         match self {
@@ -77,14 +77,14 @@ impl Failed {
     }
 }
 
-impl Over {
+impl SwappedSave {
     /// Returns the stamp of what they saved.
-    pub(super) fn saved_at(&self) -> &Stamp {
+    pub(super) fn saved_at(&self) -> &FileStamp {
         &self.stamp
     }
 
     /// Says that what they saved is in the notebook.
-    pub(super) fn merged(self, page: &Page, now: &Stamp) {
+    pub(super) fn merged(self, page: &NotebookFile, now: &FileStamp) {
         if self.held {
             self.leftover.rebase(page, now, &self.saved, &self.stamp);
         } else {
@@ -93,7 +93,7 @@ impl Over {
     }
 
     /// Keeps what they saved where they find it; returns what to tell.
-    pub(super) fn put_away(self, page: &Page) -> Option<String> {
+    pub(super) fn put_away(self, page: &NotebookFile) -> Option<String> {
         let kept = self.leftover.put_away(page).ok()?;
         Some(format!(
             "two programs saved the same lines at the same moment: the last stays, the other is kept as {}",
@@ -104,67 +104,67 @@ impl Over {
 
 /// Puts a text into the place of a notebook that was `there` when it was read.
 pub(super) fn put(
-    page: &Page,
+    page: &NotebookFile,
     there: &Document,
-    stamp: &Stamp,
+    stamp: &FileStamp,
     text: &Document,
-) -> Result<Put, Failed> {
+) -> Result<SwapResult, SwapError> {
     let found = std::fs::metadata(&page.real).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failed::Gone,
-        _ => Failed::of(error),
+        io::ErrorKind::NotFound => SwapError::Gone,
+        _ => SwapError::of(error),
     })?;
-    if !stamp.is_same_file(&Stamp::of(&found)) {
-        return Ok(Put::Missed);
+    if !stamp.is_same_file(&FileStamp::of(&found)) {
+        return Ok(SwapResult::Missed);
     }
     // Moving needs no right to write the file itself; taking the right away says what is meant,
     // to root too.
     if found.permissions().readonly() {
-        return Err(Failed::ReadOnly);
+        return Err(SwapError::ReadOnly);
     }
     match access(&page.real, Access::WRITE_OK) {
-        Err(Errno::ACCESS | Errno::PERM) => return Err(Failed::ReadOnly),
-        other => other.map_err(|error| Failed::of(error.into()))?,
+        Err(Errno::ACCESS | Errno::PERM) => return Err(SwapError::ReadOnly),
+        other => other.map_err(|error| SwapError::of(error.into()))?,
     }
     let early = Leftover::prepare(page, there, stamp);
     let result = put_draft(page, there, stamp, text, &early, &found);
     match result {
-        Ok(Put::Missed) | Err(_) => early.remove(),
+        Ok(SwapResult::Missed) | Err(_) => early.remove(),
         Ok(_) => {}
     }
     result
 }
 
 fn put_draft(
-    page: &Page,
+    page: &NotebookFile,
     there: &Document,
-    stamp: &Stamp,
+    stamp: &FileStamp,
     text: &Document,
     early: &Leftover,
     found: &std::fs::Metadata,
-) -> Result<Put, Failed> {
+) -> Result<SwapResult, SwapError> {
     let draft = Draft::write(early.path.clone(), &page.real, found, text);
     let draft = draft.map_err(|failed| match failed {
-        draft::Failed::Make(error) if !is_full(&error) => Failed::Folder(error),
-        draft::Failed::Make(error) | draft::Failed::Fill(error) => Failed::of(error),
+        draft::DraftError::Make(error) if !is_full(&error) => SwapError::Folder(error),
+        draft::DraftError::Make(error) | draft::DraftError::Fill(error) => SwapError::of(error),
     })?;
     place(page, there, stamp, early, draft)
 }
 
 /// Puts a draft into the place of the notebook that it was made of.
 pub(super) fn place(
-    page: &Page,
+    page: &NotebookFile,
     there: &Document,
-    stamp: &Stamp,
+    stamp: &FileStamp,
     early: &Leftover,
     mut draft: Draft,
-) -> Result<Put, Failed> {
+) -> Result<SwapResult, SwapError> {
     let placed = draft.stamp();
     let leftover = early.with_draft(page, &placed);
-    draft.move_to(&leftover.path).map_err(Failed::of)?;
+    draft.move_to(&leftover.path).map_err(SwapError::of)?;
     // A large draft takes its time to the disk. What somebody saved meanwhile stays in the file
     // while it is merged: an exchange would take it out first.
     if !is_still(page, stamp)? {
-        return Ok(Put::Missed);
+        return Ok(SwapResult::Missed);
     }
     // The notebook is the old path: of the two events of an exchange the one of the new path comes
     // first, and a watcher that sees the notebook leave last takes it for deleted.
@@ -177,11 +177,11 @@ pub(super) fn place(
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
             match replace(page, stamp, early, &leftover, draft)? {
                 Some(swapped) => swapped,
-                None => return Ok(Put::Missed),
+                None => return Ok(SwapResult::Missed),
             }
         }
-        Err(Errno::NOENT) => return Err(Failed::Gone),
-        Err(error) => return Err(Failed::of(error.into())),
+        Err(Errno::NOENT) => return Err(SwapError::Gone),
+        Err(error) => return Err(SwapError::of(error.into())),
     };
     // The name is on disk too, where the system can do that.
     if let Some(folder) = page.real.parent() {
@@ -189,39 +189,41 @@ pub(super) fn place(
     }
     let looked = swapped.and_then(|file| look(&file, stamp, Some(there), PATIENCE));
     Ok(match looked {
-        Ok(Look::Same) => {
+        Ok(SwappedOut::Same) => {
             leftover.remove();
-            Put::Done { placed, note: None }
+            SwapResult::Done { placed, note: None }
         }
-        Ok(Look::Saved { saved, stamp, held }) => Put::Over(Box::new(Over {
-            saved,
-            placed,
-            leftover,
-            stamp,
-            held,
-        })),
-        Ok(Look::Broken) => {
+        Ok(SwappedOut::Saved { saved, stamp, held }) => {
+            SwapResult::SwappedSave(Box::new(SwappedSave {
+                saved,
+                placed,
+                leftover,
+                stamp,
+                held,
+            }))
+        }
+        Ok(SwappedOut::Broken) => {
             let note = leftover.put_away(page).ok().map(|path| {
                 format!(
                     "what another program wrote meanwhile is no notebook; it is kept as {}",
                     path.display()
                 )
             });
-            Put::Done { placed, note }
+            SwapResult::Done { placed, note }
         }
         // The next command goes on here.
-        Ok(Look::Held(who)) => {
+        Ok(SwappedOut::Held(who)) => {
             let _ = leftover.keep_base(page, Some(there));
             let note = who.map(|who| {
                 format!(
                     "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
                 )
             });
-            Put::Done { placed, note }
+            SwapResult::Done { placed, note }
         }
         Err(_) => {
             let _ = leftover.keep_base(page, Some(there));
-            Put::Done { placed, note: None }
+            SwapResult::Done { placed, note: None }
         }
     })
 }
@@ -235,38 +237,38 @@ pub(super) fn place(
 /// there are no second names, the gap is the one between opening and moving, and only we have what
 /// was there, until we exit.
 pub(super) fn replace(
-    page: &Page,
-    stamp: &Stamp,
+    page: &NotebookFile,
+    stamp: &FileStamp,
     early: &Leftover,
     leftover: &Leftover,
     mut draft: Draft,
-) -> Result<Option<io::Result<File>>, Failed> {
-    draft.move_to(&early.path).map_err(Failed::of)?;
+) -> Result<Option<io::Result<File>>, SwapError> {
+    draft.move_to(&early.path).map_err(SwapError::of)?;
     if std::fs::hard_link(&page.real, &leftover.path).is_ok() {
         if let Err(error) = draft.move_to(&page.real) {
             let _ = std::fs::remove_file(&leftover.path);
-            return Err(Failed::of(error));
+            return Err(SwapError::of(error));
         }
         draft.placed();
         return Ok(Some(File::open(&leftover.path)));
     }
-    let swapped = File::open(&page.real).map_err(Failed::of)?;
-    let now = Stamp::of(&swapped.metadata().map_err(Failed::of)?);
+    let swapped = File::open(&page.real).map_err(SwapError::of)?;
+    let now = FileStamp::of(&swapped.metadata().map_err(SwapError::of)?);
     if !stamp.is_same_file(&now) {
         return Ok(None);
     }
-    draft.move_to(&page.real).map_err(Failed::of)?;
+    draft.move_to(&page.real).map_err(SwapError::of)?;
     draft.placed();
     Ok(Some(Ok(swapped)))
 }
 
 /// Whether the notebook is the file that was read, as far as its stamp tells.
-fn is_still(page: &Page, stamp: &Stamp) -> Result<bool, Failed> {
+fn is_still(page: &NotebookFile, stamp: &FileStamp) -> Result<bool, SwapError> {
     let found = std::fs::metadata(&page.real).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failed::Gone,
-        _ => Failed::of(error),
+        io::ErrorKind::NotFound => SwapError::Gone,
+        _ => SwapError::of(error),
     })?;
-    Ok(stamp.is_same_file(&Stamp::of(&found)))
+    Ok(stamp.is_same_file(&FileStamp::of(&found)))
 }
 
 fn is_full(error: &io::Error) -> bool {

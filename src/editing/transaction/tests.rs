@@ -23,8 +23,8 @@ impl Folder {
         self.temp.path().join("t.ipynb")
     }
 
-    fn page(&self) -> Page {
-        Page::of(&self.notebook()).unwrap()
+    fn page(&self) -> NotebookFile {
+        NotebookFile::of(&self.notebook()).unwrap()
     }
 
     fn text(&self) -> String {
@@ -77,7 +77,7 @@ fn a_link_a_mode_and_attributes_are_kept() {
     let other_name = folder.temp.path().join("other.ipynb");
     std::fs::hard_link(&real, &other_name).unwrap();
 
-    let page = Page::of(&link).unwrap();
+    let page = NotebookFile::of(&link).unwrap();
     let written = write(&page, false, |document| set(document, "aaaa", "1")).unwrap();
     assert!(written.wrote && written.conflicts.is_empty());
     assert_eq!(folder.text(), text("1", "two"));
@@ -298,7 +298,7 @@ fn what_may_not_be_written_stays_and_says_why() {
     });
     assert!(matches!(
         error,
-        Err(WriteError::Page(PageError::Missing { .. }))
+        Err(WriteError::NotebookFile(NotebookFileError::Missing { .. }))
     ));
     assert!(!notebook.exists());
     assert!(folder.left().is_empty(), "{:?}", folder.left());
@@ -326,7 +326,7 @@ fn save_by_moving(folder: &Folder, text: &str) {
 }
 
 /// Prepares a write of "mine" into the first cell up to the point at which its draft is on disk.
-fn drafted(page: &Page) -> (Document, Stamp, leftover::Leftover, draft::Draft) {
+fn drafted(page: &NotebookFile) -> (Document, FileStamp, leftover::Leftover, draft::Draft) {
     let (there, stamp) = page.read_stamped().unwrap();
     let mine = set(&there, "aaaa", "mine").unwrap();
     let early = leftover::Leftover::prepare(page, &there, &stamp);
@@ -348,7 +348,7 @@ fn what_is_saved_while_the_draft_is_written_never_leaves_the_file() {
         }
         let file = std::fs::metadata(&page.real).unwrap().ino();
         let put = swap::place(&page, &there, &stamp, &early, draft).unwrap();
-        assert!(matches!(put, Put::Missed), "{put:?}");
+        assert!(matches!(put, SwapResult::Missed), "{put:?}");
         assert_eq!(folder.text(), theirs);
         assert_eq!(std::fs::metadata(&page.real).unwrap().ino(), file);
         early.remove();
@@ -372,9 +372,9 @@ fn what_is_replaced_without_an_exchange_is_looked_at_by_its_second_name() {
 }
 
 /// Waits until a file has another time than it had.
-fn touched(notebook: &PathBuf, before: &Stamp) -> Stamp {
+fn touched(notebook: &PathBuf, before: &FileStamp) -> FileStamp {
     touch::settle();
-    let now = Stamp::of(&std::fs::metadata(notebook).unwrap());
+    let now = FileStamp::of(&std::fs::metadata(notebook).unwrap());
     assert_eq!(before.ino(), now.ino());
     now
 }
@@ -383,7 +383,7 @@ fn touched(notebook: &PathBuf, before: &Stamp) -> Stamp {
 fn a_write_close_to_a_save_touches_the_file_once_more() {
     let folder = Folder::new();
     let (page, notebook) = (folder.page(), folder.notebook());
-    let stamp = || Stamp::of(&std::fs::metadata(&notebook).unwrap());
+    let stamp = || FileStamp::of(&std::fs::metadata(&notebook).unwrap());
     // Before it.
     std::fs::write(&notebook, text("one", "saved")).unwrap();
     write(&page, false, |document| set(document, "aaaa", "1")).unwrap();

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::editing::page::Page;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
+use crate::editing::notebook_file::NotebookFile;
 use crate::project::{Lock, NotLocked, lock_notebook};
 
 /// How close to a write of `nb` a save may be that is taken for one at the same moment.
@@ -62,7 +62,7 @@ pub(super) struct Saves<'a> {
 
 impl<'a> Saves<'a> {
     /// Returns what is known when the notebook is `found` like this.
-    pub(super) fn before(lock: Option<&'a Lock>, found: &Stamp) -> Self {
+    pub(super) fn before(lock: Option<&'a Lock>, found: &FileStamp) -> Self {
         let note = lock.and_then(|lock| lock.content(NOTE).ok());
         let note = note.and_then(|note| Note::read(&note));
         let last = match note {
@@ -73,12 +73,12 @@ impl<'a> Saves<'a> {
     }
 
     /// Takes in another save, by the stamp of the file that it wrote.
-    pub(super) fn saw(&mut self, saved: &Stamp) {
+    pub(super) fn saw(&mut self, saved: &FileStamp) {
         self.last = self.last.max(Some(saved.content().1));
     }
 
     /// Notes which file is in place now. If somebody saved close to it, it is touched later.
-    pub(super) fn wrote(&self, page: &Page, placed: &Stamp) {
+    pub(super) fn wrote(&self, page: &NotebookFile, placed: &FileStamp) {
         note(self.lock, placed, self.last);
         let close = i128::try_from(CLOSE.as_nanos()).unwrap_or(i128::MAX);
         let distance = self.last.map(|last| (placed.content().1 - last).abs());
@@ -90,7 +90,7 @@ impl<'a> Saves<'a> {
 }
 
 /// Notes the file that `nb` has put in place, for the next holder of the lock.
-pub(super) fn note(lock: Option<&Lock>, placed: &Stamp, saved: Option<i128>) {
+pub(super) fn note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
     let placed = key(placed);
     // Without the note a file is touched once too often.
     let _ = lock.map(|lock| lock.set_content(Note { placed, saved }.to_string().as_bytes()));
@@ -109,7 +109,7 @@ fn later(touch: impl FnOnce() + Send + 'static) {
 }
 
 /// Gives a notebook a time that is a little later, unless somebody wrote it since `placed`.
-fn touch(notebook: &Path, placed: &Stamp, saved: Option<i128>) {
+fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
     let lock = match lock_notebook(notebook, LOCKED) {
         Ok(lock) => Some(lock),
         Err(NotLocked::Unusable(_)) => None,
@@ -117,12 +117,12 @@ fn touch(notebook: &Path, placed: &Stamp, saved: Option<i128>) {
     };
     let Ok(file) = open(notebook) else { return };
     if let Ok(found) = file.metadata()
-        && placed.is_same_file(&Stamp::of(&found))
+        && placed.is_same_file(&FileStamp::of(&found))
         && let Ok(modified) = found.modified()
         && file.set_modified(modified + NUDGE).is_ok()
         && let Ok(found) = file.metadata()
     {
-        note(lock.as_ref(), &Stamp::of(&found), saved);
+        note(lock.as_ref(), &FileStamp::of(&found), saved);
     }
 }
 
@@ -144,7 +144,7 @@ struct Note {
     saved: Option<i128>,
 }
 
-fn key(stamp: &Stamp) -> (u64, u64, i128) {
+fn key(stamp: &FileStamp) -> (u64, u64, i128) {
     let (size, modified) = stamp.content();
     (stamp.ino(), size, modified)
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// A file, and what it was like when it was put in place.
-    fn placed() -> (tempfile::TempDir, PathBuf, Stamp) {
+    fn placed() -> (tempfile::TempDir, PathBuf, FileStamp) {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("t.ipynb");
         std::fs::write(&path, "text").unwrap();
@@ -198,8 +198,8 @@ mod tests {
         (temp, path, stamp)
     }
 
-    fn stamp(path: &Path) -> Stamp {
-        Stamp::of(&std::fs::metadata(path).unwrap())
+    fn stamp(path: &Path) -> FileStamp {
+        FileStamp::of(&std::fs::metadata(path).unwrap())
     }
 
     #[test]

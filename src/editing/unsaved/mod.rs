@@ -12,7 +12,7 @@
 //! journal knows of is one that nobody has typed in.
 
 mod backup;
-mod places;
+mod data_folders;
 mod told;
 
 use std::collections::{HashMap, HashSet};
@@ -24,9 +24,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 
 use self::backup::Preamble;
-use self::places::Place;
-use super::manners;
-use super::page::Page;
+use self::data_folders::DataFolder;
+use super::notebook_file::NotebookFile;
+use super::write_policy;
 use crate::activity::since;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
@@ -76,21 +76,25 @@ pub struct Backup {
 }
 
 /// Looks for unsaved text of a notebook.
-pub fn look(page: &Page) -> Unsaved {
+pub fn look(page: &NotebookFile) -> Unsaved {
     look_with(page, &ProcessVariables)
 }
 
-fn look_with(page: &Page, variables: &dyn Variables) -> Unsaved {
-    let places = places::places(variables);
+fn look_with(page: &NotebookFile, variables: &dyn Variables) -> Unsaved {
+    let places = data_folders::of_user(variables);
     let found = backups(page, &places);
     if !found.is_empty() {
         return Unsaved::Found(found);
     }
-    let elsewhere = match places::elsewhere(variables, &|path| Path::new(path).exists()) {
+    let elsewhere = match data_folders::elsewhere(variables, &|path| Path::new(path).exists()) {
         None if places.is_empty() => Some("the folder of its backups is not known"),
         elsewhere => elsewhere,
     };
-    let joined = || manners::joined(page).iter().any(manners::is_vs_code);
+    let joined = || {
+        write_policy::joined(page)
+            .iter()
+            .any(write_policy::is_vs_code)
+    };
     match elsewhere {
         Some(why) if joined() => Unsaved::Unknown { why },
         _ => Unsaved::None,
@@ -103,10 +107,10 @@ pub const AUTO_SAVE: &str = "\"files.autoSave\": \"afterDelay\"";
 /// Returns the settings of the editors that are installed here and save nothing by themselves: an
 /// unsaved tab hides what others write.
 pub fn without_auto_save(variables: &dyn Variables) -> Vec<PathBuf> {
-    let mut files = places::settings(variables);
+    let mut files = data_folders::settings(variables);
     files.retain(|file| {
         let settings = std::fs::read_to_string(file).unwrap_or_default();
-        places::saves_nothing(&settings)
+        data_folders::saves_nothing(&settings)
     });
     files
 }
@@ -114,7 +118,12 @@ pub fn without_auto_save(variables: &dyn Variables) -> Vec<PathBuf> {
 impl Unsaved {
     /// Returns which of a notebook's changes meet unsaved text of the same cell, as conflicts in
     /// which that text is `theirs`.
-    pub fn conflicts(&self, page: &Page, before: &Document, after: &Document) -> Vec<Conflict> {
+    pub fn conflicts(
+        &self,
+        page: &NotebookFile,
+        before: &Document,
+        after: &Document,
+    ) -> Vec<Conflict> {
         let Self::Found(backups) = self else {
             return Vec::new();
         };
@@ -147,7 +156,7 @@ impl Unsaved {
 
     /// Returns what the writer of a notebook should know, as one line. None where VS Code has
     /// nothing unsaved; that it is not known is told to each name once.
-    pub fn note(&self, page: &Page, document: &Document, name: &str) -> Option<String> {
+    pub fn note(&self, page: &NotebookFile, document: &Document, name: &str) -> Option<String> {
         let backups = match self {
             Self::None => return None,
             Self::Unknown { why } => {
@@ -199,7 +208,7 @@ impl Backup {
     }
 
     /// Returns the cells that somebody typed in, with what they say there.
-    fn typed_in<'a>(&self, page: &Page, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
+    fn typed_in<'a>(&self, page: &NotebookFile, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
         let Some(unsaved) = &self.document else {
             return Vec::new();
         };
@@ -245,7 +254,7 @@ fn is_same(one: &Cell, other: &Cell) -> bool {
 }
 
 /// Returns what each cell was before the edits since a moment, as far as the journal knows.
-fn earlier(page: &Page, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
+fn earlier(page: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
     let mut found: HashMap<String, HashSet<Revision>> = HashMap::new();
     let events = page.project.events(&page.key);
     for event in events.take_while(|event| event.at > since) {
@@ -260,7 +269,7 @@ fn earlier(page: &Page, since: Timestamp) -> HashMap<String, HashSet<Revision>> 
 }
 
 /// Finds the files that hold unsaved text of a notebook.
-fn backups(page: &Page, places: &[Place]) -> Vec<Backup> {
+fn backups(page: &NotebookFile, places: &[DataFolder]) -> Vec<Backup> {
     let modified_ms = std::fs::metadata(&page.real)
         .and_then(|found| found.modified())
         .ok()
@@ -296,9 +305,9 @@ fn backups(page: &Page, places: &[Place]) -> Vec<Backup> {
 }
 
 /// Returns the files in these places, with the scheme of the addresses in them.
-fn files(places: &[Place]) -> impl Iterator<Item = (PathBuf, &'static str)> {
+fn files(places: &[DataFolder]) -> impl Iterator<Item = (PathBuf, &'static str)> {
     let schemes = places.iter().flat_map(|place| {
-        let workspaces = places::folders(&place.folder).into_iter();
+        let workspaces = data_folders::folders(&place.folder).into_iter();
         workspaces.map(|workspace| (workspace.join(place.scheme), place.scheme))
     });
     let files = schemes.flat_map(|(folder, scheme)| {
@@ -345,7 +354,7 @@ fn content(file: &Path) -> io::Result<Option<Document>> {
 }
 
 /// Whether that is this notebook, by whichever of its names.
-fn is_of(page: &Page, path: &Path) -> bool {
+fn is_of(page: &NotebookFile, path: &Path) -> bool {
     if path == page.real || path == page.path {
         return true;
     }
@@ -361,7 +370,7 @@ fn moment(ms: f64) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::editing::manners::joined_here;
+    use crate::editing::write_policy::joined_here;
     use crate::notebook::{NewCell, Operation};
     use crate::project::event::fixtures::event;
 
@@ -373,7 +382,7 @@ mod tests {
     /// A home with a notebook, a VS Code's folders, and what of it is unsaved.
     struct Desk {
         home: tempfile::TempDir,
-        page: Page,
+        page: NotebookFile,
     }
 
     impl Desk {
@@ -381,7 +390,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a é.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
-            let page = Page::of(&path).unwrap();
+            let page = NotebookFile::of(&path).unwrap();
             std::fs::create_dir_all(home.path().join(".config/Code/Backups/1/file")).unwrap();
             Self { home, page }
         }

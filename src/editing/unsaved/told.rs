@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::super::manners;
-use super::super::page::Page;
+use super::super::notebook_file::NotebookFile;
+use super::super::write_policy;
 use crate::project::beneath;
 
 /// Says whether `name` has not been told yet of the VS Codes that have the notebook open now, and
 /// remembers that it has been. What cannot be remembered is told again.
-pub(super) fn is_news(page: &Page, name: &str) -> bool {
-    let joined = manners::joined(page);
+pub(super) fn is_news(page: &NotebookFile, name: &str) -> bool {
+    let joined = write_policy::joined(page);
     let editors: Vec<String> = joined
         .iter()
-        .filter(|joined| manners::is_vs_code(joined))
+        .filter(|joined| write_policy::is_vs_code(joined))
         .map(|joined| format!("{} {}", joined.pid, joined.start_time))
         .collect();
     let file = page.project.dir().join("told.json");

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A file's identity, size and time of change, and whether they can prove anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     dev: u64,
     ino: u64,
     size: u64,
@@ -15,7 +15,7 @@ pub(super) struct Stamp {
     settled: bool,
 }
 
-impl Stamp {
+impl FileStamp {
     /// Takes the stamp of a file that is read now.
     pub(super) fn of(found: &Metadata) -> Self {
         let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn only_an_old_file_proves_that_it_is_unchanged() {
         let temp = tempfile::NamedTempFile::new().unwrap();
-        let stamp = || Stamp::of(&temp.as_file().metadata().unwrap());
+        let stamp = || FileStamp::of(&temp.as_file().metadata().unwrap());
         let at = |ago| {
             let time = SystemTime::now() - Duration::from_millis(ago);
             temp.as_file().set_modified(time).unwrap();
@@ -112,7 +112,9 @@ mod tests {
         let moved = temp.path().with_extension("moved");
         let old = at(10_000);
         std::fs::rename(temp.path(), &moved).unwrap();
-        assert!(old.proves(&Stamp::of(&File::open(&moved).unwrap().metadata().unwrap())));
+        assert!(old.proves(&FileStamp::of(
+            &File::open(&moved).unwrap().metadata().unwrap()
+        )));
         std::fs::rename(moved, temp.path()).unwrap();
     }
 }

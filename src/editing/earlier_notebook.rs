@@ -7,33 +7,33 @@ use serde::Serialize;
 
 use super::git::{self, GitError};
 use super::history;
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use super::seen::Seen;
 use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 
-/// So many revisions are suggested where none was meant.
+/// How many revisions an error suggests.
 const MOST_NEAR: usize = 5;
 
-/// As much of a revision is needed.
+/// The fewest digits of a revision that name it.
 const LEAST: usize = 3;
 
 /// A notebook as it was, to compare with.
 #[derive(Clone, Debug)]
-pub struct Earlier {
-    /// What it was.
+pub struct EarlierNotebook {
+    /// The notebook.
     pub document: Document,
     /// The words for it: `revision 9f8e7d6c5b`, `git HEAD (3f2c1a9)`.
     pub name: String,
     /// Whether its outputs are what they were; what `nb` remembers has none.
     pub has_outputs: bool,
-    /// Cells of which it is not known what they were; they are as they are now.
+    /// The ids of cells whose earlier content is not known; `document` has them as they are now.
     pub unknown: Vec<String>,
-    /// Why it is not known.
+    /// Why their content is not known.
     pub why_unknown: &'static str,
 }
 
-impl Earlier {
-    /// Returns a notebook of which everything is known.
+impl EarlierNotebook {
+    /// Returns an earlier notebook whose every cell is known.
     pub fn whole(document: Document) -> Self {
         Self {
             name: format!("revision {}", document.revision()),
@@ -47,7 +47,7 @@ impl Earlier {
 
 /// A revision that a notebook had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Had {
+pub struct PastRevision {
     /// The revision.
     pub revision: Revision,
     /// Since when; none for what `nb` found when it met the notebook.
@@ -56,7 +56,7 @@ pub struct Had {
     pub by: Option<String>,
 }
 
-/// Why it is not known what a notebook was.
+/// Why an earlier notebook cannot be given.
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
     /// It never had that revision.
@@ -65,7 +65,7 @@ pub enum EarlierError {
         /// What was asked for.
         given: String,
         /// The last ones.
-        last: Vec<Had>,
+        last: Vec<PastRevision>,
     },
     /// It had several that begin so.
     #[error("the notebook has had several revisions that begin with {given:?}")]
@@ -73,7 +73,7 @@ pub enum EarlierError {
         /// What was asked for.
         given: String,
         /// All of them.
-        candidates: Vec<Had>,
+        candidates: Vec<PastRevision>,
     },
     /// The journal has a gap, or does not reach back so far.
     #[error("which cells the notebook had at revision {0} is not known any more")]
@@ -96,10 +96,15 @@ pub enum EarlierError {
 ///
 /// # Errors
 /// It never had that revision, or too little is known of it.
-pub fn at_revision(page: &Page, now: &Document, given: &str) -> Result<Earlier, EarlierError> {
+pub fn at_revision(
+    page: &NotebookFile,
+    now: &Document,
+    given: &str,
+) -> Result<EarlierNotebook, EarlierError> {
     let all = had(page, now.revision());
     let text = given.to_lowercase();
-    let begins = |had: &&Had| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
+    let begins =
+        |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
     let found: Vec<_> = all.iter().filter(begins).cloned().collect();
     let revision = match found.as_slice() {
         [had] => had.revision,
@@ -131,7 +136,7 @@ pub fn at_revision(page: &Page, now: &Document, given: &str) -> Result<Earlier, 
 
 /// Returns a notebook as a name saw it last, cell by cell; none where it has seen nothing of it.
 /// Cells that it never saw are as they are now, unless somebody has inserted them since.
-pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
+pub fn as_seen(page: &NotebookFile, now: &Document, name: &str) -> Option<EarlierNotebook> {
     let seen = Seen::of(page, name);
     let known = seen.cells();
     if known.is_empty() {
@@ -166,33 +171,33 @@ pub fn as_seen(page: &Page, now: &Document, name: &str) -> Option<Earlier> {
 ///
 /// # Errors
 /// There is no git, no repository, no such commit; the commit does not have it, or it was none.
-pub fn in_git(page: &Page, reference: &str) -> Result<Earlier, EarlierError> {
+pub fn in_git(page: &NotebookFile, reference: &str) -> Result<EarlierNotebook, EarlierError> {
     let committed = git::committed(&page.real, reference)?;
     let document = Document::parse(committed.content);
     let document = document.map_err(|source| EarlierError::NotANotebook {
         reference: reference.to_owned(),
         source,
     })?;
-    Ok(Earlier {
+    Ok(EarlierNotebook {
         name: match committed.commit == reference {
             true => format!("git {reference}"),
             false => format!("git {reference} ({})", committed.commit),
         },
-        ..Earlier::whole(document)
+        ..EarlierNotebook::whole(document)
     })
 }
 
 /// Returns the revisions that a notebook has had, the present one first, each once.
-fn had(page: &Page, now: Revision) -> Vec<Had> {
-    let mut list: Vec<Had> = Vec::new();
-    let mut add = |had: Had| {
+fn had(page: &NotebookFile, now: Revision) -> Vec<PastRevision> {
+    let mut list: Vec<PastRevision> = Vec::new();
+    let mut add = |had: PastRevision| {
         if !list.iter().any(|known| known.revision == had.revision) {
             list.push(had);
         }
     };
     let mut first = now;
     for event in history::events(page) {
-        add(Had {
+        add(PastRevision {
             revision: event.recorded.after,
             at: Some(event.at),
             by: event.by,
@@ -200,7 +205,7 @@ fn had(page: &Page, now: Revision) -> Vec<Had> {
         first = event.recorded.before;
     }
     for revision in [first, now] {
-        add(Had {
+        add(PastRevision {
             revision,
             at: None,
             by: None,
@@ -211,14 +216,14 @@ fn had(page: &Page, now: Revision) -> Vec<Had> {
 
 /// The cells of a notebook that was, as they are put together.
 struct Past<'a> {
-    page: &'a Page,
+    page: &'a NotebookFile,
     now: HashMap<&'a str, &'a Cell>,
     cells: Vec<(String, Json)>,
     unknown: Vec<String>,
 }
 
 impl<'a> Past<'a> {
-    fn of(page: &'a Page, now: &'a Document) -> Self {
+    fn of(page: &'a NotebookFile, now: &'a Document) -> Self {
         let cells = now.cells().iter();
         Self {
             page,
@@ -253,9 +258,9 @@ impl<'a> Past<'a> {
         }
     }
 
-    fn earlier(self, name: String, why_unknown: &'static str) -> Earlier {
+    fn earlier(self, name: String, why_unknown: &'static str) -> EarlierNotebook {
         let cells = self.cells.iter().map(|(id, json)| (id.as_str(), json));
-        Earlier {
+        EarlierNotebook {
             document: Document::of_cells(cells).expect("versions of cells are cells"),
             name,
             has_outputs: false,

@@ -1,15 +1,15 @@
-//! Manners towards an open editor: when not to write a notebook.
+//! When a notebook may be written while an editor has it open.
 //!
-//! A write while a front end runs a cell meets an editor that the cell's outputs make dirty: VS
-//! Code then neither takes the change nor saves over it, and its tab stands in conflict until the
-//! person decides. So writes wait for the end of a front end's own cell.
+//! While a front end runs a cell, the cell's outputs make its editor's copy differ from the file. If
+//! the file changes then, VS Code neither takes the change nor saves over it: the tab stays in
+//! conflict until the person decides. So writes wait until the front end's cell has ended.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 
-use super::page::Page;
+use super::notebook_file::NotebookFile;
 use crate::activity::company::whose;
 use crate::activity::participants;
 use crate::project::Status;
@@ -23,32 +23,33 @@ const WAIT: Duration = Duration::from_secs(60);
 /// second.
 const AUTO_SAVE: Duration = Duration::from_secs(2);
 
-/// How often is looked whether the cell has ended.
+/// The time between two checks whether the cell has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Says whether there is something to wait for: a front end's own cell runs in this notebook, or
-/// VS Code may be about to save the outputs of one.
+/// Returns whether a write has to wait: a front end runs a cell of this notebook, or VS Code may be
+/// about to save the outputs of one.
 ///
 /// Costs a listing of a folder where no front end is joined to the notebook.
-pub fn must_wait(page: &Page) -> bool {
+pub fn must_wait(page: &NotebookFile) -> bool {
     held(page).is_some()
 }
 
-/// Waits for that; returns how long it was. `tell` is told once which cell is waited for.
-pub fn wait_for_front_end(page: &Page, tell: &dyn Fn(&str)) -> Duration {
+/// Waits until the notebook may be written, and returns how long that took. `tell` is called once
+/// with the cell that the write waits for.
+pub fn wait_for_front_end(page: &NotebookFile, tell: &dyn Fn(&str)) -> Duration {
     let begun = Instant::now();
     let mut told = false;
     while let Some(held) = held(page) {
         let what = match &held {
-            Held::By(cell) => format!("{} to end", whose(cell)),
-            Held::MaySave => "VS Code to save".to_owned(),
+            EditorActivity::By(cell) => format!("{} to end", whose(cell)),
+            EditorActivity::MaySave => "VS Code to save".to_owned(),
         };
         let most = WAIT.as_secs();
         if begun.elapsed() >= WAIT {
             tell(&format!("not waiting any longer than {most} s for {what}"));
             break;
         }
-        if !told && matches!(held, Held::By(_)) {
+        if !told && matches!(held, EditorActivity::By(_)) {
             tell(&format!(
                 "waiting for {what} before writing, {most} s at most (--now does not)"
             ));
@@ -59,15 +60,15 @@ pub fn wait_for_front_end(page: &Page, tell: &dyn Fn(&str)) -> Duration {
     begun.elapsed()
 }
 
-/// Why a notebook is not written just now.
-enum Held {
+/// Why a notebook may not be written now.
+enum EditorActivity {
     /// A front end's cell runs.
     By(RunningCell),
-    /// One has just ended, and VS Code may be about to save.
+    /// A front end's cell has just ended, and VS Code may be about to save.
     MaySave,
 }
 
-fn held(page: &Page) -> Option<Held> {
+fn held(page: &NotebookFile) -> Option<EditorActivity> {
     let joined = joined(page);
     // Whoever works alone reads no journal for it.
     if joined.is_empty() {
@@ -81,17 +82,17 @@ fn held(page: &Page) -> Option<Held> {
     }
     let running = page.project.present(&owner, session.generation).running;
     if let Some(cell) = running.filter(|cell| is_of(&joined, cell.by.as_deref(), cell.since)) {
-        return Some(Held::By(cell));
+        return Some(EditorActivity::By(cell));
     }
     let now = Timestamp::now();
     let events = page.project.events(&owner);
     let mut lately = events.take_while(|event| is_young(event.at, now));
     let ended = lately.find(|event| event.end().is_some_and(|end| end.store_history))?;
-    (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(Held::MaySave)
+    (may_save(&joined, &ended) && !saved_since(page, ended.at)).then_some(EditorActivity::MaySave)
 }
 
 /// The front ends that have this notebook open.
-pub(super) fn joined(page: &Page) -> Vec<Joined> {
+pub(super) fn joined(page: &NotebookFile) -> Vec<Joined> {
     let of_this = |joined: &Joined| joined.session.as_ref() == Some(&page.key);
     let mut joined = participants::joined(&page.project);
     joined.retain(of_this);
@@ -117,7 +118,7 @@ pub(super) fn is_vs_code(joined: &Joined) -> bool {
 }
 
 /// Whether the file was saved after a moment.
-fn saved_since(page: &Page, moment: Timestamp) -> bool {
+fn saved_since(page: &NotebookFile, moment: Timestamp) -> bool {
     let modified = std::fs::metadata(&page.real).and_then(|found| found.modified());
     modified.is_ok_and(|modified| modified > SystemTime::from(moment))
 }
@@ -129,7 +130,7 @@ fn is_young(at: Timestamp, now: Timestamp) -> bool {
 
 /// Returns the record of a front end at the notebook, whose proxy is this process.
 #[cfg(test)]
-pub(super) fn joined_here(page: &Page, front_end: &str, since: Timestamp) -> Joined {
+pub(super) fn joined_here(page: &NotebookFile, front_end: &str, since: Timestamp) -> Joined {
     let process = crate::kernel::process::Process::current();
     Joined {
         pid: process.pid,
@@ -156,7 +157,7 @@ mod tests {
     /// A notebook with a kernel, and a VS Code that joined a while ago.
     struct Desk {
         _home: tempfile::TempDir,
-        page: Page,
+        page: NotebookFile,
     }
 
     impl Desk {
@@ -164,7 +165,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
-            let page = Page::of(&path).unwrap();
+            let page = NotebookFile::of(&path).unwrap();
             let desk = Self { _home: home, page };
             desk.saved(60);
             let mut session = Session::local(desk.page.path.clone());
@@ -211,7 +212,11 @@ mod tests {
             assert!(held(&desk.page).is_none());
             desk.happened("asked", by, seconds);
             let held = held(&desk.page);
-            assert_eq!(matches!(held, Some(Held::By(_))), waits, "{by} {seconds}");
+            assert_eq!(
+                matches!(held, Some(EditorActivity::By(_))),
+                waits,
+                "{by} {seconds}"
+            );
         }
         let desk = Desk::new();
         desk.happened("asked", PERSON, 10);
@@ -224,7 +229,7 @@ mod tests {
         let desk = Desk::new();
         desk.happened("asked", PERSON, 10);
         desk.happened("done", PERSON, 0);
-        assert!(matches!(held(&desk.page), Some(Held::MaySave)));
+        assert!(matches!(held(&desk.page), Some(EditorActivity::MaySave)));
         desk.saved(0);
         assert!(held(&desk.page).is_none(), "it has saved");
         let begun = Instant::now();

@@ -9,7 +9,7 @@ const MANY: usize = 1_000;
 
 /// A folder of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DataFolder {
     /// It has a folder for each workspace.
     pub folder: PathBuf,
     /// The scheme of the addresses of this machine's files in it.
@@ -20,7 +20,7 @@ pub(super) struct Place {
 ///
 /// The desktop's VS Code, its Insiders' version, VSCodium, Cursor, Windsurf and so on each have a
 /// folder of their product's name in the folder for settings: whichever has a `Backups` is one.
-pub(super) fn places(variables: &dyn Variables) -> Vec<Place> {
+pub(super) fn of_user(variables: &dyn Variables) -> Vec<DataFolder> {
     let home = variables.path("HOME");
     let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
     let mut settings: Vec<PathBuf> = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn places(variables: &dyn Variables) -> Vec<Place> {
         .path("VSCODE_PORTABLE")
         .map(|folder| folder.join("user-data"));
     let products = settings.iter().flat_map(|folder| folders(folder));
-    let desktop = portable.into_iter().chain(products).map(|data| Place {
+    let desktop = portable.into_iter().chain(products).map(|data| DataFolder {
         folder: data.join("Backups"),
         scheme: "file",
     });
@@ -48,19 +48,20 @@ pub(super) fn places(variables: &dyn Variables) -> Vec<Place> {
     let data = variables
         .path("XDG_DATA_HOME")
         .or_else(|| in_home(".local/share"));
-    let server = data.map(|data| Place {
+    let server = data.map(|data| DataFolder {
         folder: data.join("code-server/User/Backups"),
         scheme: "vscode-remote",
     });
     let all = desktop.chain(server);
-    all.filter(|place| place.folder.is_dir()).collect()
+    all.filter(|data_folder| data_folder.folder.is_dir())
+        .collect()
 }
 
 /// Returns the files of the users' settings of those editors.
 pub(super) fn settings(variables: &dyn Variables) -> Vec<PathBuf> {
-    let places = places(variables).into_iter();
-    let files = places.filter_map(|place| {
-        let data = place.folder.parent()?;
+    let folders_of_data = of_user(variables).into_iter();
+    let files = folders_of_data.filter_map(|data_folder| {
+        let data = data_folder.folder.parent()?;
         let user = match data.ends_with("User") {
             true => data.to_owned(),
             false => data.join("User"),
@@ -137,12 +138,12 @@ mod tests {
             ("HOME", text),
             ("VSCODE_PORTABLE", portable.to_str().unwrap()),
         ]);
-        let found = places(&variables);
+        let found = of_user(&variables);
         let mut found: Vec<_> = found
             .iter()
-            .map(|place| {
-                let folder = place.folder.strip_prefix(home).unwrap();
-                (folder.to_str().unwrap(), place.scheme)
+            .map(|data_folder| {
+                let folder = data_folder.folder.strip_prefix(home).unwrap();
+                (folder.to_str().unwrap(), data_folder.scheme)
             })
             .collect();
         found.sort_unstable();

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use super::holders::Holder;
 use super::text;
-use crate::editing::page::HALF_WRITTEN;
-use crate::editing::stamp::Stamp;
+use crate::editing::file_stamp::FileStamp;
+use crate::editing::notebook_file::HALF_WRITTEN;
 use crate::notebook::Document;
 
 /// How long one is waited for who has the file open for writing and writes nothing.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 
-/// How often is looked meanwhile.
+/// The time between two checks of the file meanwhile.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What is in the file that was swapped out.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum SwappedOut {
     /// What was read; and nobody will write into it.
     Same,
     /// Somebody has it open for writing and is not done; who, where that is known.
@@ -26,7 +26,7 @@ pub(super) enum Look {
     /// What somebody saved in between.
     Saved {
         saved: Box<Document>,
-        stamp: Stamp,
+        stamp: FileStamp,
         /// Whether somebody has it open for writing still.
         held: bool,
     },
@@ -39,10 +39,10 @@ pub(super) enum Look {
 /// One who writes into it is waited for, not longer than `patience` if nothing was written yet.
 pub(super) fn look(
     file: &File,
-    stamp: &Stamp,
+    stamp: &FileStamp,
     text: Option<&Document>,
     patience: Duration,
-) -> io::Result<Look> {
+) -> io::Result<SwappedOut> {
     let begun = Instant::now();
     let mut holder = None::<Holder>;
     loop {
@@ -53,7 +53,7 @@ pub(super) fn look(
             same => same,
         };
         let held = holder.is_some();
-        let now = Stamp::of(&file.metadata()?);
+        let now = FileStamp::of(&file.metadata()?);
         let same = stamp.proves(&now)
             || match text {
                 Some(text) => text::is_in(file, text)?,
@@ -62,10 +62,10 @@ pub(super) fn look(
         let waited = begun.elapsed();
         if same {
             if !held {
-                return Ok(Look::Same);
+                return Ok(SwappedOut::Same);
             }
             if waited >= patience {
-                return Ok(Look::Held(holder.map(|holder| holder.name())));
+                return Ok(SwappedOut::Held(holder.map(|holder| holder.name())));
             }
         } else {
             let is_over = match held {
@@ -75,13 +75,17 @@ pub(super) fn look(
             };
             if !held || is_over {
                 match Document::parse(text::read(file)?) {
-                    Ok(saved) if now.agrees(&Stamp::of(&file.metadata()?)) => {
+                    Ok(saved) if now.agrees(&FileStamp::of(&file.metadata()?)) => {
                         let (saved, stamp) = (Box::new(saved), now);
-                        return Ok(Look::Saved { saved, stamp, held });
+                        return Ok(SwappedOut::Saved { saved, stamp, held });
                     }
-                    Err(fault) if !held && (is_over || !fault.cut_off) => return Ok(Look::Broken),
+                    Err(fault) if !held && (is_over || !fault.cut_off) => {
+                        return Ok(SwappedOut::Broken);
+                    }
                     // Half written, or written while it was read.
-                    _ if is_over => return Ok(Look::Held(holder.map(|holder| holder.name()))),
+                    _ if is_over => {
+                        return Ok(SwappedOut::Held(holder.map(|holder| holder.name())));
+                    }
                     _ => {}
                 }
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::stamp::Stamp;
+use super::file_stamp::FileStamp;
 use super::{content, history};
 use crate::notebook::{Document, NotANotebook};
 use crate::project::objects::Objects;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A notebook's file, and the project that remembers it.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct NotebookFile {
     /// The project; made where there was none.
     pub project: Project,
     /// The notebook's own key in the project.
@@ -37,7 +37,7 @@ pub struct Page {
 
 /// Why a notebook could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum PageError {
+pub enum NotebookFileError {
     /// There is no such file.
     #[error("there is no notebook {}", path.display())]
     Missing {
@@ -87,32 +87,32 @@ pub enum PageError {
     Project(#[from] ProjectError),
 }
 
-fn real(path: &Path) -> Result<PathBuf, PageError> {
+fn real(path: &Path) -> Result<PathBuf, NotebookFileError> {
     let named = path.to_owned();
     notebook_path(path).map_err(|source| match source.kind() {
-        io::ErrorKind::Other => PageError::Read {
+        io::ErrorKind::Other => NotebookFileError::Read {
             path: named,
             source,
         },
-        _ => PageError::Missing { path: named },
+        _ => NotebookFileError::Missing { path: named },
     })
 }
 
-impl Page {
-    /// Returns the page of a notebook; its project's folder is made where there is none, if that is
+impl NotebookFile {
+    /// Returns the file of a notebook; its project's folder is made where there is none, if that is
     /// possible: reading needs none.
     ///
     /// # Errors
     /// There is no such file.
-    pub fn of(path: &Path) -> Result<Self, PageError> {
+    pub fn of(path: &Path) -> Result<Self, NotebookFileError> {
         check(path)?;
         let real = real(path)?;
         let project = Project::for_reading(&real)?;
         Ok(Self::within(project, path, real))
     }
 
-    /// Returns the page of a notebook that belongs to a project.
-    pub(super) fn in_project(project: &Project, path: &Path) -> Result<Self, PageError> {
+    /// Returns the file of a notebook that belongs to a project.
+    pub(super) fn in_project(project: &Project, path: &Path) -> Result<Self, NotebookFileError> {
         check(path)?;
         let real = real(path)?;
         Ok(Self::within(project.clone(), path, real))
@@ -137,12 +137,12 @@ impl Page {
     ///
     /// # Errors
     /// The file cannot be read, or is no notebook.
-    pub fn read(&self) -> Result<Document, PageError> {
+    pub fn read(&self) -> Result<Document, NotebookFileError> {
         Ok(self.read_stamped()?.0)
     }
 
     /// Reads the notebook, and what tells later whether it is still that.
-    pub(super) fn read_stamped(&self) -> Result<(Document, Stamp), PageError> {
+    pub(super) fn read_stamped(&self) -> Result<(Document, FileStamp), NotebookFileError> {
         let begun = Instant::now();
         loop {
             let error = match read(&self.real) {
@@ -155,7 +155,7 @@ impl Page {
                         Err(source) => {
                             let waits = source.cut_off;
                             let path = self.path.clone();
-                            let error = PageError::NotANotebook { path, source };
+                            let error = NotebookFileError::NotANotebook { path, source };
                             if !waits {
                                 return Err(error);
                             }
@@ -164,20 +164,22 @@ impl Page {
                     }
                 }
                 // Written while it was read.
-                Ok(None) => PageError::Read {
+                Ok(None) => NotebookFileError::Read {
                     path: self.path.clone(),
                     source: io::Error::other("a program writes it all the time"),
                 },
-                Ok(Some(_)) => PageError::Empty {
+                Ok(Some(_)) => NotebookFileError::Empty {
                     path: self.path.clone(),
                 },
                 // Some programs save by moving the old file away first.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => PageError::Missing {
-                    path: self.path.clone(),
-                },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    NotebookFileError::Missing {
+                        path: self.path.clone(),
+                    }
+                }
                 Err(source) => {
                     let path = self.path.clone();
-                    return Err(PageError::Read { path, source });
+                    return Err(NotebookFileError::Read { path, source });
                 }
             };
             if begun.elapsed() >= HALF_WRITTEN {
@@ -189,24 +191,24 @@ impl Page {
 }
 
 /// Reads a file's bytes and stamp; nothing if it was written meanwhile.
-pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, Stamp)>> {
+pub(super) fn read(path: &Path) -> io::Result<Option<(Bytes, FileStamp)>> {
     let mut file = File::open(path)?;
-    let before = Stamp::of(&file.metadata()?);
+    let before = FileStamp::of(&file.metadata()?);
     let size = usize::try_from(before.content().0).unwrap_or_default();
     let text = content::read(&mut file, size)?;
-    let after = Stamp::of(&file.metadata()?);
+    let after = FileStamp::of(&file.metadata()?);
     Ok(before.agrees(&after).then_some((text, before)))
 }
 
 /// Refuses what is no file, and a file with nothing in it, as Jupyter does. One that a program writes
 /// just then is waited for.
-pub(crate) fn refuse_no_notebook(path: &Path) -> Result<(), PageError> {
+pub(crate) fn refuse_no_notebook(path: &Path) -> Result<(), NotebookFileError> {
     check(path)?;
     let begun = Instant::now();
     while is_empty(path) {
         if begun.elapsed() >= HALF_WRITTEN {
             let path = path.to_owned();
-            return Err(PageError::Empty { path });
+            return Err(NotebookFileError::Empty { path });
         }
         std::thread::sleep(LOOK);
     }
@@ -223,7 +225,7 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// Refuses what is no file, in words of its own.
-fn check(path: &Path) -> Result<(), PageError> {
+fn check(path: &Path) -> Result<(), NotebookFileError> {
     let path_ = || path.to_owned();
     let found = match path.metadata() {
         Ok(found) if found.is_file() => return Ok(()),
@@ -235,16 +237,16 @@ fn check(path: &Path) -> Result<(), PageError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(match std::fs::read_link(path) {
-                Ok(to) => PageError::Dangling { path: path_(), to },
-                Err(_) => PageError::Missing { path: path_() },
+                Ok(to) => NotebookFileError::Dangling { path: path_(), to },
+                Err(_) => NotebookFileError::Missing { path: path_() },
             });
         }
         Err(source) => {
             let path = path_();
-            return Err(PageError::Read { path, source });
+            return Err(NotebookFileError::Read { path, source });
         }
     };
-    Err(PageError::NotAFile {
+    Err(NotebookFileError::NotAFile {
         path: path_(),
         what: found,
     })
@@ -260,7 +262,7 @@ mod tests {
     fn what_is_no_file_is_said_in_words() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
-        let said = |name: &str| Page::of(&at(name)).unwrap_err().to_string();
+        let said = |name: &str| NotebookFile::of(&at(name)).unwrap_err().to_string();
         std::fs::create_dir(at("folder.ipynb")).unwrap();
         symlink("nowhere.ipynb", at("dangling.ipynb")).unwrap();
         symlink("loop.ipynb", at("loop.ipynb")).unwrap();
@@ -279,7 +281,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("t.ipynb");
         std::fs::write(&path, "").unwrap();
-        let page = Page::of(&path).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
         let text = crate::notebook::new_notebook("python3", "Python 3", "python");
         std::thread::scope(|scope| {
             let reads = scope.spawn(|| page.read());
@@ -288,9 +290,9 @@ mod tests {
             assert_eq!(reads.join().unwrap().unwrap().to_bytes(), text.as_bytes());
         });
         std::fs::write(&path, "").unwrap();
-        assert!(matches!(page.read(), Err(PageError::Empty { .. })));
+        assert!(matches!(page.read(), Err(NotebookFileError::Empty { .. })));
         std::fs::write(&path, &text[..20]).unwrap();
         let error = page.read().unwrap_err();
-        assert!(matches!(error, PageError::NotANotebook { source, .. } if source.cut_off));
+        assert!(matches!(error, NotebookFileError::NotANotebook { source, .. } if source.cut_off));
     }
 }
