@@ -1,4 +1,4 @@
-//! What a kernel says of a cell: its outputs, its questions, how it ended.
+//! The contents of a kernel's messages about a cell: outputs, input requests, the reply.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct IopubMessage {
     pub msg_type: String,
     /// The content, as the kernel wrote it.
     pub content: Bytes,
-    /// What is binary beside it: of comms.
+    /// Binary buffers, of comms.
     pub buffers: Vec<Bytes>,
 }
 
@@ -43,7 +43,7 @@ pub struct StreamText {
     pub text: String,
 }
 
-/// One thing in several representations.
+/// One object in several representations.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct DisplayContent {
@@ -57,7 +57,7 @@ pub struct DisplayContent {
     pub execution_count: Option<u64>,
 }
 
-/// What the code raised: of an `error` output, or of a reply.
+/// The exception of an `error` output or of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "the fields are the protocol's")]
@@ -69,10 +69,10 @@ pub struct KernelException {
     pub traceback: Vec<String>,
 }
 
-/// The kernel's question: `input_request`.
+/// An `input_request` of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// What the code asks; may be empty.
+    /// The text to show; may be empty.
     pub prompt: String,
     /// The answer is not to be shown.
     pub password: bool,
@@ -80,7 +80,7 @@ pub struct Prompt {
     pub header: Bytes,
 }
 
-/// What is read of an `execute_reply`.
+/// The fields of an `execute_reply` that are read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Reply {
@@ -91,15 +91,15 @@ pub(super) struct Reply {
 }
 
 impl IopubMessage {
-    /// Reads it as an output; none where it is something else, or its content is not as it should be.
+    /// Returns it as an output; none where it is no output, or its content is malformed.
     pub fn output(&self) -> Option<Output> {
         Output::read(&self.msg_type, &self.content)
     }
 }
 
 impl Output {
-    /// Reads a message by its type and its content; none where it is something else, or its content is
-    /// not as it should be.
+    /// Reads a message by its type and its content; none where it is no output, or its content is
+    /// malformed.
     pub fn read(msg_type: &str, content: &[u8]) -> Option<Self> {
         fn of<T: for<'a> Deserialize<'a>>(content: &[u8]) -> Option<T> {
             serde_json::from_slice(content).ok()

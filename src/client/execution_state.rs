@@ -10,7 +10,7 @@
 //! of them never comes (a kernel's PUB drops above its mark; some kernels end badly) a deadline
 //! stands in, counted from the last sign of this request.
 //!
-//! Some kernels tell of outputs on a path of their own, after idle: see [`ExecutionState::lingering`].
+//! Some kernels send outputs after idle: see [`ExecutionState::lingering`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,30 +21,30 @@ use serde::Deserialize;
 use super::content::{IopubMessage, KernelException, Output, Prompt, Reply};
 use crate::wire::{Channel, Verified};
 
-/// How long outputs may stay away after the reply before idle counts as lost.
+/// The time without outputs after the reply before idle counts as lost.
 pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
 
 /// How long a reply may stay away after idle.
 pub const REPLY_OVERDUE: Duration = Duration::from_secs(10);
 
-/// How many silences the outputs after idle may take in all.
+/// The most time for outputs after idle, in multiples of the silence.
 pub const LINGERS: u32 = 10;
 
-/// What happened to the request, in the order it happened.
+/// An event of the request; events come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The kernel has begun with it: whatever was queued before is done.
+    /// The kernel has begun with the request.
     Begun,
     /// The execution count is known.
     Counted(u64),
-    /// The kernel told of an output, or of what changes outputs.
+    /// An output, or a message that changes outputs.
     Iopub(IopubMessage),
-    /// The code asks; it stands still until the answer is sent.
+    /// The code asks for input and waits for it.
     Prompt(Prompt),
 }
 
 impl Event {
-    /// Returns the output that it tells of, if it is one and can be read.
+    /// Returns the output, if it is one and can be read.
     pub fn output(&self) -> Option<Output> {
         match self {
             Self::Iopub(told) => told.output(),
@@ -58,18 +58,17 @@ impl Event {
 pub struct RequestOutcome {
     /// Why it is over.
     pub end: RequestEnd,
-    /// From the reply, or from the kernel's word before.
+    /// From the reply or an earlier message.
     pub execution_count: Option<u64>,
     /// From the sending to the end.
     pub duration: Duration,
-    /// From the kernel's beginning to the end; none where it never began.
+    /// From the kernel's start of the code to the end; none where it never started.
     pub ran_for: Option<Duration>,
     /// No idle status came: outputs may be missing.
     pub idle_missing: bool,
-    /// Messages of this request that should have been understood here and were not: outputs are
-    /// read by others.
+    /// The number of messages of this request that could not be read, outputs aside.
     pub unreadable: u64,
-    /// The reply's content as it came, where one came: payloads and the user's expressions are in it.
+    /// The reply's content as it came, with payloads and user expressions.
     pub reply: Option<Bytes>,
 }
 
@@ -80,7 +79,7 @@ pub enum RequestEnd {
     Ok,
     /// The code raised.
     Raised(KernelException),
-    /// The kernel refused it unrun: another request of the queue had failed.
+    /// The kernel did not run it because an earlier request in its queue had failed.
     Aborted,
     /// The kernel went idle and never replied.
     NoReply,
@@ -94,14 +93,14 @@ pub struct ExecutionState {
     msg_id: String,
     sent: Instant,
     begun: Option<Instant>,
-    /// Something of it was heard beside its status.
+    /// Whether a message other than its status came.
     ran: bool,
     execution_count: Option<u64>,
     unreadable: u64,
     /// The reply's content.
     content: Option<Bytes>,
     events: VecDeque<Event>,
-    /// How long the kernel must have been silent after reply and idle.
+    /// The silence after reply and idle that ends the request.
     linger: Duration,
     phase: Phase,
 }
@@ -144,8 +143,8 @@ impl ExecutionState {
         }
     }
 
-    /// Has it take outputs that follow reply and idle, until none has come for so long, or for
-    /// [`LINGERS`] times that in all: code may print for ever.
+    /// Takes outputs that follow reply and idle, until none has come for so long, or [`LINGERS`] times as
+    /// long in all, since code may print for ever.
     #[must_use]
     pub fn lingering(self, linger: Duration) -> Self {
         Self { linger, ..self }

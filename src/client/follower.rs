@@ -1,8 +1,8 @@
-//! Requests that somebody else has sent and that the kernel still has: whoever sent them is gone.
+//! Following requests that another client has sent, and that the kernel still has queued or runs.
 //!
-//! Their replies go to the one who asked. What iopub tells is enough to know their outputs and their
-//! ends, and a question of one's own on shell, which the kernel answers between two cells, says that
-//! what began before it has ended: nobody may have heard its `idle`.
+//! Their replies go to the other client, which may be gone. Their outputs and their ends are on iopub.
+//! Where an `idle` was missed, an own request on shell helps: the kernel answers it between two cells,
+//! so all that began before it has ended.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use super::execution_state::{Event, ExecutionState};
 use super::{Client, ClientError, answers, reached};
 use crate::wire::{Channel, Verified};
 
-/// Follows requests of others; [`RequestFollower::next`] says what happens to them.
+/// Follows requests of other clients; [`RequestFollower::next`] returns what happens to them.
 pub struct RequestFollower<'a> {
     client: &'a mut Client,
     requests: Vec<Request>,
-    /// The own question that waits on shell, and whether a request has begun since it was asked.
+    /// The id of the own request that waits on shell, and whether a followed request has begun since.
     probe: String,
     progress: bool,
-    /// The kernel has answered it; what iopub has of before is on its way until then.
+    /// When the kernel answered it; messages on iopub from before may still be on their way.
     passed: Option<Instant>,
     first: Option<String>,
     /// When the kernel is asked for a sign on iopub, until one has come; and the pause after that.
@@ -37,28 +37,28 @@ struct Request {
     over: bool,
 }
 
-/// Something that happened to one of the requests.
+/// An event of one of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FollowedEvent {
-    /// Which, from 0.
+    /// The number of the request, from 0.
     pub at: usize,
-    /// The id of the message that told it, if one did.
+    /// The id of the kernel's message, if there was one.
     pub id: Option<String>,
-    /// What.
+    /// What happened.
     pub what: FollowedStep,
 }
 
-/// What happened.
+/// What happened to a followed request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedStep {
-    /// As the one who asked would see it.
+    /// An event that the requesting client sees too.
     Event(Event),
-    /// The kernel is through with it.
+    /// The kernel has ended the request.
     Ended {
-        /// It ran; else it was thrown out of the queue.
+        /// Whether the code ran; otherwise it was dropped from the queue.
         ran: bool,
     },
-    /// The kernel is through with it since some time; its end was not heard.
+    /// The request ended some time ago; its end was missed.
     Unheard,
     /// The kernel is gone; the text says what was seen.
     Gone(String),
@@ -67,12 +67,12 @@ pub enum FollowedStep {
 /// The first pause before the kernel is asked again for a sign on iopub; it doubles.
 const SIGN_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long iopub may take for what the kernel said before it answered on shell.
+/// The time that iopub may be behind the kernel's answer on shell.
 const BEHIND: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// Begins to follow requests of others by their message ids, in the order in which they were sent.
-    /// Nothing that the kernel says from [`RequestFollower::first`] on is missed.
+    /// Begins to follow requests of other clients by their message ids, in the order in which they were
+    /// sent. No message from [`RequestFollower::first`] on is missed.
     pub fn follow_requests(
         &mut self,
         msg_ids: impl IntoIterator<Item = String>,
@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Asks the kernel for its name, and does not wait: its status is told everybody.
+    /// Sends a `kernel_info_request` and does not wait: its status goes to every client on iopub.
     fn ask_name(&mut self, channel: Channel) -> String {
         let empty = bytes::Bytes::from_static(b"{}");
         self.send(channel, "kernel_info_request", empty, &json!({}))
@@ -108,7 +108,7 @@ impl Client {
 }
 
 impl RequestFollower<'_> {
-    /// Waits for what happens next; none when the kernel is through with all. May be dropped halfway.
+    /// Waits for the next event; none when all requests have ended. May be dropped halfway.
     pub async fn next(&mut self) -> Option<FollowedEvent> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
@@ -147,14 +147,14 @@ impl RequestFollower<'_> {
         self.first.as_deref()
     }
 
-    /// Says that one of the requests has ended, as somebody else has heard.
+    /// Marks a request as ended, as known from elsewhere.
     pub fn is_over(&mut self, at: usize) {
         if let Some(request) = self.requests.get_mut(at) {
             request.over = true;
         }
     }
 
-    /// Says that one of the requests has begun, as somebody else has heard.
+    /// Marks a request as begun, as known from elsewhere.
     pub fn has_begun(&mut self, at: usize, counted: bool) {
         if let Some(request) = self.requests.get_mut(at) {
             request.begun = true;

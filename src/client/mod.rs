@@ -54,13 +54,13 @@ pub struct Client {
     death: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
     others: OtherClients,
     observer: Option<Observer>,
-    /// How long the kernel is silent when it is through with a request.
+    /// The silence that ends a request, for kernels that send outputs after idle.
     linger: Duration,
-    /// How far iopub may be behind the kernel's answers before it is taken for broken.
+    /// The time that iopub may be silent while the kernel answers.
     proof: Duration,
 }
 
-/// Is told what other clients run.
+/// A callback for what other clients run.
 type Observer = Box<dyn FnMut(OtherClientStep) + Send>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ enum Iopub {
     Lost,
 }
 
-/// Whether the kernel is there.
+/// Whether the kernel lives.
 enum Life {
     Alive,
     /// It is gone; what iopub still has is read until then.
@@ -83,17 +83,17 @@ enum Life {
     Gone(String),
 }
 
-/// Outputs that the kernel wrote before it died are in the socket; this is enough to read them.
+/// The time to read the outputs that are in the socket when a kernel dies.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Between two looks whether a kernel that is starting listens yet.
+/// The pause between two attempts to connect to a starting kernel.
 const DIAL_AGAIN: Duration = Duration::from_millis(5);
 
 /// The first pause before the kernel is asked again for a sign on iopub; it doubles.
 const PROVE_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long a kernel that answers on shell or control may say nothing on iopub: it tells there of each
-/// request, so that the connection must be broken.
+/// The time for which a kernel that answers on shell or control may be silent on iopub. It publishes
+/// the status of each request there, so a longer silence means a broken connection.
 const PROOF: Duration = Duration::from_secs(10);
 
 /// How far a kernel's word on iopub may be behind its answer before it is asked for another.
@@ -137,7 +137,7 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let deadline = Instant::now() + patience;
         loop {
-            // First without the thread that the sockets have, which takes its time.
+            // First without the sockets' thread, which takes time to start.
             let connected = match socket_thread::listens(info).await {
                 Ok(()) => Self::connect(info, username).await,
                 Err(error) => Err(error),
@@ -159,13 +159,13 @@ impl Client {
         self.death = Some(Box::pin(death));
     }
 
-    /// Has executions end only once the kernel has said nothing of them for so long after reply and
-    /// idle: for kernels that send outputs behind them.
+    /// Lets executions end only after this silence behind reply and idle, for kernels that send outputs
+    /// then.
     pub fn linger(&mut self, silence: Duration) {
         self.linger = silence;
     }
 
-    /// Has a kernel that answers, and says nothing on iopub for so long, taken for broken.
+    /// Sets the time after which a kernel that answers and is silent on iopub counts as broken.
     pub fn prove_within(&mut self, proof: Duration) {
         self.proof = proof;
     }

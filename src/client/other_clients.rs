@@ -1,8 +1,8 @@
-//! What other clients run on the kernel, as everybody is told of it on iopub.
+//! What other clients run on the kernel, as seen on iopub.
 //!
-//! Pure: messages go in, and what they say comes out. Only code that the kernel announces
-//! (`execute_input`) counts: silent requests are nobody's work. What ran already when this client came
-//! was announced before; it counts if it took as long as no silent request does.
+//! Pure: messages go in, steps come out. Only code that the kernel announces (`execute_input`) counts,
+//! not silent requests. Code that ran already when this client connected was announced before; it
+//! counts if it ran on for longer than silent requests do.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::wire::Verified;
 pub struct OtherClientStep {
     /// The request's id.
     pub msg_id: String,
-    /// The asker's name for itself.
+    /// The name that the other client gave itself.
     pub username: String,
-    /// Which step it is.
+    /// The step.
     pub step: ExecutionStep,
 }
 
-/// A step of an execution, as its observers see it.
+/// A step of an execution, as other clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecutionStep {
     /// The kernel begins with this code.
@@ -31,25 +31,25 @@ pub enum ExecutionStep {
     },
     /// It is over.
     Ended {
-        /// An error was among its outputs: the reply itself goes to the asker alone.
+        /// Whether an error was among its outputs: only the other client gets the reply.
         raised: bool,
-        /// It ran before this client came, so that nothing was told of its beginning.
+        /// Whether it began before this client connected.
         early: bool,
     },
 }
 
-/// Follows what others run: one after the other, as a kernel does.
+/// Follows the executions of other clients, which the kernel runs one after the other.
 #[derive(Debug)]
 pub(super) struct OtherClients {
     running: Option<Running>,
-    /// When this client came. While a cell runs that says nothing, nothing comes on iopub.
+    /// When this client connected.
     since: Instant,
-    /// Something began or ended since: what ends from now on began later than this client came.
+    /// Whether something began or ended since: later ends belong to what began after the connect.
     moved: bool,
     raised_early: bool,
 }
 
-/// What is over sooner after this client came may be a front end's own, silent request.
+/// What ends sooner after this client connected may be a front end's silent request.
 const SILENT: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What is sent to have code run.
+//! The content of an `execute_request`.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 /// An `execute_request`.
 #[derive(Clone, Debug)]
 pub struct Execute {
-    /// What to run.
+    /// The code.
     pub code: String,
     /// No outputs for anybody, no history.
     pub silent: bool,
     /// Count it and keep it in the kernel's history.
     pub store_history: bool,
-    /// The code may ask: somebody is there to answer a [`super::Prompt`].
+    /// Whether the code may ask for input, which the client answers ([`super::Prompt`]).
     pub allow_stdin: bool,
     /// When it raises, the kernel aborts what is queued behind it, **every** client's.
     pub stop_on_error: bool,
@@ -22,7 +22,8 @@ pub struct Execute {
 }
 
 impl Execute {
-    /// Code to run as a cell's, that asks nobody and aborts nobody's requests when it raises.
+    /// Returns a request to run code as a cell, without input, which aborts no other request when it
+    /// raises.
     pub fn new(code: impl Into<String>) -> Self {
         Self {
             code: code.into(),

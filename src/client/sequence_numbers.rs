@@ -1,16 +1,16 @@
-//! Which of a kernel's messages never came, by their numbers.
+//! Counts a kernel's messages that never came, by their sequence numbers.
 //!
 //! ipykernel's session numbers what it sends, on all channels together (`<session>_<pid>_<number>` is
-//! the message id of `jupyter_client`). A client sees all of iopub and its own replies. What others are
-//! replied leaves holes of one number each, since the statuses around it are on iopub; a long hole is
-//! what the kernel's PUB socket dropped, whose queue holds 1,000 messages.
+//! the message id of `jupyter_client`). A client sees all of iopub and its own replies. A reply to
+//! another client leaves a hole of one number, since the statuses around it are on iopub; a long hole
+//! is what the kernel's PUB socket dropped, whose queue holds 1,000 messages.
 
 use std::collections::BTreeMap;
 
 use crate::wire::Header;
 
-/// Shorter holes may be others' replies, a message that could not be written, or two threads of the
-/// kernel that count at once.
+/// The least hole that counts: a shorter one may be replies to other clients, a message that could not
+/// be written, or two threads of the kernel that count at once.
 const HOLE: u64 = 20;
 
 /// The numbers that were seen, of the first session that has any.

@@ -35,8 +35,8 @@ use zeromq::{
 use super::ClientError;
 use crate::wire::{Channel, ConnectionInfo, Endpoint};
 
-/// Messages that nobody has taken yet, in bytes. Above that they are dropped and counted: to stop
-/// reading would make the kernel drop them without a count.
+/// The most bytes of messages in the inbox. Further messages are dropped and counted: if reading
+/// stopped, the kernel would drop them without a count.
 const HELD_BYTES: usize = 512 << 20;
 
 /// How long a socket that accepts connections may take for the handshake.
@@ -45,7 +45,7 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long the thread goes on writing after the client has gone.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What the thread hands over.
+/// An item of the inbox.
 pub(super) enum Arrived {
     /// A message, as it came.
     Message {
@@ -56,7 +56,7 @@ pub(super) enum Arrived {
     Lost { channel: Channel, why: String },
 }
 
-/// The client's end of the thread.
+/// The client's handle of the thread.
 pub(super) struct SocketThread {
     shell: mpsc::UnboundedSender<Vec<Bytes>>,
     control: mpsc::UnboundedSender<Vec<Bytes>>,
@@ -66,7 +66,7 @@ pub(super) struct SocketThread {
     closed: oneshot::Receiver<()>,
 }
 
-/// How much waits in the inbox, and how much found no room.
+/// The bytes in the inbox, and the number of messages that found no room.
 #[derive(Default)]
 struct InboxSize {
     bytes: AtomicUsize,
@@ -137,7 +137,7 @@ impl SocketThread {
         let _ = out.send(frames);
     }
 
-    /// Waits for the next thing; nothing is lost when the future is dropped.
+    /// Waits for the next item; nothing is lost when the future is dropped.
     pub(super) async fn receive(&mut self) -> Arrived {
         match self.inbox.recv().await {
             Some(arrived) => {
@@ -217,7 +217,7 @@ impl InboxSender {
     }
 }
 
-/// The thread's life: connect, read and write until the client goes, flush.
+/// Runs the thread: connects, reads and writes until the client is dropped, flushes.
 async fn serve(
     endpoints: &[(Channel, Endpoint); 4],
     identity: &str,

@@ -26,23 +26,23 @@ pub enum DisconnectReason {
         "it does not read: {unread} messages of {queued_bytes} bytes were queued for it, its budget is used up"
     )]
     Full {
-        /// What was queued.
+        /// The bytes that were queued.
         queued_bytes: usize,
-        /// How many messages it has not got whole, with the one that did not fit.
+        /// The number of messages that it has not received whole, with the one that did not fit.
         unread: u64,
-        /// The first of them, as a number among all that were sent: the first of all is 1.
+        /// The number of the first of them among all messages sent, from 1.
         since: u64,
     },
-    /// There were as many peers as are allowed.
+    /// The most allowed peers are connected.
     #[error("there are {0} peers already")]
     TooManyPeers(usize),
-    /// The peer subscribed to more than is kept for one.
+    /// The peer's subscriptions exceed their bound.
     #[error("its subscriptions take more than {0} bytes")]
     TooManyTopics(usize),
     /// The peer is a process of another user of this machine.
     #[error("it is of another user of this machine ({0})")]
     OtherUser(u32),
-    /// No connection could be accepted, for want of file descriptors, say.
+    /// No connection could be accepted, for example for want of file descriptors.
     #[error("cannot accept a connection: {0}")]
     NotAccepted(#[source] io::Error),
     /// We disconnected it, for this reason.
@@ -53,7 +53,7 @@ pub enum DisconnectReason {
     ShutDown,
 }
 
-/// Whose doing an end was.
+/// Who caused the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Responsible {
     /// Nobody's: a connection that was closed in good order.
@@ -67,7 +67,7 @@ pub enum Responsible {
 }
 
 impl DisconnectReason {
-    /// Returns whose doing it was.
+    /// Returns who caused it.
     pub fn responsible(&self) -> Responsible {
         match self {
             Self::Closed | Self::ShutDown => Responsible::Nobody,

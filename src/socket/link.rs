@@ -19,22 +19,22 @@ use super::stream::{Reader, Writer};
 use super::write_coalescing;
 use crate::zmtp::{Connection, Event, Message, Peer, Role};
 
-/// What others have in hand of a connection: what is written to it, and its switches.
+/// The handle of a connection: its outbox and its switches.
 ///
 /// A [`Router`](super::Router)'s link lives as long as one connection, a
 /// [`Dialer`](super::Dialer)'s as long as the dialer: messages queue while it is not connected.
 pub(super) struct Link {
     outlet: Rc<Outlet>,
     paused: Cell<bool>,
-    /// Why it has to end at once.
+    /// The reason to end at once.
     cut: RefCell<Option<DisconnectReason>>,
-    /// It ends as soon as its outbox is empty; what still comes is not delivered.
+    /// Set to end once the outbox is empty; what still comes is not delivered.
     finishing: Cell<bool>,
-    /// Its connection has ended.
+    /// Set when the connection has ended.
     over: Cell<bool>,
-    /// How long its messages may be from now on, where that is to change.
+    /// A new limit for the peer's messages, in bytes, until it is applied.
     message_limit: Cell<Option<usize>>,
-    /// How many bytes may be read before they are delivered, and how many are.
+    /// The bytes that may be read before they are delivered, and those that were.
     read_ahead: usize,
     ahead: Cell<usize>,
 }
@@ -49,11 +49,11 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Others get their turn after this many messages or bytes.
+/// Other tasks run after this many messages or bytes.
 const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 64 * 1024;
 
-/// So many bytes are read in a row before some are delivered.
+/// The bytes that are read in a row before some are delivered.
 const READ_FIRST_BYTES: usize = 4 << 20;
 
 /// How long a closed connection without anything to flush waits for the peer to close too.
@@ -79,7 +79,7 @@ impl Link {
         }
     }
 
-    /// As [`Link::new`], for a peer that is read before what it has said is delivered.
+    /// As [`Link::new`], for a peer whose messages are read ahead of their delivery.
     pub(super) fn reading_ahead(outbox: Outbox, read_ahead: usize) -> Self {
         Self {
             read_ahead,
@@ -87,7 +87,7 @@ impl Link {
         }
     }
 
-    /// As [`Link::new`], for a peer that has yet to show who it is where it may send much.
+    /// As [`Link::new`], for a peer that has not shown yet that it knows the key.
     pub(super) fn unauthenticated(outbox: Outbox, role: Role, limits: &super::Limits) -> Self {
         let link = Self::new(outbox);
         if role == Role::Router && limits.max_unauthenticated_message < limits.max_message {
@@ -97,7 +97,7 @@ impl Link {
         link
     }
 
-    /// Lets the peer send messages of so many bytes.
+    /// Sets the limit of the peer's messages, in bytes.
     pub(super) fn set_message_limit(&self, bytes: usize) {
         self.message_limit.set(Some(bytes));
     }
@@ -105,7 +105,7 @@ impl Link {
     /// Queues a message, or gives it back when the budget is used up.
     pub(super) fn push(&self, item: Item) -> Result<(), Item> {
         self.outlet.push(item)?;
-        // One that finishes waits for the moment when all is written.
+        // A finishing connection waits until all is written, and must be woken.
         if self.finishing.get() || !write_coalescing::defers(&self.outlet) {
             self.outlet.wake();
         }
@@ -177,7 +177,7 @@ impl Link {
         !self.finishing.get() && !self.over.get() && self.cut.borrow().is_none()
     }
 
-    /// Makes it ready for another connection, after [`Link::take_unsent`].
+    /// Prepares the link for another connection, after [`Link::take_unsent`].
     pub(super) fn renew(&self) {
         self.cut.replace(None);
         self.paused.set(false);

@@ -18,7 +18,7 @@
 //! | from a server's peer | one read buffer and one message of [`Limits::max_message`] | that connection is closed; `left` says why |
 //! | from what a [`Dialer`] reached | the same | the message is read and thrown away, `oversized` says so; one over 64 times the limit closes the connection |
 //! | from what a [`Dialer`] reached, read ahead | [`Limits::read_ahead_bytes`] | it is read no faster than delivered; the system's buffers fill, then the peer's own queue |
-//! | from a [`Router`]'s peer that nobody trusts yet | [`Limits::max_unauthenticated_message`] | the same |
+//! | from a [`Router`]'s peer that is not authenticated yet | [`Limits::max_unauthenticated_message`] | the same |
 //! | peers of a socket | [`Limits::max_peers`], those in their handshake included | a new one is closed at once; `refused` says so |
 //! | file descriptors | the system's limit; less by a quarter, 16 at most, with [`Limits::spares_descriptors`] | a connection is closed at once, or not made; `refused` says so |
 //! | topics of a subscriber | 1 MiB | that subscriber alone is cut |

@@ -1,14 +1,14 @@
-//! Whose process is at the other end of a connection within this machine.
+//! The user whose process is at the other end of a connection within this machine.
 //!
-//! A port of the loopback interface can be dialled by everybody on the machine, and neither iopub
-//! nor the heartbeat asks for a signature. Linux tells whose a socket is.
+//! Every user of the machine can connect to a port of the loopback interface, and neither iopub nor
+//! the heartbeat asks for a signature. Linux tells which user a socket belongs to.
 
 use std::net::SocketAddr;
 
-/// Returns the user at the other end, where that is neither this one nor root.
+/// Returns the user at the other end, where that is neither this user nor root.
 ///
-/// None, too, where the system does not tell: the other end is on another machine, or this is not
-/// Linux, or a sandbox does not allow the question.
+/// None where the system does not tell: the other end is on another machine, this is not Linux, or a
+/// sandbox does not allow the question.
 pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let here = rustix::process::geteuid().as_raw();
     user_of(local, peer).filter(|user| *user != here && *user != 0)

@@ -83,7 +83,7 @@ impl Router {
         }
     }
 
-    /// Lets a peer send messages of [`Limits::max_message`] from now on: it has shown who it is.
+    /// Lets a peer that has shown that it knows the key send messages of [`Limits::max_message`].
     pub fn authenticate(&self, peer: &PeerId) {
         self.server.authenticate(peer);
     }

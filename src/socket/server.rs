@@ -1,4 +1,5 @@
-//! What the sockets that peers connect to have in common: accepting, slots, hand-over.
+//! The server that [`Router`](super::Router) and [`Publisher`](super::Publisher) share: it accepts peers
+//! and hands a reconnecting peer's queue over.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,10 +26,10 @@ use super::{Limits, PeerId, PeerInfo, ServerHandler, connection_number};
 use crate::wire::Endpoint;
 use crate::zmtp::{Event, Peer, Role};
 
-/// How long accepting rests after it failed: without file descriptors, say, it would spin.
+/// The pause after a failed accept, which would otherwise spin without file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
-/// A bound socket; its owner. Dropping it closes everything.
+/// The owner of a bound socket. Dropping it closes everything.
 pub(super) struct Server {
     shared: Rc<Shared>,
     endpoint: Endpoint,
@@ -45,13 +46,13 @@ pub(super) struct Shared {
     listener_gone: Signal,
     slots: RefCell<HashMap<PeerId, Rc<PeerSlot>>>,
     connections: Cell<usize>,
-    /// The owner is gone, or closes: no handler is called any more.
+    /// Set when the owner closes or is dropped: no handler is called any more.
     silent: Cell<bool>,
-    /// Told to those that are in their handshake then.
+    /// Ends the handshakes under way.
     stopped: Notify,
 }
 
-/// A peer's place, as long as its connection lasts.
+/// A connected peer: its link and its subscriptions.
 pub(super) struct PeerSlot {
     pub(super) link: Link,
     pub(super) topics: RefCell<Topics>,
@@ -198,7 +199,7 @@ async fn accept(shared: Rc<Shared>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// A connection that counts towards the most that there may be.
+/// A connection that counts towards [`Limits::max_peers`].
 struct ConnectionCount(Rc<Shared>);
 
 impl ConnectionCount {
@@ -246,7 +247,7 @@ async fn serve(
     }
 }
 
-/// A slot with the peer in it; empty again on drop, also when a handler panics.
+/// A connected peer's slot; emptied on drop, also when a handler panics.
 struct OccupiedSlot<'a> {
     shared: &'a Shared,
     id: PeerId,

@@ -1,7 +1,8 @@
-//! A reader's turn: what its messages lead to is written as soon as it has no more of them.
+//! Write coalescing: what a reader's messages lead to is written once the reader has no more of them,
+//! in one write for each connection.
 //!
-//! To wake each connection's task instead would put the next reader's work before the first write:
-//! of two sockets that are ready at once, the other end of the first would wait for the second's.
+//! Waking each connection's task instead would run the next reader before the first write: of two
+//! sockets that are ready at once, the peer of the first would wait for the work of the second.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -14,24 +15,25 @@ thread_local! {
     static WRITE_QUEUE: WriteQueue = const { WriteQueue { reading: Cell::new(false), queued: RefCell::new(Vec::new()) } };
 }
 
-/// The turn of this thread's readers: one at a time.
+/// The writes that the reader which this thread polls has led to.
 struct WriteQueue {
+    /// Whether a reader is being polled.
     reading: Cell<bool>,
-    /// What was queued to in it.
+    /// The connections that messages were queued for.
     queued: RefCell<Vec<Rc<Outlet>>>,
 }
 
-/// Polls a reader; each time, what was queued meanwhile is written afterwards.
+/// Polls a reader, and writes what was queued meanwhile after each poll.
 pub(super) async fn run<T>(reader: impl Future<Output = T>) -> T {
     let mut reader = pin!(reader);
     poll_fn(|cx| {
-        let _end = begin();
+        let _flush = begin();
         reader.as_mut().poll(cx)
     })
     .await
 }
 
-/// Returns whether the reader whose turn it is will write this, which something was queued to.
+/// Returns whether what was queued for a connection is written after the current poll of a reader.
 pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
     WRITE_QUEUE.with(|writes| {
         let is_reading = writes.reading.get();
@@ -42,7 +44,7 @@ pub(super) fn defers(outlet: &Rc<Outlet>) -> bool {
     })
 }
 
-/// The end of a turn, also by a handler's panic.
+/// Writes what was queued when a poll ends, also by a handler's panic.
 struct FlushOnDrop;
 
 fn begin() -> FlushOnDrop {
@@ -62,7 +64,7 @@ impl Drop for FlushOnDrop {
                     outlet.flush();
                 }
             }
-            // Its memory serves the next writes.
+            // Keeps the memory of the list.
             writes.queued.replace(queued);
         });
     }
@@ -142,7 +144,7 @@ mod tests {
         for task in [one_task, two_task] {
             assert_eq!(task.0.load(Ordering::Relaxed), 0);
         }
-        assert!(!queue(&one, "d"), "nobody's turn");
+        assert!(!queue(&one, "d"), "no reader is polled");
     }
 
     #[test]
@@ -172,6 +174,6 @@ mod tests {
         assert!(catch_unwind(panics).is_err());
         assert_eq!(task.0.load(Ordering::Relaxed), 1);
         assert!(got(&mut peer).is_empty());
-        assert!(!queue(&outlet, "b"), "the turn is over");
+        assert!(!queue(&outlet, "b"), "the poll is over");
     }
 }

@@ -5,11 +5,11 @@ use super::frame::{HEADER_MAX, Header};
 /// Counts the messages that end in a stream of frames, which may come in any pieces.
 #[derive(Debug, Default)]
 pub struct MessageEnds {
-    /// What is still to come of the frame under way.
+    /// The bytes still to come of the current frame.
     missing: u64,
-    /// Whether that is the last of its message.
+    /// Whether the current frame is the last of its message.
     ends: bool,
-    /// A header of which not all has come.
+    /// The part of a header that has come.
     header: [u8; HEADER_MAX],
     header_len: usize,
 }

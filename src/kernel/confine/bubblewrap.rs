@@ -14,14 +14,13 @@ use crate::kernel::variables::ProcessVariables;
 /// Where this program is inside, read-only.
 pub(super) const INNER_PROGRAM: &str = "/run/nb";
 
-/// Returns the file of `bwrap`, not one that an environment on `PATH` has of a sandboxed kernel.
+/// Returns the program `bwrap`, but none in an environment that a sandboxed kernel may have written.
 pub(super) fn program() -> Option<PathBuf> {
     trust::on_path("bwrap", &ProcessVariables)
 }
 
-/// Returns why `bwrap` cannot be used here; nothing where it can.
-///
-/// It is there and makes namespaces: AppArmor, sysctls and containers forbid that in many ways.
+/// Returns why `bwrap` cannot be used here; none where it can. It is tried, because AppArmor, sysctls
+/// and containers forbid namespaces in many ways.
 pub(super) fn unusable() -> Option<String> {
     let Some(program) = program() else {
         return Some("bwrap is not installed".to_owned());
@@ -35,23 +34,23 @@ pub(super) fn unusable() -> Option<String> {
         Ok(tried) if tried.status.success() => None,
         Ok(tried) => {
             let said = String::from_utf8_lossy(&tried.stderr);
-            let first = said.lines().next().unwrap_or("it failed without a word");
+            let first = said.lines().next().unwrap_or("it failed without a message");
             Some(first.to_owned())
         }
         Err(error) => Some(format!("bwrap: {error}")),
     }
 }
 
-/// What this machine's `bwrap` can do.
+/// The features of this machine's `bwrap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BwrapFeatures {
-    /// It mounts what a descriptor stands for.
+    /// It mounts descriptors.
     pub(super) descriptors: bool,
     /// It puts filters for system calls on all processes that it makes.
     pub(super) filters: bool,
 }
 
-/// Asks `bwrap` what it can do.
+/// Asks `bwrap` for its features.
 pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
     let said = Command::new(program)
         .arg("--help")
@@ -65,10 +64,10 @@ pub(super) fn features(program: &Path) -> io::Result<BwrapFeatures> {
     })
 }
 
-/// Opens what is to be mounted, at a path that leads through no link.
+/// Opens a path to mount, which must not lead through a link.
 ///
-/// Whoever may write somewhere may exchange what lies there for a link. Above a kernel's own
-/// folders there is no place that it may write; this is for all others that have been named.
+/// A kernel that may write a folder may replace what lies there by a link. A kernel's own folders have
+/// no writable folder above them; this guards the others that have been named.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -85,7 +84,7 @@ pub(super) struct Arguments {
     readable: Vec<PathBuf>,
 }
 
-/// How what is to be mounted is opened: as a descriptor, or not at all where its path is to do.
+/// Opens a path to mount; none where the path itself is passed to `bwrap`.
 type Opener<'a> = dyn Fn(&Path) -> io::Result<Option<OwnedFd>> + 'a;
 
 /// Returns the arguments that stand before the program to run inside.
@@ -100,7 +99,7 @@ pub(super) fn arguments(
     let mut arguments = Arguments::default();
     arguments.words(&["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]);
     if rustix::process::geteuid().is_root() {
-        // Nobody inside is to be taken for root, by programs or by what he thinks of himself.
+        // No program inside is to take itself or its user for root.
         arguments.words(&["--uid", ORDINARY, "--gid", ORDINARY]);
     }
     if view.allow_net {
@@ -124,16 +123,15 @@ pub(super) fn arguments(
     for path in SETTINGS.iter().chain(net) {
         arguments.try_read(Path::new(path));
     }
-    // Of root's processes, and of all of a namespace that root made, the system takes settings
-    // written below /proc/sys, whatever privileges they gave up. Nor is another process's memory
-    // to be written there.
+    // Processes of root, and all in a namespace that root made, may write settings below /proc/sys even
+    // without privileges. Read-only also keeps other processes' memory from being written there.
     arguments.words(&["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
     let home = view.inner_home();
     let temporary = view.temporary();
-    // On disk, not in memory: what is written to a temporary folder counts for nobody there.
+    // On disk: in memory it would count towards no bound.
     arguments.mount("--bind", &temporary, Path::new("/tmp"), opener)?;
     for path in &view.programs {
-        // As it is named, which may be through links, and as it is.
+        // Under the given path, which may lead through links, and under the real one.
         let Ok(real) = path.canonicalize() else {
             continue;
         };
@@ -158,7 +156,7 @@ pub(super) fn arguments(
         arguments.words(&["--tmpfs"]);
         arguments.path(path);
     }
-    // Nothing else of what lies beside the kernel's own folders is there, and nothing is made there.
+    // Hides what lies beside the kernel's own folders; nothing can be made there.
     let shelves = [&view.scratch, &view.sockets].map(|it| it.parent().unwrap_or(it));
     for shelf in shelves {
         arguments.words(&["--tmpfs"]);
@@ -170,7 +168,7 @@ pub(super) fn arguments(
         arguments.mount("--bind", path, path, opener)?;
     }
     arguments.mount("--ro-bind", program, Path::new(INNER_PROGRAM), opener)?;
-    // What bwrap has made to mount upon is in memory and would be writable.
+    // The mount points that bwrap makes are in memory and would be writable.
     for path in hidden.into_iter().chain(shelves) {
         arguments.words(&["--remount-ro"]);
         arguments.path(path);
@@ -199,7 +197,7 @@ impl Arguments {
         self.path(to);
     }
 
-    /// Passes a descriptor on: `bwrap` inherits it and closes it before anything runs inside.
+    /// Passes a descriptor to `bwrap`, which closes it before anything runs inside.
     fn descriptor(&mut self, opened: OwnedFd) -> io::Result<()> {
         rustix::io::fcntl_setfd(&opened, rustix::io::FdFlags::empty())?;
         self.words(&[&opened.as_raw_fd().to_string()]);
@@ -219,8 +217,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// Mounts what is not mounted already: inside a mount a path may lead through symlinks, on
-    /// which nothing can be mounted.
+    /// Mounts a path unless it lies in a mount already: there it may lead through symlinks, on which
+    /// nothing can be mounted.
     fn read(&mut self, from: &Path, to: &Path, opener: &Opener<'_>) -> io::Result<()> {
         if !self.readable.iter().any(|known| to.starts_with(known)) {
             self.mount("--ro-bind", from, to, opener)?;

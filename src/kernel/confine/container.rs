@@ -1,12 +1,12 @@
 //! Kernels in a container, by podman or docker.
 //!
-//! The kernel's process is the program that runs the container and stays as long as it does: signals
-//! to it go to the kernel inside, and its status is the kernel's. What SIGKILL ends is only that
-//! program, so the container has a name on disk before it begins, by which it is removed.
+//! The kernel's process is the `podman run` or `docker run` that stays as long as the container:
+//! signals to it go to the kernel inside, and its status is the kernel's. SIGKILL ends only that
+//! program, so the container's name is on disk before it begins, by which it is removed.
 //!
 //! Inside are the image's own files, the project's folder at its own path without its `.nb`, and the
-//! folder of the sockets with a copy of the connection file. It is no sandbox: what the project's folder holds
-//! can be written, and there is a network.
+//! folder of the sockets with a copy of the connection file. A container is no sandbox: the project's
+//! folder can be written, and there is a network.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use crate::kernel::spec::ipykernel;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::project::{Container, Limits, RealSpec, beneath, save};
 
-/// The programs that run containers, best first: podman needs nobody's daemon.
+/// The container engines, best first: podman needs no daemon.
 pub const PROGRAMS: [&str; 2] = ["podman", "docker"];
 
 /// The copy of the connection file that the kernel gets, in the folder of the sockets: ipykernel 6
 /// writes it anew.
 pub(in crate::kernel) const COPY: &str = "kernel.json";
 
-/// What a kernel in a container sees of this machine.
+/// A kernel's container, and what it sees of this machine.
 #[derive(Clone, Debug)]
 pub struct KernelContainer {
     /// The container.
     pub container: Container,
     /// The project's folder.
     pub workspace: PathBuf,
-    /// `nb`'s own folder, which says what is run.
+    /// The project's `.nb` folder, which the kernel must not change.
     pub hidden: PathBuf,
     /// The folder of the sockets.
     pub sockets: PathBuf,
@@ -41,7 +41,7 @@ pub struct KernelContainer {
     named: ContainerName,
 }
 
-/// A container by its name, as it is recorded from before it begins.
+/// The name of a container, recorded before the container begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ContainerName {
     program: PathBuf,
@@ -49,9 +49,9 @@ pub struct ContainerName {
 }
 
 impl ContainerName {
-    /// Ends the container, however it is, and removes it. That it is gone already is no fault.
+    /// Kills and removes the container, if it is there.
     ///
-    /// The record names its program by name alone: it lies in the project's folder, where it could
+    /// Of the recorded program only the name counts: the record lies in the project's folder and could
     /// name any file.
     pub fn remove(&self) {
         let name = self.program.file_name();
@@ -61,7 +61,7 @@ impl ContainerName {
         let Some(program) = known.and_then(|known| trust::on_path(known, &ProcessVariables)) else {
             return;
         };
-        // By removal alone podman would first ask it to end, for ten seconds.
+        // `podman rm` alone would wait ten seconds for the container to end.
         for words in [&["kill"][..], &["rm", "--force", "--volumes"]] {
             let mut command = Command::new(&program);
             command.args(words).arg(&self.name).stdin(Stdio::null());
@@ -70,7 +70,7 @@ impl ContainerName {
     }
 }
 
-/// Returns the program that has this image; otherwise why there is none, and what mends it.
+/// Returns the engine that has this image; otherwise the reason and the command that helps.
 pub fn program(image: &str, variables: &dyn Variables) -> Result<PathBuf, (String, String)> {
     let found = PROGRAMS.map(|program| trust::on_path(program, variables));
     let mut without = None;
@@ -97,7 +97,10 @@ fn has(program: &Path, image: &str) -> Result<(), String> {
         Ok(said) => {
             let text = String::from_utf8_lossy(&said.stderr);
             let last = text.lines().rfind(|line| !line.trim().is_empty());
-            Err(last.unwrap_or("it failed without a word").trim().to_owned())
+            Err(last
+                .unwrap_or("it failed without a message")
+                .trim()
+                .to_owned())
         }
         Err(error) => Err(error.to_string()),
     }
@@ -119,7 +122,7 @@ impl KernelContainer {
         connection_file: &Path,
     ) -> Self {
         let own = connection_file.file_stem().unwrap_or_default();
-        // Of its own: the one before may still be about to be removed.
+        // A new name, because the container before may not be removed yet.
         let random = uuid::Uuid::new_v4().simple().to_string();
         let named = ContainerName {
             program: container.program.clone(),
@@ -139,8 +142,8 @@ impl KernelContainer {
         &self.named
     }
 
-    /// Returns the command that runs the kernel's in the container, and writes down its name.
-    /// `set` are the kernel's own variables: they are passed by name, as anybody may read a command.
+    /// Returns the command that runs the kernel's command in the container, and records the name.
+    /// `set` are the kernel's own variables, passed by name because anybody may read a command line.
     pub fn wrap(
         &self,
         argv: &[OsString],
@@ -172,18 +175,18 @@ impl KernelContainer {
         let mut words = |words: &[&OsStr]| all.extend(words.iter().map(|&word| word.to_owned()));
         let word = OsStr::new;
         words(&["run", "--rm", "--pull=never", "--name", &self.named.name].map(word));
-        // SELinux would not let it see what is mounted.
+        // SELinux would hide the mounted folders.
         words(&["--security-opt", "label=disable"].map(word));
         let user = rustix::process::geteuid().as_raw();
         let group = rustix::process::getegid().as_raw();
-        // What it writes, its sockets too, is to be this user's.
+        // Its files and sockets are to belong to this user.
         if is_podman(&container.program) && user != 0 {
             words(&[word("--userns=keep-id")]);
         } else {
             words(&[word("--user"), word(&format!("{user}:{group}"))]);
         }
         if user != 0 {
-            // The image knows no home of this user.
+            // The image has no home for this user.
             words(&["--env", "HOME=/tmp"].map(word));
         }
         for path in [&self.workspace, &self.sockets] {
@@ -195,7 +198,7 @@ impl KernelContainer {
         if self.hidden.starts_with(&self.workspace) {
             let mut empty = self.hidden.as_os_str().to_owned();
             if is_podman(&container.program) {
-                // Podman would fill it with a copy of what it hides.
+                // Podman would copy the hidden files into it.
                 empty.push(":notmpcopyup");
             }
             words(&[word("--tmpfs"), &empty]);
@@ -212,7 +215,7 @@ impl KernelContainer {
             words(&[word(option)]);
         }
         let (first, rest) = argv.split_first().expect("the spec names a Python");
-        // Not what the image begins by itself: nothing stands between a signal and the kernel.
+        // In place of the image's own entry point, which may not pass signals on.
         words(&[word("--entrypoint"), first, word(&container.image)]);
         let copy = self.sockets.join(COPY);
         for argument in rest {

@@ -1,9 +1,10 @@
 //! The processes between a detached start and a kernel in a sandbox.
 //!
-//! The first one makes what is outside, confines, has every promise tried, tells what came of it
-//! and gives the word. Under Landlock it confines itself and becomes the kernel. Under bubblewrap
-//! it stays outside and waits: inside, a second one confines itself further, tries, and becomes
-//! the kernel when it gets the word. Whoever kills the first one before that has started nothing.
+//! The first process makes the probes' targets, has every guarantee tried, writes down the outcome
+//! and lets the kernel begin. Under Landlock it confines itself and becomes the kernel. Under
+//! bubblewrap it stays outside and waits: inside, a second process confines itself further, runs the
+//! probes, and becomes the kernel when it is told to. If the first process is killed before that,
+//! nothing was started.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -30,24 +31,24 @@ const INSIDE: &str = "nb:inside";
 const BYSTANDER: &str = "nb:bystander";
 const GO: &str = "go\n";
 
-/// What the second process needs to know.
+/// The orders of the second process.
 #[derive(Serialize, Deserialize)]
 struct Inside {
     orders: Orders,
     addresses: TargetAddresses,
     variables: Vec<(OsString, OsString)>,
-    /// Whether its system calls are filtered already.
+    /// Whether bubblewrap has filtered its system calls already.
     filtered: bool,
 }
 
-/// What it found.
+/// The results of the probes.
 #[derive(Serialize, Deserialize)]
 struct ProbeResults {
     kept: Vec<Guarantee>,
     missing: Vec<Missing>,
 }
 
-/// Does this process's part, if that is what it was started for.
+/// Runs this process's part of a start in a sandbox, if that is what it was started for.
 pub(in crate::kernel) fn entry() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
@@ -66,7 +67,7 @@ pub(in crate::kernel) fn entry() -> Option<ExitCode> {
 }
 
 fn enter(orders: &Orders) -> ExitCode {
-    // Opened before the rules: afterwards nothing there can be written.
+    // Opened before this process is confined and cannot write there any more.
     let outcome = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -94,13 +95,13 @@ fn enter(orders: &Orders) -> ExitCode {
     }
 }
 
-/// Says why in the kernel's log.
+/// Writes the error to the kernel's log.
 fn told(error: &dyn std::error::Error) -> ExitCode {
     eprintln!("nb: the sandbox was not made: {error}");
     ExitCode::FAILURE
 }
 
-/// Decides whether the kernel may begin, and says so.
+/// Decides whether the kernel may begin.
 fn decide(
     orders: &Orders,
     tried: ProbeResults,
@@ -114,7 +115,7 @@ fn decide(
         kept.retain(|promise| promise.words() != arrived.promise);
         missing.push(arrived);
     }
-    // Where its own folders cannot be used no kernel can run.
+    // No kernel can run without its own folders.
     let unusable = missing
         .iter()
         .any(|missing| missing.promise == Guarantee::OwnFolders.words());
@@ -171,7 +172,7 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     Err({ command }.exec())
 }
 
-/// Gives away processors and privileges, of this process and all that it starts.
+/// Drops processors and privileges, of this process and of all that it starts.
 fn confine(view: &FilesystemView) -> io::Result<()> {
     if let Some(count) = view.cpus {
         privileges::limit_cpus(count)?;
@@ -191,8 +192,8 @@ fn options(view: &FilesystemView, no_namespaces: bool) -> seccomp::FilterOptions
     }
 }
 
-/// Returns the kernel's command; its output goes where this process's does. Runs the scripts of its
-/// environment: this process is in the sandbox, and the kernel may begin.
+/// Returns the kernel's command; its output goes where this process's does. Runs the activation
+/// scripts, as this process is in the sandbox and the kernel may begin.
 fn kernel(
     orders: &Orders,
     variables: Vec<(OsString, OsString)>,
@@ -226,7 +227,8 @@ fn kernel(
     Ok(command)
 }
 
-/// Waits until it may end, then removes what was made outside: whoever made it cannot any more.
+/// Waits until stdin is closed, then removes the targets: the process that made them is confined by
+/// then.
 fn bystander(folder: Option<OsString>) -> ExitCode {
     let _ = io::stdin().read_to_end(&mut Vec::new());
     if let Some(folder) = folder {
@@ -237,7 +239,7 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let view = &orders.start.view;
-    // Inside, the folder of temporary files is the usual one: paths of sockets must be short.
+    // Inside, temporary files lie in /tmp, because paths of sockets must be short.
     let own = (&*orders.command.set, &*orders.command.own);
     let variables = view::variables(std::env::vars_os(), own, view, Path::new("/tmp"));
     let outside = ProbeTargets::make(&orders.outside())?;
@@ -245,10 +247,10 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
     let features = bubblewrap::features(&program)?;
     if let Some(count) = view.cpus {
-        // All processes of the box have them from here; its filters refuse to choose others.
+        // All processes inside inherit these; the filters refuse to choose others.
         privileges::limit_cpus(count)?;
     }
-    // On its first process too, which waits for the others and is of the same user as they.
+    // The namespace's first process gets the filters too: it is of the same user as the others.
     let filters = match features.filters {
         true => seccomp::files(options(view, false)).map_err(io::Error::other)?,
         false => Vec::new(),
@@ -280,7 +282,7 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     };
     let mut line = serde_json::to_vec(&task)?;
     line.push(b'\n');
-    // Where bwrap fails, its own words in the log say more than a broken pipe.
+    // An error is left alone: bwrap's own message in the log says more than a broken pipe.
     let _ = words.write_all(&line);
     let mut answer = String::new();
     BufReader::new(answers).read_line(&mut answer)?;
@@ -313,20 +315,20 @@ fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     }
     drop(words);
     let status = wrap.wait()?;
-    // What the kernel has left behind inside ends with it.
+    // Ends what the kernel left running inside.
     let _ = init.signal(Signal::KILL);
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     let code = code.and_then(|code| u8::try_from(code).ok());
     Ok(ExitCode::from(code.unwrap_or(u8::MAX)))
 }
 
-/// Returns the process that waits for this one's end.
+/// Returns the supervisor, which is this process's parent.
 fn parent() -> Option<Process> {
     let parent = rustix::process::getppid()?;
     Process::of(parent.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// The second process: confines itself further, tries everything, becomes the kernel.
+/// Runs the second process: confines itself further, runs the probes, becomes the kernel.
 fn inside() -> ExitCode {
     let mut words = BufReader::new(io::stdin());
     let mut line = String::new();

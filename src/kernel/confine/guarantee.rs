@@ -1,10 +1,10 @@
-//! What a sandbox promises.
+//! The guarantees of a sandbox.
 
 use serde::{Deserialize, Serialize};
 
 use super::view::FilesystemView;
 
-/// One promise. Each is tried from inside before the kernel begins.
+/// A guarantee of a sandbox. Each is tried from inside before the kernel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
@@ -14,7 +14,7 @@ pub enum Guarantee {
     Sockets,
     /// Nothing in the workspace is changed.
     Workspace,
-    /// Of the other files, home included, only programs and what was allowed are seen.
+    /// Of all other files, home included, only programs and allowed folders are seen.
     Files,
     /// Other processes are not signalled, traced or looked at.
     Processes,
@@ -22,12 +22,12 @@ pub enum Guarantee {
     Privileges,
     /// No more processors are used than were given.
     Cpus,
-    /// What it needs is there: its scratch folder, its sockets' folder, what it may write.
+    /// The kernel can use its scratch folder, its sockets' folder and the folders that it may write.
     OwnFolders,
 }
 
 impl Guarantee {
-    /// Returns the promises that are made for a view.
+    /// Returns the guarantees that are given for a view.
     pub fn of(view: &FilesystemView) -> Vec<Self> {
         let all = [
             Self::Network,
@@ -39,17 +39,17 @@ impl Guarantee {
             Self::Cpus,
             Self::OwnFolders,
         ];
-        let made = |promise: &Self| match promise {
+        let given = |guarantee: &Self| match guarantee {
             Self::Network => !view.allow_net,
             Self::Cpus => view.cpus.is_some(),
-            // Where all of it may be written, nothing is promised for it.
+            // A workspace that may be written as a whole has no guarantee.
             Self::Workspace => !view.writes_workspace(),
             _ => true,
         };
-        all.into_iter().filter(made).collect()
+        all.into_iter().filter(given).collect()
     }
 
-    /// Returns it in words that stand after "cannot promise".
+    /// Returns the words for it in messages and answers.
     pub fn words(self) -> &'static str {
         match self {
             Self::Network => "no network",

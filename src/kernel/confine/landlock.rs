@@ -1,4 +1,4 @@
-//! Landlock's part of a sandbox: which files may be read and written, and no signals outside.
+//! The Landlock rules of a sandbox: the files that may be read and written, and no signals outside.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,12 @@ use crate::kernel::environment::tools::SYSTEM;
 #[error("Landlock: {0}")]
 pub(super) struct RulesError(#[from] landlock::RulesetError);
 
-/// The newest rights that this knows; the system uses those that it knows of them.
+/// The newest rights that are used; an older system uses those that it knows.
 const ABI_KNOWN: ABI = ABI::V9;
 
-/// Puts the rules on this thread and all that it starts. Returns how the system took them.
+/// Applies the rules to this thread and all that it starts. Returns the version of Landlock in use.
 ///
-/// What the system does not know is left out: whether a promise is kept is found out afterwards,
-/// by trying.
+/// Rights that the system does not know are left out; the probes show whether a guarantee holds.
 pub(super) fn apply(view: &FilesystemView) -> Result<String, RulesError> {
     let mut rules = begin()?;
     let own = std::process::id();
@@ -47,14 +46,13 @@ pub(super) fn apply(view: &FilesystemView) -> Result<String, RulesError> {
     restrict(rules)
 }
 
-/// Puts the rules on inside bubblewrap, where nothing but the view is mounted: a second wall.
+/// Applies the rules inside bubblewrap as a second barrier.
 ///
-/// It also keeps apart what is mounted only for reading and can be written all the same, as pipes
-/// with a name are, and parts the kernel from the first process of its namespace. Where the
-/// network is shared with the outside, so are its abstract sockets: they are out of reach by this.
+/// They also protect named pipes, which can be written in a read-only mount, the first process of the
+/// namespace, and, where the network is shared with the outside, its abstract sockets.
 pub(super) fn apply_inside(view: &FilesystemView, program: &Path) -> Result<String, RulesError> {
     let mut rules = begin()?;
-    // Lists of folders tell of nothing but the view.
+    // Only the view is mounted: listing folders shows nothing else.
     rules = allow(rules, Path::new("/"), AccessFs::ReadDir.into())?;
     let net = NETWORK_SETTINGS.iter().filter(|_| view.allow_net);
     let named = SYSTEM.iter().chain(&SETTINGS).chain(net);
@@ -100,11 +98,11 @@ fn all() -> BitFlags<AccessFs> {
     AccessFs::from_all(ABI_KNOWN)
 }
 
-/// Lets a folder be read but for what is hidden in it.
+/// Allows a folder to be read, but for the hidden folders in it.
 ///
-/// A rule is for all that lies below, and none takes away what another gave. So where something
-/// is hidden, there is a rule for each of its neighbours instead, as they are now: what is put
-/// beside it later cannot be read. Names can be listed everywhere.
+/// A Landlock rule holds for all that lies below, and no rule takes away what another gave. So a
+/// folder with a hidden one in it gets a rule for each other entry that exists now; later entries
+/// cannot be read. Names can be listed everywhere.
 fn allow_but(
     mut rules: RulesetCreated,
     folder: &Path,
@@ -119,7 +117,7 @@ fn allow_but(
     rules = allow(rules, folder, AccessFs::ReadDir.into())?;
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
-        // A link's target would be opened by the rule, wherever it is.
+        // A rule for a link would open its target, wherever that is.
         let kind = entry.file_type();
         let plain = kind.is_ok_and(|kind| kind.is_dir() || kind.is_file());
         if plain {
@@ -134,7 +132,7 @@ fn allow(
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesError> {
-    // What is not there needs no rule.
+    // A missing file needs no rule.
     let Ok(opened) = PathFd::new(path) else {
         return Ok(rules);
     };
@@ -146,7 +144,7 @@ fn allow(
     Ok(rules.add_rule(PathBeneath::new(opened, access))?)
 }
 
-/// What is told of the machine and not of processes.
+/// Files in /proc about the machine, not about processes.
 const PROCESSES: [&str; 8] = [
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -158,9 +156,9 @@ const PROCESSES: [&str; 8] = [
     "/proc/sys",
 ];
 
-/// Devices that programs need. Two are folders that are shared with the outside, and no rule can
-/// part them: `/dev/shm` holds the semaphores of multiprocessing, `/dev/pts` the terminals that
-/// `!command` runs in, which do not exist yet. The user is told.
+/// Devices that programs need. `/dev/shm` (semaphores of multiprocessing) and `/dev/pts` (terminals of
+/// `!command`, which do not exist yet) are shared with the outside, which no rule can prevent. The
+/// documentation says so.
 const DEVICES: [&str; 9] = [
     "/dev/null",
     "/dev/zero",

@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::process::{Process, Signal};
 use crate::project::{Mechanism, Missing, Reached};
 
-/// By what a kernel is going to be confined.
+/// The mechanism that was chosen to confine a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChosenMechanism {
     /// The mechanism.
     pub mechanism: Mechanism,
-    /// Why it is not bubblewrap, which is taken where it can be.
+    /// Why bubblewrap, the first choice, cannot be used.
     pub instead: Option<String>,
 }
 
-/// What became of a start, as the process says that did it.
+/// The outcome of a start, as the process reports that makes the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum SandboxOutcome {
     /// The kernel begins.
     Entered {
         reached: Reached,
-        /// The first process of its namespace: whoever kills it has killed all inside.
+        /// The first process of its namespace; with it all processes inside are killed.
         init: Option<Process>,
     },
-    /// A promise is not kept.
+    /// A guarantee does not hold.
     Refused {
         chosen: ChosenMechanism,
         missing: Vec<Missing>,
     },
-    /// It went wrong before that.
+    /// The sandbox could not be made.
     Failed {
         chosen: ChosenMechanism,
         why: String,
@@ -39,7 +39,7 @@ pub(super) enum SandboxOutcome {
 }
 
 impl SandboxOutcome {
-    /// Writes it as a whole line: a reader knows by that that it is done.
+    /// Writes it as a whole line, by which a reader knows that it is complete.
     pub(super) fn write(&self, file: &mut std::fs::File) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Privileges and processors that are given away before a kernel begins.
+//! Privileges and processors that are dropped before a kernel begins.
 
 use std::io;
 
@@ -7,9 +7,8 @@ use rustix::thread::{
     sched_getaffinity, sched_setaffinity, set_capabilities,
 };
 
-/// Gives up every privilege for good: root keeps its number and what it owns, nothing more.
-///
-/// With an empty bounding set no program that is started later gets any back.
+/// Drops every capability for good: root keeps only its user id and its files. With an empty bounding
+/// set no program that is started later gets one back.
 pub(super) fn drop_privileges() -> io::Result<()> {
     let held = capabilities(None)?;
     if held.effective.is_empty() && held.permitted.is_empty() {
@@ -43,5 +42,5 @@ pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// As many processors as a set holds.
+/// The number of processors that a set can hold.
 const MOST: usize = 1024;

@@ -1,8 +1,8 @@
-//! Trying every promise from inside, by the very process that then becomes the kernel.
+//! Probes of every guarantee from inside a sandbox, by the very process that then becomes the kernel.
 //!
-//! Nothing that is tried harms where it succeeds: files are opened and not changed, signal 0 is
-//! sent. Its counterparts outside ([`ProbeTargets`]) are made for the occasion, so that a failure to
-//! reach them says something.
+//! A probe that succeeds does no harm: files are opened and not changed, signal 0 is sent. The
+//! targets outside ([`ProbeTargets`]) are made for the probes, so that a failure to reach them is due
+//! to the sandbox.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use super::view::FilesystemView;
 use crate::kernel::process::Process;
 use crate::project::Missing;
 
-/// What is outside for the inside to fail at.
+/// The targets outside a sandbox that a probe must fail to reach.
 #[derive(Debug)]
 pub(super) struct ProbeTargets {
-    /// How it is found.
+    /// Where the targets can be found.
     pub(super) addresses: TargetAddresses,
     tcp: Option<TcpListener>,
     udp: Option<UdpSocket>,
@@ -32,7 +32,7 @@ pub(super) struct ProbeTargets {
     folder: PathBuf,
 }
 
-/// Where what is outside can be found.
+/// The addresses of the targets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TargetAddresses {
     tcp_port: Option<u16>,
@@ -44,7 +44,7 @@ pub(super) struct TargetAddresses {
 }
 
 impl ProbeTargets {
-    /// Makes it. `folder` is removed afterwards; its path must be short.
+    /// Makes the targets. `folder` is removed afterwards; its path must be short.
     pub(super) fn make(folder: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let _ = std::fs::remove_dir_all(folder);
@@ -55,7 +55,7 @@ impl ProbeTargets {
         let path_socket = folder.join("s");
         let abstract_name = format!("nb-{}", uuid::Uuid::new_v4().simple());
         let address = SocketAddr::from_abstract_name(&abstract_name)?;
-        // Where there is no network at all, there is none to be reached.
+        // On a machine without a network these cannot be made, and need not be.
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok();
         if let Some(udp) = &udp {
@@ -82,14 +82,14 @@ impl ProbeTargets {
         })
     }
 
-    /// Lets another process than this one be what cannot be reached.
+    /// Takes another process than this one as the target.
     pub(super) fn is_process(&mut self, pid: u32) {
         if let Some(process) = Process::of(pid) {
             self.addresses.process = process;
         }
     }
 
-    /// Returns what arrived from inside, after everything was tried there.
+    /// Returns the missing guarantee where something arrived from inside, after all probes.
     pub(super) fn arrived(&self) -> Option<Missing> {
         let mut byte = [0];
         let tcp = self.tcp.as_ref().is_some_and(|it| it.accept().is_ok());
@@ -110,7 +110,7 @@ impl Drop for ProbeTargets {
     }
 }
 
-/// Tries every promise of a view; returns those that are kept and those that are not.
+/// Tries every guarantee of a view; returns those that hold and those that do not.
 pub(super) fn try_all(
     view: &FilesystemView,
     addresses: &TargetAddresses,
@@ -140,7 +140,7 @@ pub(super) fn try_all(
 
 type Verdict = Result<(), String>;
 
-/// Requires that something does not work.
+/// Requires that an attempt has failed.
 fn fails<T, E>(tried: &Result<T, E>, what: impl FnOnce() -> String) -> Verdict {
     match tried {
         Ok(_) => Err(what()),
@@ -160,7 +160,7 @@ fn network(addresses: &TargetAddresses) -> Verdict {
         addresses.udp_port,
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
     ) {
-        // Whether it arrives, the outside sees.
+        // Whether it arrives is seen outside.
         let _ = socket.send_to(&[1], (Ipv4Addr::LOCALHOST, port));
     }
     use rustix::net::{AddressFamily, SocketType, socket};
@@ -206,7 +206,7 @@ fn workspace(view: &FilesystemView) -> Verdict {
     unwritable(&view.connection_file)?;
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     let file = &view.connection_file;
-    // Whatever the call says: under Landlock it says that it was done.
+    // The result is not looked at: under Landlock the call says that it was done.
     let _ = std::fs::set_permissions(file, mode(0o400));
     let now = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
     if now.is_ok_and(|now| now == 0o400) {
@@ -240,7 +240,7 @@ fn files(view: &FilesystemView, addresses: &TargetAddresses) -> Verdict {
         &OpenOptions::new().append(true).open(&addresses.file),
         || format!("{} can be written", addresses.file.display()),
     )?;
-    // What is mounted at the next start lies in the first one.
+    // Folders in the first one are mounted at the next start.
     let sockets = view.sockets.parent().into_iter();
     for folder in view.scratch.ancestors().take(2).chain(sockets) {
         let probe = folder.join(format!(".nb-probe-{}", uuid::Uuid::new_v4().simple()));
@@ -264,7 +264,7 @@ fn files(view: &FilesystemView, addresses: &TargetAddresses) -> Verdict {
         if view.may_read(path) {
             continue;
         }
-        // In a namespace the way to the workspace may lead through it: then only that is in it.
+        // In a namespace the path of the workspace may lead through it: then it holds nothing else.
         let Ok(entries) = std::fs::read_dir(path) else {
             continue;
         };
@@ -322,7 +322,7 @@ fn processes(addresses: &TargetAddresses) -> Verdict {
     }
     use rustix::process::{Resource, Rlimit, prlimit, setpriority_process};
     let Some(named) = named.filter(|_| !reached) else {
-        // It is another one's number here, which is in the sandbox too.
+        // Here the number belongs to another process, which is in the sandbox too.
         return Ok(());
     };
     let none = Rlimit {

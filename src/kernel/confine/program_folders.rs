@@ -1,9 +1,9 @@
-//! Which folders a sandbox shows of a kernel's program.
+//! The folders that a sandbox shows for a kernel's program.
 //!
 //! An environment needs more than its own folder: `bin/python` of one made by `venv` is a link to the
 //! base Python, and `pyvenv.cfg` names the folder that the base's libraries are found from. Both may
-//! be anybody's files, where the environment came in the notebook's folder: they could name the
-//! folder of the user's keys. So what they name is shown only where the system or a tool of the user
+//! be hostile where the environment came with the notebook's folder: they could name the folder of
+//! the user's keys. So a folder that they name is shown only where the system or a tool of the user
 //! installed it.
 
 use std::path::{Component, Path, PathBuf};
@@ -12,29 +12,29 @@ use crate::kernel::environment::folder::is_environment;
 use crate::kernel::environment::python;
 use crate::kernel::environment::tools::{SYSTEM, ToolFolders};
 
-/// What decides which folders are shown.
+/// The rules by which the folders of a program are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramFolders<'a> {
     /// The project's root, a real path. It is shown anyway.
     pub workspace: &'a Path,
     /// The notebook's folder, a real path.
     pub folder: &'a Path,
-    /// What the user lets the kernel read and write, as real paths.
+    /// The folders that the user lets the kernel read and write, as real paths.
     pub allowed: &'a [PathBuf],
     /// The folders of the system's and the user's own tools.
     pub tools: &'a ToolFolders,
-    /// Whether the program is named by a file that may be anybody's, or lies where a sandboxed kernel
+    /// Whether the program is named by a file of the notebook's folder, or lies where a sandboxed kernel
     /// was allowed to write.
     pub distrusts: bool,
 }
 
-/// Says that an environment cannot be used in a sandbox, since it leads to a folder that is not
-/// shown because of it.
+/// Says that an environment cannot be used in a sandbox because it leads to a folder that may not be
+/// shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideTarget {
     /// The link or the settings file.
     pub file: PathBuf,
-    /// What it leads to.
+    /// The path that it leads to.
     pub target: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl ProgramFolders<'_> {
         };
         let mut at = program.to_owned();
         let mut from = None;
-        // As long as the system follows links.
+        // The system follows 40 links at most.
         for _ in 0..40 {
             let wanted = self.folder_of(&at);
             match &from {
@@ -114,8 +114,8 @@ impl ProgramFolders<'_> {
         Ok(())
     }
 
-    /// Says whether a path lies in or above the notebook's folder, but neither in the user's home
-    /// itself nor above that, nor where only root writes: whoever made that folder made it too.
+    /// Says whether a path may have come with the notebook's folder: whether it lies in or above that
+    /// folder, but not in the user's home itself, nor above that, nor where only root writes.
     pub fn is_of_folder(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let own = rustix::process::geteuid().as_raw();
@@ -176,7 +176,7 @@ impl ProgramFolders<'_> {
                 || (local.as_deref() != Some(*prefix) && (is_environment(prefix) || has_libraries))
         };
         let wanted = prefix.filter(is_whole).unwrap_or(bin);
-        // A program that lies in home itself, or at the root, takes nothing beside it along.
+        // A program that lies in home itself, or at the root, is shown alone.
         let above_home = home.is_some_and(|home| home.starts_with(wanted));
         match above_home || wanted.parent().is_none() {
             true => program.to_owned(),
@@ -185,7 +185,7 @@ impl ProgramFolders<'_> {
     }
 }
 
-/// The folders that were found.
+/// The folders found so far.
 struct FolderList<'a> {
     shown: &'a ProgramFolders<'a>,
     folders: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a kernel in a sandbox sees, and what of it it may change. Pure but for looking at paths.
+//! The files that a kernel in a sandbox sees and may change, and its variables. Does no I/O.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,41 +9,41 @@ use crate::kernel::environment::activate::VariableChanges;
 use crate::kernel::environment::tools::SYSTEM;
 use crate::kernel::variables::Variables;
 
-/// The kernel's view. All folders are real paths, without symlinks.
+/// The files that a kernel in a sandbox sees. All folders are real paths, without symlinks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilesystemView {
     /// The project's root: readable.
     pub workspace: PathBuf,
-    /// The project's `.nb` folder: other kernels' keys lie there, so it is hidden where that is
-    /// possible and never writable.
+    /// The project's `.nb` folder, which holds other kernels' keys: never writable, and hidden where
+    /// that is possible.
     pub hidden: PathBuf,
     /// The kernel's own connection file in it: readable.
     pub connection_file: PathBuf,
     /// The folder of its sockets alone: writable.
     pub sockets: PathBuf,
-    /// The folder that holds its home and its temporary files. Those two are writable and it is
-    /// not: a link at the place of one of them would be mounted at the next start.
+    /// The folder that holds the kernel's home and its temporary files. It is not writable itself: a
+    /// link in place of one of those two would be mounted at the next start.
     pub scratch: PathBuf,
-    /// Where the kernel's program and its libraries lie: readable. As they are named, which may
-    /// be through symlinks.
+    /// The folders of the kernel's program and its libraries, as they are named, which may be through
+    /// symlinks: readable.
     pub programs: Vec<PathBuf>,
-    /// What else it may read.
+    /// Further folders that may be read.
     pub allow_read: Vec<PathBuf>,
-    /// What else it may write.
+    /// Further folders that may be written.
     pub allow_write: Vec<PathBuf>,
-    /// What of that it may read alone: other programs run or believe it.
+    /// Files in those that stay read-only because other programs run or believe them.
     pub protected: Vec<PathBuf>,
-    /// Other programs' sockets in what it may read or write: covered where that is possible.
+    /// Sockets of other programs in the readable and writable folders: covered where that is possible.
     pub covered: Vec<PathBuf>,
-    /// The `.nb` folders of other projects in what it may read: hidden as its own.
+    /// The `.nb` folders of other projects in the readable folders: hidden as the own one.
     pub others: Vec<PathBuf>,
-    /// Whether it may use the network.
+    /// Whether the kernel may use the network.
     pub allow_net: bool,
-    /// How many processors it may use.
+    /// The number of processors that the kernel may use.
     pub cpus: Option<usize>,
     /// The user's real home.
     pub home: Option<PathBuf>,
-    /// The folder that the kernel works in.
+    /// The kernel's working directory.
     pub folder: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl FilesystemView {
         self.scratch.join("tmp")
     }
 
-    /// Returns the folders in which `nb` keeps what no kernel is to see: keys and what was run.
+    /// Returns the `.nb` folders, whose keys and journals no kernel is to see.
     pub fn hidden(&self) -> impl Iterator<Item = &Path> {
         let others = self.others.iter().map(PathBuf::as_path);
         std::iter::once(self.hidden.as_path()).chain(others)
@@ -95,8 +95,8 @@ impl FilesystemView {
     }
 }
 
-/// What programs read of the system's settings. ContainerName one by one: a kernel of root would read the
-/// rest, as `/etc/shadow` and private keys.
+/// The system settings that programs read, named one by one: a kernel of root could otherwise read
+/// `/etc/shadow` and private keys.
 pub(super) const SETTINGS: [&str; 25] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -125,7 +125,7 @@ pub(super) const SETTINGS: [&str; 25] = [
     "/sys/devices/system",
 ];
 
-/// What else programs read where they may use the network.
+/// The further settings that programs read where they may use the network.
 pub(super) const NETWORK_SETTINGS: [&str; 8] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -143,7 +143,7 @@ fn passes(name: &OsStr) -> bool {
     PASSING.contains(&name.as_ref()) || name.starts_with("LC_")
 }
 
-/// The variables of this process that pass into a sandbox, with those that the kernel's environment
+/// The variables of this process that pass into a sandbox, and those that the kernel's environment
 /// sets.
 pub struct PassedVariables<'a> {
     all: &'a dyn Variables,
@@ -151,7 +151,7 @@ pub struct PassedVariables<'a> {
 }
 
 impl<'a> PassedVariables<'a> {
-    /// Returns those of `all`, which are the variables after the change.
+    /// Selects from `all`, the variables after the change.
     pub fn new(all: &'a dyn Variables, change: &'a VariableChanges) -> Self {
         Self { all, change }
     }
@@ -160,7 +160,7 @@ impl<'a> PassedVariables<'a> {
 impl Variables for PassedVariables<'_> {
     fn get(&self, name: &str) -> Option<OsString> {
         let known = OsStr::new(name);
-        // Where home is tells nothing of what lies there, and specs of the user's name it.
+        // The path of home says nothing of its content, and specs name it.
         let is_there = name == "HOME" || passes(known) || self.change.set.contains_key(known);
         is_there.then(|| self.all.get(name)).flatten()
     }
@@ -169,9 +169,8 @@ impl Variables for PassedVariables<'_> {
 /// Variables and their values.
 type Pairs = [(OsString, OsString)];
 
-/// Returns the variables that a kernel in a sandbox gets: those that say how to speak and where
-/// programs are, not those that hold tokens or name sockets; then those that its environment sets,
-/// and its own.
+/// Returns the variables of a kernel in a sandbox: of the inherited ones the language and the search
+/// paths, none that hold tokens or name sockets; then those that its environment sets, and its own.
 pub(super) fn variables(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     (set, own): (&Pairs, &Pairs),
@@ -183,8 +182,7 @@ pub(super) fn variables(
     with_own(all, own, view, temporary)
 }
 
-/// Returns variables with those that a kernel in a sandbox has in any case: its own, and those that
-/// name its folders.
+/// Adds the variables that a kernel in a sandbox always has: its own, and those that name its folders.
 pub(super) fn with_own(
     mut set: Vec<(OsString, OsString)>,
     own: &Pairs,

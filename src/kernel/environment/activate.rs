@@ -1,9 +1,9 @@
-//! What activating an environment changes in the variables of what is started in it.
+//! The variables that activating an environment sets and removes.
 //!
 //! Packages of conda rely on it: libraries find their data through variables that the scripts in
 //! `etc/conda/activate.d` set. The scripts are run by a shell, in the order and with the variables
-//! that conda, mamba and pixi give them, and what they leave is taken over. An environment of venv
-//! has no scripts; `pip` and `python` in a cell's `!` lines are its own all the same.
+//! that conda, mamba and pixi give them, and the variables that they leave are taken over. A venv has
+//! no scripts, but `pip` and `python` in a cell's `!` lines must be the environment's too.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,14 +22,14 @@ use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 use crate::project::written::AllWritten;
 
-/// What is to be set and removed, compared with the variables from which it was made.
+/// The variables to set and to remove, compared with those before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariableChanges {
     /// Variables and their values.
     pub set: BTreeMap<OsString, OsString>,
     /// Variables that must not be there.
     pub remove: Vec<OsString>,
-    /// What went wrong: the kernel starts without what the scripts would have set.
+    /// Why the variables of the scripts are missing; the kernel starts without them.
     pub problem: Option<String>,
 }
 
@@ -70,9 +70,8 @@ pub fn around(program: &Path) -> Option<PathBuf> {
 
 /// Returns what changes for what is started in an environment; `all` are the variables until now.
 ///
-/// The scripts run outside every sandbox, so that those which a sandboxed kernel may have written
-/// are left alone, with the variables that lie beside them.
-/// Runs a shell where the environment has scripts, ten seconds at most.
+/// The scripts run outside every sandbox, so scripts and variables that a sandboxed kernel may have
+/// written are left out. Runs a shell for at most ten seconds where the environment has scripts.
 pub fn activate(prefix: &Path, all: &BTreeMap<OsString, OsString>) -> VariableChanges {
     let known = AllWritten::known();
     let is_trusted = |path: &Path| known.decides_environment(path).is_none();
@@ -109,7 +108,7 @@ pub fn prepare(
     prefix: &Path,
     all: &BTreeMap<OsString, OsString>,
 ) -> (VariableChanges, Vec<PathBuf>) {
-    // All that it sets is told, and nothing else: of the other variables few pass into a sandbox.
+    // Only these matter: few of the other variables pass into a sandbox.
     let before = ["PATH", "CONDA_PREFIX", "VIRTUAL_ENV"].map(OsStr::new);
     let before = before.iter().filter_map(|name| all.get_key_value(*name));
     let before = before.map(|(name, value)| (name.clone(), value.clone()));
@@ -125,8 +124,8 @@ pub fn prepare(
     (change, activation.scripts)
 }
 
-/// Runs an environment's scripts; returns the variables that they leave. This process is in the
-/// sandbox already. What the scripts write goes through files in `temporary`.
+/// Runs an environment's scripts in a sandbox that this process is in already; returns the variables
+/// that they leave. Their output goes to files in `temporary`.
 pub fn run_inside(
     scripts: &[PathBuf],
     variables: BTreeMap<OsString, OsString>,
@@ -142,7 +141,7 @@ pub fn run_inside(
     }
 }
 
-/// An environment that is being entered, before its scripts have run.
+/// An activation before its scripts have run.
 struct Activation {
     /// The variables.
     after: BTreeMap<OsString, OsString>,
@@ -150,7 +149,7 @@ struct Activation {
     is_conda: bool,
     /// The scripts, in the order in which they run.
     scripts: Vec<PathBuf>,
-    /// Whether scripts of the environment are not among them, since they are not trusted.
+    /// Whether scripts of the environment were left out as untrusted.
     left_out: bool,
 }
 
@@ -163,7 +162,7 @@ impl Activation {
         let environment = Environment::of(prefix, "");
         let mut after = all.clone();
         let get = |name: &str| all.get(OsStr::new(name)).filter(|value| !value.is_empty());
-        // What was active until now is left, with all that an outer one of it left behind.
+        // Deactivates the environment that is active, and those around it.
         let conda_before = get("CONDA_PREFIX").map(PathBuf::from);
         let venv_before = get("VIRTUAL_ENV").map(PathBuf::from);
         let left: Vec<_> = conda_before.iter().chain(&venv_before).collect();
@@ -183,7 +182,7 @@ impl Activation {
             *folder != bin && (!of_left || keeps)
         });
         let folders: Vec<_> = [bin.clone()].into_iter().chain(others).collect();
-        // A folder with a colon in its name cannot stand in PATH; then all else stays as it was.
+        // A folder with a colon in its name cannot stand in PATH, which then stays as it is.
         if let Ok(path) = std::env::join_paths(folders) {
             after.insert("PATH".into(), path);
         }
@@ -260,10 +259,10 @@ impl VariableChanges {
     }
 }
 
-/// Variables of the environment of venv that is active until now, and one that names another Python.
+/// The variables of an active venv, and the one that names another Python.
 const LEFT: [&str; 3] = ["VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"];
 
-/// Says whether a variable tells of the conda environment that is active, or was before it.
+/// Says whether a variable belongs to the active conda environment, or to one around it.
 fn is_of_conda(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let fixed = [
@@ -349,7 +348,7 @@ fn run_scripts(
         return Ok(None);
     }
     let mut text = String::new();
-    // Their stdout is not ours to read: the variables come through another descriptor.
+    // The scripts' stdout goes to stderr: the variables come through another descriptor.
     text.push_str("exec 3>&1 1>&2\nnb_prefix=$CONDA_PREFIX\n");
     let mut arguments: Vec<&OsStr> = Vec::new();
     let source = |text: &mut String, arguments: &[&OsStr]| {
@@ -368,7 +367,7 @@ fn run_scripts(
         arguments.push(script.as_os_str());
         source(&mut text, &arguments);
     }
-    // By its path: a script may have changed PATH to anything.
+    // By its path, because a script may have changed PATH.
     text.push_str("if [ -x /usr/bin/env ]; then /usr/bin/env -0 >&3; else env -0 >&3; fi\n");
     // Many scripts are written for bash, whatever their ending says.
     let shell = if Path::new("/bin/bash").exists() {
@@ -392,7 +391,7 @@ fn run_scripts(
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(said.try_clone()?)
-        // What a script leaves running is killed with it where it takes too long.
+        // A group of its own, so that a timeout kills what the scripts have started too.
         .process_group(0)
         .spawn()?;
     let deadline = Instant::now() + SCRIPTS;
@@ -428,7 +427,7 @@ fn read_whole(file: &mut std::fs::File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads what `env -0` prints, less what a shell adds by itself.
+/// Reads the output of `env -0`, without the variables that a shell adds.
 fn parse(bytes: &[u8]) -> BTreeMap<OsString, OsString> {
     let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;

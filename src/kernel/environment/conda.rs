@@ -18,7 +18,7 @@ const ROOTS: [&str; 6] = [
 
 /// Returns the environments that conda knows, by name; `base` is the last.
 ///
-/// They are nobody's in particular: whoever has one of them in mind must say so.
+/// They belong to no project, so the user must name the one that is meant.
 pub fn known(variables: &dyn Variables) -> Vec<Environment> {
     let mut prefixes = Vec::new();
     for shelf in shelves(variables) {

@@ -19,7 +19,7 @@ pub enum Manager {
     Poetry,
     /// conda, mamba or micromamba.
     Conda,
-    /// Nobody: it is no environment but the system's own Python.
+    /// No program: it is the system's own Python, not an environment.
     System,
 }
 
@@ -42,11 +42,11 @@ impl Manager {
 pub struct Environment {
     /// Its folder, which is the `sys.prefix` of its Python.
     pub prefix: PathBuf,
-    /// Who made it.
+    /// The program that made it.
     pub manager: Manager,
     /// The folder of the project that it was made for, where the manager keeps one.
     pub project: Option<PathBuf>,
-    /// How it was found, to be told to people.
+    /// How it was found, for messages.
     pub source: String,
 }
 
@@ -67,8 +67,8 @@ impl Environment {
         python::of_environment(&self.prefix)
     }
 
-    /// Returns the link that stands for its interpreter and what that leads to, where that is not
-    /// there: the Python from which it was made was removed or replaced.
+    /// Returns the link in place of its interpreter and the missing file that it leads to, where the
+    /// Python from which the environment was made was removed or replaced.
     pub fn dangling(&self) -> Option<(PathBuf, PathBuf)> {
         python::dangling(&self.prefix)
     }

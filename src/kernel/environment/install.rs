@@ -1,4 +1,4 @@
-//! How a Python gets ipykernel: the command of whoever manages its environment.
+//! The commands that install ipykernel into a Python, by the program that manages its environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::kernel::foreign_file;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 
-/// The commands that give a Python a kernel, to be run one after the other.
+/// The commands that install ipykernel, to be run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallCommands {
     /// Each with its arguments.
     pub commands: Vec<Vec<String>>,
-    /// The interpreter that has a kernel then.
+    /// The interpreter that has ipykernel then.
     pub python: PathBuf,
 }
 
@@ -55,9 +55,9 @@ impl InstallCommands {
 
     /// Returns how an environment's Python gets ipykernel.
     ///
-    /// A project that is locked gets it as a dependency of its developers: what pip put into it
-    /// would be gone with the next `uv sync` or `poetry sync`. `folder` is where an environment is
-    /// to be made when the Python is the system's and takes no packages.
+    /// A project with a lock file gets it as a development dependency: `uv sync` and `poetry sync` remove
+    /// what pip has installed. `folder` is where an environment is made for a system's Python that takes
+    /// no packages.
     pub fn of(
         python: &Python,
         environment: &Environment,
@@ -88,7 +88,7 @@ impl InstallCommands {
                 let program = conda_program(&environment.prefix, variables);
                 let prefix = text(&environment.prefix);
                 let mut words = vec![&*program, "install", "--yes", "--prefix", &prefix];
-                // It has no channel of its own: without settings it would look in none.
+                // micromamba has no default channel.
                 let channel = Path::new(&program)
                     .ends_with("micromamba")
                     .then(|| channel_of_python(&environment.prefix))
@@ -211,7 +211,7 @@ fn channel_of_python(prefix: &Path) -> Option<String> {
     // <channel>/<platform>/<file>
     let (folder, _file) = url.rsplit_once('/')?;
     let (channel, _platform) = folder.rsplit_once('/')?;
-    // What lets one in stands in some addresses; it is nothing for a screen.
+    // Some addresses hold credentials, which must not be shown.
     if channel.contains('@') || channel.contains("/t/") {
         return None;
     }

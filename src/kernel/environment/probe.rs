@@ -9,7 +9,7 @@ use super::trust;
 use crate::kernel::process::Process;
 use crate::kernel::variables::Variables;
 
-/// Asked of an interpreter; nothing is imported, so that it takes a few milliseconds.
+/// The code with which an interpreter is asked. It imports no package, so it takes milliseconds.
 const QUESTION: &str = "\
 import importlib.util as u, json, os, sys, sysconfig
 has = lambda name: u.find_spec(name) is not None
@@ -22,19 +22,19 @@ print(json.dumps({
     'managed': os.path.exists(os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')),
 }))";
 
-/// Says that a program is no usable Python.
+/// Says that a program is not a usable Python.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{} is not a usable Python: {reason}", executable.display())]
 pub struct NotPython {
     /// The program.
     pub executable: PathBuf,
-    /// What it said.
+    /// The program's error, or why it was not asked.
     pub reason: String,
-    /// Whether it was run: one of a notebook's folder is not, see [`ProbePolicy`].
+    /// Whether the program was run, see [`ProbePolicy`].
     pub asked: bool,
 }
 
-/// Which interpreters may be run to learn what they have, beyond what their files tell.
+/// The interpreters that may be run where their files do not tell enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbePolicy {
     /// Any: the user has asked for a kernel outside a sandbox, which runs them anyway.
@@ -53,9 +53,8 @@ pub fn of_process(process: &Process) -> Option<PathBuf> {
     is_python.then_some(program)
 }
 
-/// Returns what an interpreter has: as the files of its environment tell, else by asking it.
-///
-/// One that a sandboxed kernel may have put there is not asked.
+/// Returns what an interpreter has, from the files of its environment or else by asking it. An
+/// interpreter that a sandboxed kernel may have written is not asked.
 pub fn probe(
     executable: &Path,
     policy: ProbePolicy,
@@ -112,8 +111,8 @@ fn ask(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
     })
 }
 
-/// Returns `PYTHONPATH` as nothing, where it may name a notebook's folder or a sandboxed kernel may
-/// have written what it names: a `sitecustomize.py` there is run by every start of Python.
+/// Returns an empty `PYTHONPATH` where the real one may name a notebook's folder, or one that a
+/// sandboxed kernel may have written: each start of Python runs a `sitecustomize.py` there.
 fn trusted_path(policy: ProbePolicy) -> Option<(&'static str, &'static str)> {
     let paths = std::env::var_os("PYTHONPATH")?;
     let mut paths = std::env::split_paths(&paths);

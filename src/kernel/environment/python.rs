@@ -76,7 +76,7 @@ pub fn dangling(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     of_environment(folder).is_none().then_some((link, at))
 }
 
-/// An environment as its files tell of it.
+/// The layout of an environment, from its files.
 struct Layout {
     prefix: PathBuf,
     /// Its packages come from a base Python, as those of `venv`.
@@ -86,11 +86,9 @@ struct Layout {
     library: PathBuf,
 }
 
-/// Looks at the environment of an interpreter; nothing where it lies in none, or in one of which
-/// its files do not tell enough.
-///
-/// That something is not seen does not say that it is not there: a `.pth` file may hold code that
-/// adds folders. What is seen is there.
+/// Looks at the environment of an interpreter; none where it lies in none, or its files do not tell
+/// enough. A package that is not seen may still be there, since code in a `.pth` file may add
+/// folders.
 pub(super) fn look(executable: &Path) -> Option<Python> {
     let layout = Layout::of(executable)?;
     Some(Python {
@@ -137,7 +135,7 @@ impl Layout {
             return None;
         }
         let settings = settings.as_deref();
-        // Whatever else stands at its place must be asked.
+        // Any other kind of program must be asked.
         let real = executable.canonicalize().ok()?;
         let mode = std::fs::metadata(&real).ok()?.permissions().mode();
         let version = real.file_name()?.to_str()?.strip_prefix("python")?;
@@ -185,7 +183,7 @@ impl Layout {
     }
 }
 
-/// Returns the folders that a folder's `.pth` files name; their lines of code are left alone.
+/// Returns the folders that a folder's `.pth` files name; their lines of code are not run.
 fn named_in(site: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(site).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());

@@ -8,8 +8,8 @@ use super::{conda, poetry, python};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 
-/// Returns the environments at hand for a notebook in `folder`, the one that counts most first:
-/// the active one, then those of the folders at and above it.
+/// Returns the environments at hand for a notebook in `folder`, the first choice first: the active
+/// one, then those of the folders at and above it.
 pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let mut found: Vec<Environment> = Vec::new();
     let mut add = |environment: Environment| {

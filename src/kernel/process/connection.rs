@@ -1,4 +1,4 @@
-//! A kernel's connection file and what belongs to it: its sockets, its pid file and the link by
+//! A kernel's connection file and the files beside it: its sockets, its pid file and the link by
 //! which other Jupyter clients find it.
 
 use std::fs::File;
@@ -87,7 +87,7 @@ pub struct KernelFiles {
 }
 
 impl KernelFiles {
-    /// Returns names that no other kernel has. Nothing is made but the folder.
+    /// Returns the files of a new kernel, under unused names. Makes only the folder.
     pub fn fresh(project: &Project) -> io::Result<Self> {
         let folder = project.make_folder("connections")?;
         let id = uuid::Uuid::new_v4().simple().to_string();
@@ -145,13 +145,13 @@ impl KernelFiles {
         (end.process == *process).then_some(end)
     }
 
-    /// Returns the process that waits for the end of this one.
+    /// Returns the supervisor of this process.
     pub fn supervisor_of(&self, process: &Process) -> Option<Process> {
         let recorded = self.recorded()?;
         recorded.supervisor.filter(|_| recorded.process == *process)
     }
 
-    /// Says whether that process was started in another container: its pid means nothing here.
+    /// Says whether the process was started in another container: its pid means nothing here.
     pub fn is_of_elsewhere(&self) -> bool {
         self.recorded().is_some_and(|recorded| {
             let namespace = recorded.pid_namespace;
@@ -238,8 +238,7 @@ impl KernelFiles {
 
     /// Removes what belongs to a kernel that has ended. What is not there is no error.
     ///
-    /// A start of it that somebody began and was killed over may still be under way: that is
-    /// called off, or its process ended.
+    /// A start may still be under way whose starter was killed: it is called off, or its process ended.
     ///
     /// Only what `nb` made is removed. A `state.json` may name any file, and a connection file any
     /// socket: so the name must be one that `nb` gives, in a folder that `nb` made, and the names of
@@ -265,7 +264,7 @@ impl KernelFiles {
         {
             let _ = std::fs::remove_file(link);
         }
-        // After what it leads to: a crash in between leaves the way to the rest.
+        // After the files that it leads to: after a crash in between it still leads to the rest.
         let _ = beneath::remove_file(&self.connection_file);
         if let Some(process) = self.process() {
             let _ = process.signal_group(Signal::KILL);
@@ -312,7 +311,7 @@ impl KernelFiles {
 
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
         if let Some(folder) = self.connection_file.parent() {
-            // Somebody may have removed it with what was in it.
+            // The folder may have been removed meanwhile.
             beneath::make_folder(folder)?;
         }
         let mut file = beneath::create(&self.connection_file)?;
@@ -454,7 +453,7 @@ fn private_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns five ports that were free a moment ago; whoever is quicker may take one of them.
+/// Returns five ports that were free a moment ago; another program may still take one of them.
 fn free_ports() -> io::Result<Ports> {
     let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     // All are held until all are found, or two could be the same.
@@ -472,14 +471,14 @@ fn new_key() -> Zeroizing<String> {
     Zeroizing::new(format!("{}{}", one.simple(), other.simple()))
 }
 
-/// Removes links of kernels that ended without us.
+/// Removes the links of kernels that ended unnoticed.
 fn sweep_links(folder: &Path) {
     for link in links_to_nothing(folder) {
         let _ = std::fs::remove_file(link);
     }
 }
 
-/// Returns the links of ours in Jupyter's runtime folder that lead nowhere.
+/// Returns `nb`'s links in Jupyter's runtime folder whose target is gone.
 pub fn stale_links(variables: &dyn Variables) -> Vec<PathBuf> {
     JupyterPaths::new(variables)
         .map(|paths| links_to_nothing(&paths.runtime_dir))
@@ -508,7 +507,7 @@ pub fn stale_sockets(variables: &dyn Variables) -> Vec<PathBuf> {
             .ok()
             .and_then(|found| found.modified().ok());
         let age = modified.and_then(|at| at.elapsed().ok());
-        // One that is just being made is bound before somebody listens.
+        // A socket is bound before its kernel listens.
         entry.file_type().is_socket() && age.is_some_and(|age| age > JUST_MADE)
     });
     sockets
@@ -531,7 +530,7 @@ pub fn remove_empty_folders(sockets: &[PathBuf], variables: &dyn Variables) {
 /// How long a kernel may take between making a socket and listening on it.
 const JUST_MADE: Duration = Duration::from_secs(5);
 
-/// Says whether the system refuses a connection; a busy kernel's would only not be taken yet.
+/// Says whether the system refuses a connection. A busy kernel's is queued instead.
 fn nobody_listens(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let tried = || {

@@ -1,8 +1,7 @@
-//! Which kernelspecs Jupyter's configuration lets its front ends list:
+//! The kernelspecs that Jupyter's configuration lets its front ends list:
 //! `KernelSpecManager.allowed_kernelspecs`.
 //!
-//! As in Jupyter, it hides the others from lists and from choices, and one that is named is started
-//! all the same. Only configurations in JSON are read: one in Python is a program.
+//! As in Jupyter, other specs are hidden from lists and choices, but can be started by name. Only configurations in JSON are read: one in Python is a program.
 
 use std::path::PathBuf;
 
@@ -13,7 +12,7 @@ use super::kernelspec::InstalledSpec;
 use super::prefix::Prefix;
 use crate::kernel::foreign_file;
 
-/// The files' names, that which counts most first: what a server reads comes after what all read.
+/// The files' names: a server's own settings win over those for all programs.
 const FILES: [&str; 2] = ["jupyter_server_config.json", "jupyter_config.json"];
 
 /// The settings' names, the newer first.
@@ -49,7 +48,7 @@ impl SpecAllowList {
         Self(None)
     }
 
-    /// Leaves those out that may not be listed.
+    /// Removes the specs that may not be listed.
     pub fn filter(&self, mut specs: Vec<InstalledSpec>) -> Vec<InstalledSpec> {
         specs.retain(|spec| self.permits(&spec.name));
         specs

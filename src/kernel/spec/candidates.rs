@@ -1,4 +1,4 @@
-//! All kernels that could be started, wherever they are installed.
+//! All kernels that could be started for a notebook, wherever they are installed.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -42,18 +42,18 @@ pub struct KernelCandidate {
     pub path: PathBuf,
     /// Who manages its environment, where it is one.
     pub manager: Option<Manager>,
-    /// It is conda's own environment.
+    /// Whether it is conda's `base`.
     pub is_base: bool,
-    /// What would be started, or why nothing can be.
+    /// The spec that would be started, or why none can be.
     pub spec: Result<RealSpec, NotStartable>,
 }
 
 /// Why a kernel cannot be started.
 #[derive(Clone, Debug)]
 pub struct NotStartable {
-    /// What is wrong.
+    /// The reason.
     pub why: String,
-    /// What mends it.
+    /// The commands that help.
     pub install: Option<InstallCommands>,
 }
 
@@ -88,7 +88,7 @@ impl KernelCandidate {
 pub fn all(folder: &Path, paths: &JupyterPaths, variables: &dyn Variables) -> Vec<KernelCandidate> {
     let near = search::at_hand(folder, variables);
     let prefix = prefix_in_use(folder, variables);
-    // This list is only looked at: nothing of the notebook's folder is run for it.
+    // Nothing in the notebook's folder is run just for a list.
     let policy = ProbePolicy::ToolsOnly;
     let mut candidates = of_environments(near, CandidateSource::AtHand, folder, policy, variables);
     let folders = paths.spec_folders(prefix.as_ref());
@@ -130,7 +130,7 @@ fn pythons_elsewhere(
         let prefix = prefix.unwrap_or(Path::new("/"));
         (Environment::of(prefix, "python3 on PATH"), executable)
     });
-    // Of those that conda knows there is more to say than that one of them is on PATH.
+    // An environment that conda knows is listed as such and not as the one on PATH.
     let on_path = on_path.filter(|(it, _)| known.iter().all(|other| other.prefix != it.prefix));
     let on_path = Vec::from_iter(on_path);
     let mut candidates = ask_all(on_path, CandidateSource::Path, folder, policy, variables);
@@ -185,7 +185,7 @@ fn ask_all(
     });
     let asked = pythons.into_iter().zip(answers);
     let asked = asked.map(|((environment, path), answer)| match &answer {
-        // What is on PATH may be a shim that starts a Python elsewhere.
+        // A program on PATH may be a shim that starts a Python elsewhere.
         Ok(python) if from == CandidateSource::Path => {
             let environment = Environment::of(&python.prefix, environment.source);
             ((environment, python.executable.clone()), answer)

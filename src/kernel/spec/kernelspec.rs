@@ -1,4 +1,4 @@
-//! Kernelspecs: found, read, and made into a command.
+//! Kernelspecs: finding them, reading them, and the commands that they make.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,17 +15,17 @@ use crate::project::RealSpec;
 /// The file stem of the program that front ends start; a spec that starts it is no kernel.
 pub const PROXY: &str = "nb-proxy";
 
-/// The folder of the spec by which front ends find the proxy; other languages' names begin so.
+/// The name of the spec by which front ends find the proxy, and the prefix of other languages' specs.
 pub const SHARED: &str = "nb-shared";
 
-/// Says whether a kernelspec's name is one of ours, for Python or for another language.
+/// Says whether a kernelspec's name is one of `nb`'s, for Python or for another language.
 pub fn is_shared_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let rest = name.strip_prefix(SHARED);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Returns the name of our spec for a language: Python's is [`SHARED`].
+/// Returns the name of `nb`'s spec for a language: Python's is [`SHARED`].
 ///
 /// Jupyter allows letters, digits, `.`, `-` and `_` in names and takes them without regard to case.
 pub fn shared_name(language: &str) -> String {
@@ -44,7 +44,7 @@ pub fn shared_name(language: &str) -> String {
     name
 }
 
-/// Returns the name of our spec for a language that people see.
+/// Returns the display name of `nb`'s spec for a language.
 pub fn shared_display_name(language: &str) -> String {
     if is_python(language) {
         "nb shared kernel".to_owned()
@@ -53,7 +53,7 @@ pub fn shared_display_name(language: &str) -> String {
     }
 }
 
-/// Says whether a language is Python, as it is where none is told.
+/// Says whether a language is Python; an empty one counts as Python.
 pub fn is_python(language: &str) -> bool {
     language.is_empty() || language.eq_ignore_ascii_case("python")
 }
@@ -77,7 +77,7 @@ pub enum SpecError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// A sandboxed kernel may have written it: it could name any command, and any folder for the
+    /// A sandboxed kernel may have written the spec, and named any command in it, or any folder for the
     /// next sandbox to show.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
@@ -94,7 +94,7 @@ pub enum SpecError {
 /// A kernelspec as Jupyter would list it.
 #[derive(Debug)]
 pub struct InstalledSpec {
-    /// Its name, in lower case as Jupyter tells it.
+    /// Its name, in lower case as in Jupyter.
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
@@ -120,7 +120,7 @@ pub fn read(folder: &Path) -> Result<RealSpec, SpecError> {
 
 fn parse(bytes: &[u8]) -> serde_json::Result<RealSpec> {
     let mut fields: serde_json::Map<String, Value> = serde_json::from_slice(bytes)?;
-    // The folder names a spec; a file that says otherwise is not believed.
+    // The folder's name counts, whatever the file says.
     fields.insert("name".to_owned(), Value::String(String::new()));
     let mode = match fields.get("interrupt_mode").and_then(Value::as_str) {
         // Jupyter reads it without regard to case.
@@ -214,7 +214,8 @@ fn first_of_each_name(
 
 /// Returns the folders with a `kernel.json` in a folder, by their names in lower case.
 ///
-/// Names come from the system and never from a notebook, which might name any path.
+/// Names are compared with those of folders and never joined to a path: a notebook might name any
+/// path.
 fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -291,7 +292,7 @@ fn is_bare_python(program: &str) -> bool {
 }
 
 /// Says whether a kernel chooses its own TCP ports where its connection file says 0, and writes them
-/// into that: ipykernel does. Nobody else can take a port then before the kernel has it.
+/// there, as ipykernel does. No other program can take a port before the kernel has it then.
 pub fn chooses_ports(spec: &RealSpec) -> bool {
     let module = spec.argv.windows(2).find_map(|two| match two {
         [flag, module] if flag == "-m" => Some(module.as_str()),

@@ -1,4 +1,4 @@
-//! What some kernels need and their kernelspecs do not say, as tried with each of them.
+//! Behaviour of single kernels that their kernelspecs do not tell, as tried with each of them.
 
 use std::ffi::OsStr;
 use std::path::Path;
