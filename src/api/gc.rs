@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::Problem;
-use crate::lifecycle::gc::{self, Deed, Options};
+use crate::lifecycle::gc::{self, CleanupAction, CleanupOptions};
 use crate::project::Project;
 
 /// Where to clear up.
@@ -57,12 +57,12 @@ pub async fn gc(caller: &Caller, request: GcRequest) -> Result<GcAnswer, Problem
         false => Project::find(&caller.here).into_iter().collect(),
     };
     let dry_run = request.dry_run;
-    let cleared = gc::clear(&Options { projects, dry_run }).await;
+    let cleared = gc::clear(&CleanupOptions { projects, dry_run }).await;
     let found = cleared.found.into_iter().map(|it| Cleanup {
-        deed: match it.deed {
-            Deed::End => "end",
-            Deed::Remove => "remove",
-            Deed::Mend => "mend",
+        deed: match it.action {
+            CleanupAction::End => "end",
+            CleanupAction::Remove => "remove",
+            CleanupAction::Mend => "mend",
         },
         what: it.what,
         memory_bytes: it.memory_bytes,

@@ -1,4 +1,4 @@
-//! Asking before one ends others' work.
+//! Consent: what of others' work an action on a kernel would end.
 //!
 //! The rule is a pure function of what is known; [`facts`] finds that out, at the price of one
 //! question to the kernel.
@@ -14,7 +14,7 @@ use crate::project::{Project, Session, Status};
 
 /// What is to be done to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum KernelAction {
     /// Ends the cell that runs.
     Interrupt,
     /// Ends it, and the variables.
@@ -43,7 +43,7 @@ pub struct Running {
     pub since: Option<Timestamp>,
 }
 
-/// What speaks against a deed.
+/// What speaks against an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objection {
     /// It would end somebody else's cell.
@@ -52,9 +52,9 @@ pub enum Objection {
     WipesVariables(Vec<String>),
 }
 
-/// Returns what of others' work a deed of `asker` would end.
-pub fn objections(deed: Deed, asker: &str, facts: &Facts) -> Vec<Objection> {
-    let others = |name: &str| !company::is_same(name, asker);
+/// Returns which work of others an action of `actor` would end.
+pub fn objections(action: KernelAction, actor: &str, facts: &Facts) -> Vec<Objection> {
+    let others = |name: &str| !company::is_same(name, actor);
     let mut found = Vec::new();
     if let Some(running) = facts.runs.as_ref().filter(|it| others(&it.by)) {
         found.push(Objection::EndsCell(running.clone()));
@@ -65,23 +65,23 @@ pub fn objections(deed: Deed, asker: &str, facts: &Facts) -> Vec<Objection> {
         .filter(|name| others(name))
         .cloned()
         .collect();
-    if deed != Deed::Interrupt && !made_by.is_empty() {
+    if action != KernelAction::Interrupt && !made_by.is_empty() {
         found.push(Objection::WipesVariables(made_by));
     }
     found
 }
 
-/// Finds out what a deed of `asker` may end.
+/// Finds out whose work an action of `actor` may end.
 ///
-/// One's own cell is not looked into any further: it does not matter whether it still runs.
-pub async fn facts(project: &Project, key: &str, session: &Session, asker: &str) -> Facts {
+/// Whether the actor's own cell still runs does not matter, so the kernel is not asked then.
+pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str) -> Facts {
     // One that is being started runs nobody's cell, and does not answer.
     let is_up = session.status == Status::Live && liveness(session).await.is_up();
     if !is_up {
         return Facts::default();
     }
     let present = project.present(key, session.generation);
-    let is_own = |cell: &RunningCell| company::is_same(company::name(cell.by.as_deref()), asker);
+    let is_own = |cell: &RunningCell| company::is_same(company::name(cell.by.as_deref()), actor);
     let runs = match present.running {
         Some(cell) if is_own(&cell) => None,
         cell => match (busy(session).await, cell) {
@@ -133,19 +133,27 @@ mod tests {
     #[test]
     fn only_others_work_is_asked_about() {
         let human = "human (VS Code)";
-        let count = |deed, asker, facts: &Facts| objections(deed, asker, facts).len();
-        for deed in [Deed::Interrupt, Deed::Restart, Deed::Shutdown] {
-            assert_eq!(count(deed, "claude", &facts(None, &[])), 0);
-            assert_eq!(count(deed, "claude", &facts(Some("claude"), &[])), 0);
-            assert_eq!(count(deed, "claude", &facts(Some("codex"), &[])), 1);
-            assert_eq!(count(deed, "claude", &facts(Some(human), &[])), 1);
-            assert_eq!(count(deed, "human", &facts(Some(human), &[human])), 0);
+        let count = |action, actor, facts: &Facts| objections(action, actor, facts).len();
+        for action in [
+            KernelAction::Interrupt,
+            KernelAction::Restart,
+            KernelAction::Shutdown,
+        ] {
+            assert_eq!(count(action, "claude", &facts(None, &[])), 0);
+            assert_eq!(count(action, "claude", &facts(Some("claude"), &[])), 0);
+            assert_eq!(count(action, "claude", &facts(Some("codex"), &[])), 1);
+            assert_eq!(count(action, "claude", &facts(Some(human), &[])), 1);
+            assert_eq!(count(action, "human", &facts(Some(human), &[human])), 0);
         }
         let made = facts(None, &[human, "human (JupyterLab)"]);
-        assert_eq!(count(Deed::Interrupt, "claude", &made), 0);
-        assert_eq!(count(Deed::Restart, "claude", &made), 1);
-        assert_eq!(count(Deed::Shutdown, "claude", &made), 1);
-        let both = objections(Deed::Restart, "claude", &facts(Some(human), &[human]));
+        assert_eq!(count(KernelAction::Interrupt, "claude", &made), 0);
+        assert_eq!(count(KernelAction::Restart, "claude", &made), 1);
+        assert_eq!(count(KernelAction::Shutdown, "claude", &made), 1);
+        let both = objections(
+            KernelAction::Restart,
+            "claude",
+            &facts(Some(human), &[human]),
+        );
         assert!(
             matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(who)] if *who == [human])
         );

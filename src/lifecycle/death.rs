@@ -1,5 +1,5 @@
-//! Kernels that went by themselves: noted once, in whose cell and of what, and told until the next
-//! one is started.
+//! Kernels that exited unexpectedly: recorded once, with the cell and the cause, and reported until the
+//! next one is started.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ const AT_START: &str = "at_start";
 /// Says why a kernel was shut down, where nobody asked for it at that moment.
 pub(super) const BECAUSE: &str = "because";
 
-/// Records that a kernel went by itself, and in whose cell, unless the record has changed meanwhile.
+/// Records that a kernel exited unexpectedly, and in whose cell, unless the record has changed meanwhile.
 ///
 /// Who had asked for that cell is `cell_by` in the record of the end: `by` is who ended a kernel.
 /// Blocks for some milliseconds, for which its supervisor may need to tell of what it died.
@@ -189,7 +189,7 @@ pub(super) fn mark_at_start(ended: &mut Ended) {
     ended.other.insert(AT_START.to_owned(), true.into());
 }
 
-/// Returns what is told of a kernel that went by itself, as one sentence or two.
+/// Returns one or two sentences about a kernel that exited unexpectedly.
 pub fn words(notebook: &str, ended: &Ended) -> String {
     told(notebook, ended, &zone::here())
 }

@@ -28,7 +28,7 @@ use crate::task::causes::with_causes;
 
 /// What is cleared up.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CleanupOptions {
     /// Of these projects.
     pub projects: Vec<Project>,
     /// Only tell.
@@ -37,9 +37,9 @@ pub struct Options {
 
 /// One thing that was found and cleared up, or would have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Cleanup {
     /// What was done.
-    pub deed: Deed,
+    pub action: CleanupAction,
     /// To what, in words.
     pub what: String,
     /// How much memory that frees.
@@ -50,7 +50,7 @@ pub struct Found {
 
 /// What is done to what nobody uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum CleanupAction {
     /// A process is ended.
     End,
     /// Files are removed.
@@ -63,7 +63,7 @@ pub enum Deed {
 #[derive(Clone, Debug, Default)]
 pub struct Cleared {
     /// What was found.
-    pub found: Vec<Found>,
+    pub found: Vec<Cleanup>,
     /// What the user should know: what was left alone, and why.
     pub notes: Vec<String>,
 }
@@ -83,7 +83,7 @@ pub fn all_projects() -> Vec<Project> {
 }
 
 /// Clears up.
-pub async fn clear(options: &Options) -> Cleared {
+pub async fn clear(options: &CleanupOptions) -> Cleared {
     let mut cleared = Cleared::default();
     for project in &options.projects {
         if let Err(error) = clear_project(project, options.dry_run, &mut cleared).await {
@@ -98,8 +98,8 @@ pub async fn clear(options: &Options) -> Cleared {
         if !options.dry_run {
             idle::end_group(&left.process).await;
         }
-        cleared.found.push(Found {
-            deed: Deed::End,
+        cleared.found.push(Cleanup {
+            action: CleanupAction::End,
             what: format!(
                 "the kernel of {}, whose project is gone (pid {})",
                 left.kernel.notebook.display(),
@@ -148,8 +148,8 @@ fn mend_spec(dry_run: bool, cleared: &mut Cleared) {
         cleared.notes.push(with_causes(&error));
         return;
     }
-    cleared.found.push(Found {
-        deed: Deed::Mend,
+    cleared.found.push(Cleanup {
+        action: CleanupAction::Mend,
         what: format!("the kernelspec \"nb shared kernel\": {why}"),
         memory_bytes: 0,
         disk_bytes: 0,
@@ -198,8 +198,8 @@ async fn clear_project(
         task::sweep(project);
         let freed = before.saturating_sub(size(&project.dir().join("jobs")));
         if freed > 0 {
-            cleared.found.push(Found {
-                deed: Deed::Remove,
+            cleared.found.push(Cleanup {
+                action: CleanupAction::Remove,
                 what: "the oldest jobs".to_owned(),
                 memory_bytes: 0,
                 disk_bytes: freed,
@@ -232,8 +232,8 @@ async fn clear_session(
             if !dry_run {
                 held.end(&process, Duration::ZERO).await;
             }
-            cleared.found.push(Found {
-                deed: Deed::End,
+            cleared.found.push(Cleanup {
+                action: CleanupAction::End,
                 what: format!(
                     "the kernel of {}, {why} (pid {})",
                     session.notebook.display(),
@@ -244,7 +244,7 @@ async fn clear_session(
             });
             why
         }
-        (Liveness::Dead, why) => why.unwrap_or("it went by itself"),
+        (Liveness::Dead, why) => why.unwrap_or("it exited unexpectedly"),
         _ => return Ok(()),
     };
     if !dry_run {
@@ -267,7 +267,7 @@ fn owner_words(session: &Session) -> String {
     )
 }
 
-/// The rule: why a kernel that lives is ended, where its session is so and nobody is at it.
+/// Returns why a kernel that lives is ended, where its session is so and nobody is at it.
 fn why_ended(status: &Status) -> Option<&'static str> {
     match status {
         Status::Starting | Status::Restarting => {
@@ -289,8 +289,8 @@ impl Cleared {
         if !dry_run {
             files.remove(&ProcessVariables);
         }
-        self.found.push(Found {
-            deed: Deed::Remove,
+        self.found.push(Cleanup {
+            action: CleanupAction::Remove,
             what: format!("{} of {of}", count(there.len(), "file")),
             memory_bytes: 0,
             disk_bytes,
@@ -314,8 +314,8 @@ impl Cleared {
             }
         }
         if removed > 0 {
-            self.found.push(Found {
-                deed: Deed::Remove,
+            self.found.push(Cleanup {
+                action: CleanupAction::Remove,
                 what: format!("{} {of}", count(removed, kind)),
                 memory_bytes: 0,
                 disk_bytes,

@@ -22,7 +22,7 @@ const ENDS: Duration = Duration::from_secs(3);
 
 /// Which kernels are to be ended.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct IdleOptions {
     /// Those that have been idle for at least this long.
     pub age: Duration,
     /// Also those that a front end has joined, and those whose projects are gone.
@@ -35,7 +35,7 @@ pub struct Options {
 
 /// What became of one kernel.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct IdleOutcome {
     /// Its project's folder.
     pub root: std::path::PathBuf,
     /// Its notebook, relative to that.
@@ -64,7 +64,7 @@ pub enum Done {
 }
 
 /// The rule: why a kernel is not ended; none ends it. Nothing where none runs.
-fn reason_to_keep(status: &SessionStatus, options: &Options, now: Timestamp) -> Option<String> {
+fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp) -> Option<String> {
     if !status.session.is_owned() {
         return Some("started by another program".to_owned());
     }
@@ -115,7 +115,7 @@ pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -
     let (Some(age), Some(_)) = (look.limit, look.unused) else {
         return false;
     };
-    let options = Options {
+    let options = IdleOptions {
         age,
         force: false,
         dry_run: false,
@@ -130,7 +130,7 @@ pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -
 async fn end(
     project: &Project,
     key: &str,
-    options: &Options,
+    options: &IdleOptions,
     why: Option<&str>,
 ) -> Result<Option<String>, OpenError> {
     let keeps = async |session| {
@@ -152,7 +152,7 @@ pub fn span(time: Duration) -> String {
 
 /// The rule: for how long nobody has used a kernel; none where it is in use.
 fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
-    let options = Options {
+    let options = IdleOptions {
         age: Duration::ZERO,
         force: false,
         dry_run: true,
@@ -168,7 +168,7 @@ fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
 }
 
 /// Ends the kernels that the options mean, and tells of every one that runs.
-pub async fn end_idle(kernels: Kernels, options: &Options) -> Vec<Outcome> {
+pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleOutcome> {
     let Kernels { found, left, .. } = kernels;
     let up = found
         .into_iter()
@@ -183,7 +183,7 @@ pub async fn end_idle(kernels: Kernels, options: &Options) -> Vec<Outcome> {
     outcomes
 }
 
-async fn end_one(project: Project, status: SessionStatus, options: Options) -> Outcome {
+async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleOutcome {
     let done = match reason_to_keep(&status, &options, Timestamp::now()) {
         Some(why) => Done::Kept(why),
         None if options.dry_run => Done::Ended,
@@ -193,7 +193,7 @@ async fn end_one(project: Project, status: SessionStatus, options: Options) -> O
             Err(error) => Done::Failed(error),
         },
     };
-    Outcome {
+    IdleOutcome {
         root: project.root().to_owned(),
         notebook: status.key,
         pid: status.session.pid(),
@@ -214,7 +214,7 @@ pub(super) async fn end_group(process: &Process) {
 }
 
 /// Its key went with the project, so that nobody can ask it: it is ended by signals alone.
-async fn end_left(left: Left, options: Options) -> Outcome {
+async fn end_left(left: Left, options: IdleOptions) -> IdleOutcome {
     let memory_bytes = left.process.memory_bytes();
     let done = if !options.force {
         let pid = left.process.pid;
@@ -228,7 +228,7 @@ async fn end_left(left: Left, options: Options) -> Outcome {
         Done::Ended
     };
     let notebook = left.kernel.notebook.strip_prefix(&left.root);
-    Outcome {
+    IdleOutcome {
         notebook: notebook
             .unwrap_or(&left.kernel.notebook)
             .to_string_lossy()
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn kept(status: &SessionStatus, age: u64, force: bool) -> Option<String> {
-        let options = Options {
+        let options = IdleOptions {
             age: Duration::from_secs(age),
             force,
             dry_run: false,

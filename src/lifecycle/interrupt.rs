@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::deed::journal;
+use super::action_event::journal;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use crate::client::{Client, ClientError};

@@ -1,12 +1,12 @@
 //! Kernels from start to end: opening one for a notebook, sharing it, restarting and ending it, and the
 //! kernelspecs through which front ends find it.
 
+mod action_event;
 pub mod attach;
 pub mod available;
 pub mod consent;
 pub mod create;
 pub mod death;
-mod deed;
 pub mod doctor;
 mod end_kernel;
 pub mod everywhere;

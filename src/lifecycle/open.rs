@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::action_event::journal;
 use super::attach::{self, Running};
 use super::death::note_death;
-use super::deed::journal;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::sandbox::WantedConfinement;
 use super::share;
-use super::start::{Held, Wanted, refuse_in_a_sandbox};
+use super::start::{Held, KernelPlan, refuse_in_a_sandbox};
 use crate::kernel::confine::container;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::process::connection::{self, KernelFiles};
@@ -134,7 +134,7 @@ pub struct Opened {
     pub shared_with: Vec<String>,
     /// How it came to be.
     pub how: How,
-    /// How the kernel before this one ended, if it went by itself.
+    /// How the kernel before this one ended, if it exited unexpectedly.
     pub before: Option<Ended>,
     /// What the user should know.
     pub notes: Vec<String>,
@@ -280,7 +280,7 @@ async fn own(
     Ok((session, how, before))
 }
 
-/// Says whether a kernel will have to be started, as far as that can be told at a glance.
+/// Says whether a kernel will have to be started, judged by its record alone.
 fn starts(project: &Project, key: &str) -> bool {
     let state = project.state().unwrap_or_default();
     let session = state.sessions.get(key);
@@ -310,7 +310,7 @@ fn set_idle(
     Ok(())
 }
 
-/// Records that the kernel went by itself, where nobody has noticed it yet.
+/// Records that the kernel exited unexpectedly, where nobody has noticed it yet.
 async fn noticed(held: &Held<'_>, session: Session) -> Result<Session, OpenError> {
     if session.status == Status::Live && liveness(&session).await == Liveness::Dead {
         return Ok(note_death(held.project, held.key, session)?);
@@ -485,7 +485,7 @@ async fn start(
         let folder = notebook.parent().unwrap_or(notebook);
         launch::check_outside(&choice.spec, folder, &ProcessVariables)?;
     }
-    let wanted = Wanted {
+    let wanted = KernelPlan {
         spec: choice.spec,
         transport: match sandbox.is_some() || container.is_some() {
             true => Transport::Ipc,

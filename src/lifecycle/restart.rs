@@ -1,12 +1,12 @@
 //! Replacing a notebook's kernel by a new one on the same sockets.
 //!
-//! The deed is done by a detached process: whoever asks for it may be killed by it, as a front
-//! end's proxy is, and a kernel must not stay away because its user's window went.
+//! A detached process restarts it: whoever asks may be killed by the restart, as a front end's proxy
+//! is, and a kernel must not stay away because its user's window was closed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::deed::journal;
+use super::action_event::journal;
 use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
@@ -53,7 +53,7 @@ pub async fn begin_restart(
     Ok(task::begin(project, &job).await?)
 }
 
-/// Says beforehand what will not work.
+/// Refuses beforehand what will not work.
 async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     let notebook = project.notebook(key);
     let session = recorded(&project.state()?, project, key).ok_or(OpenError::NoKernel {
@@ -77,7 +77,7 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Does it, in the detached process.
+/// Restarts the kernel, in the detached process.
 pub(crate) async fn perform(
     project: &Project,
     key: &str,

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::action_event::journal;
 use super::death::BECAUSE;
-use super::deed::journal;
 use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;

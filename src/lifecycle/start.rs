@@ -37,7 +37,7 @@ const LINES: usize = 12;
 const LOCK_POLL: Duration = Duration::from_millis(15);
 
 /// What kind of kernel a session is to have.
-pub(super) struct Wanted {
+pub(super) struct KernelPlan {
     pub(super) spec: RealSpec,
     pub(super) transport: Transport,
     pub(super) settings: KernelSettings,
@@ -142,10 +142,10 @@ impl<'a> Held<'a> {
         &self,
         notebook: &Path,
         before: Option<Session>,
-        wanted: Wanted,
+        wanted: KernelPlan,
         patience: Duration,
     ) -> Result<Session, OpenError> {
-        let Wanted {
+        let KernelPlan {
             spec,
             transport,
             settings,

@@ -5,7 +5,7 @@ use crate::cli::Context;
 use crate::cli::render::print;
 use crate::cli::terminal::Lines;
 use crate::kernel::shell::quote;
-use crate::lifecycle::consent::{Deed, Objection, facts, objections};
+use crate::lifecycle::consent::{KernelAction, Objection, facts, objections};
 use crate::lifecycle::target::Target;
 
 impl Context {
@@ -15,7 +15,7 @@ impl Context {
     /// A refusal that says whose work it is and how to insist.
     pub(crate) async fn consent(
         &self,
-        deed: Deed,
+        action: KernelAction,
         target: &Target,
         force: bool,
         json: bool,
@@ -24,12 +24,12 @@ impl Context {
             return Ok(());
         }
         let facts = facts(&target.project, &target.key, &target.session, self.by()).await;
-        let objections = objections(deed, self.by(), &facts);
+        let objections = objections(action, self.by(), &facts);
         if objections.is_empty() {
             return Ok(());
         }
         let name = &target.notebook_key;
-        let command = command(deed);
+        let command = command(action);
         let why: Vec<_> = objections.iter().map(words).collect();
         let why = why.join(", and ");
         if !json && self.can_ask() {
@@ -52,11 +52,11 @@ impl Context {
     }
 }
 
-fn command(deed: Deed) -> &'static str {
-    match deed {
-        Deed::Interrupt => "nb interrupt",
-        Deed::Restart => "nb restart",
-        Deed::Shutdown => "nb shutdown",
+fn command(action: KernelAction) -> &'static str {
+    match action {
+        KernelAction::Interrupt => "nb interrupt",
+        KernelAction::Restart => "nb restart",
+        KernelAction::Shutdown => "nb shutdown",
     }
 }
 

@@ -15,7 +15,7 @@ use crate::cli::render::print;
 use crate::cli::render::report::what;
 use crate::execution::follow::taken;
 use crate::lifecycle;
-use crate::lifecycle::consent::Deed;
+use crate::lifecycle::consent::KernelAction;
 use crate::project::InterruptMode;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
@@ -58,7 +58,7 @@ impl Command for Interrupt {
         let notebook = self.what.as_ref().map(Into::into);
         let target = context.target(notebook).await?;
         context
-            .consent(Deed::Interrupt, &target, self.force, self.json)
+            .consent(KernelAction::Interrupt, &target, self.force, self.json)
             .await?;
         let mode = lifecycle::interrupt::interrupt(
             &target.project,

@@ -12,7 +12,7 @@ use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::kernel::shell::quote;
-use crate::lifecycle::consent::Deed;
+use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::restart::{TaskReport, restart};
 use crate::lifecycle::target::Target;
 use crate::project::Session;
@@ -86,7 +86,9 @@ pub(crate) async fn replaced(
     json: bool,
     patience: Duration,
 ) -> Result<Session, Problem> {
-    context.consent(Deed::Restart, target, force, json).await?;
+    context
+        .consent(KernelAction::Restart, target, force, json)
+        .await?;
     match restart(&target.project, &target.key, context.by(), patience).await? {
         TaskReport::Done(session) => Ok(*session),
         TaskReport::Failed {

@@ -12,9 +12,9 @@ use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::lifecycle;
-use crate::lifecycle::consent::Deed;
+use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::everywhere::{self, Kernels};
-use crate::lifecycle::idle::{self, Done, Outcome};
+use crate::lifecycle::idle::{self, Done, IdleOutcome};
 use crate::notebook::size;
 use crate::project::Project;
 
@@ -73,7 +73,7 @@ impl Command for Shutdown {
         // A kernel of another program or notebook is only let go.
         if target.session.is_owned() && !target.is_shared() {
             context
-                .consent(Deed::Shutdown, &target, self.force, self.json)
+                .consent(KernelAction::Shutdown, &target, self.force, self.json)
                 .await?;
         }
         let stopped = lifecycle::shutdown::shutdown(
@@ -158,7 +158,7 @@ impl Shutdown {
             .iter()
             .map(|(_, error)| causes(error))
             .collect();
-        let options = idle::Options {
+        let options = idle::IdleOptions {
             age,
             force: self.force,
             dry_run: self.dry_run,
@@ -187,7 +187,7 @@ impl Shutdown {
         Ok(ExitCode::from(u8::from(failed)))
     }
 
-    fn line(&self, outcome: &Outcome) -> String {
+    fn line(&self, outcome: &IdleOutcome) -> String {
         let name = if self.all {
             outcome.root.join(&outcome.notebook).display().to_string()
         } else {
@@ -210,7 +210,7 @@ impl Shutdown {
     }
 }
 
-fn object(outcome: &Outcome) -> Value {
+fn object(outcome: &IdleOutcome) -> Value {
     let (done, why) = match &outcome.done {
         Done::Ended => ("ended", None),
         Done::Kept(why) => ("kept", Some(why.clone())),
