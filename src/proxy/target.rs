@@ -50,7 +50,7 @@ pub(super) enum Found {
     Live(Box<LiveKernel>),
     /// `nb` is starting or restarting it.
     Awaited,
-    /// It went by itself, in this way if that is known; another may be started for it.
+    /// It exited unexpectedly, in this way if that is known; another may be started for it.
     Died(Option<Ended>),
     /// There is none, and only its user may have one started.
     None(Ending),

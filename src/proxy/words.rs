@@ -38,7 +38,7 @@ pub(super) fn out_of_reach(target: &Target, session: &Session) -> Ending {
     ending(target, "KernelElsewhere", &what)
 }
 
-/// It went by itself, and only its user may have another started.
+/// Its kernel exited unexpectedly, and only its user may have another started.
 pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
     if ended.is_none_or(|ended| ended.job.is_none()) {
         return ending(target, "KernelDied", &gone(ended));
@@ -55,7 +55,7 @@ pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
     }
 }
 
-/// It went by itself, and the next cell brings another.
+/// Its kernel exited unexpectedly, and the next cell starts another.
 pub(super) fn died_for_now(target: &Target, ended: Option<&Ended>) -> Ending {
     let text = format!(
         "The shared kernel of {} {}. The next cell that you run starts another{}",
