@@ -15,15 +15,15 @@ use crate::notebook::json::{
     Json, Layout, Object, digest, is, items, lossy, remove_value_at, set_value_at, value_at,
 };
 
-/// What a cell is.
+/// The type of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CellType {
-    /// Runs, and has outputs.
+    /// Code, which runs and has outputs.
     Code,
-    /// Is shown as formatted text.
+    /// Markdown, which is shown as formatted text.
     Markdown,
-    /// Is passed on as it is.
+    /// Text that converters pass on unchanged.
     Raw,
     /// Something that no version of the format knows.
     #[serde(skip_deserializing)]
@@ -33,21 +33,21 @@ pub enum CellType {
 /// A cell of a notebook: its bytes, decoded where they are looked at.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What stands before it: white space, and after another cell a comma.
+    /// The bytes before the cell: white space, and after another cell a comma.
     pub(in crate::notebook) before: Bytes,
     pub(in crate::notebook) text: Bytes,
     pub(in crate::notebook) object: Object,
     pub(in crate::notebook) id: String,
-    /// Whether the id stands in the file; otherwise it stands in for one.
+    /// Whether the id is in the file; otherwise `id` is a stand-in.
     pub(in crate::notebook) own_id: bool,
-    /// Whether the id is the one that this cell has in the records beside the file.
+    /// Whether the id is from the records beside the file.
     pub(in crate::notebook) recorded_id: bool,
-    /// Its revision, once that was asked for: a listing and the history ask several times.
+    /// The revision, computed once: a listing and the history ask for it several times.
     pub(in crate::notebook) revision: OnceLock<Revision>,
 }
 
 impl Cell {
-    /// Makes one of its bytes; `object` has the places that a scan of the whole file found.
+    /// Makes a cell of its bytes; `object` has the positions that a scan of the whole file found.
     pub(in crate::notebook) fn new(before: Bytes, text: Bytes, mut object: Object) -> Self {
         let start = object.span.start;
         for field in &mut object.fields {
@@ -301,7 +301,7 @@ impl fmt::Display for CellType {
     }
 }
 
-/// Says that a word names no type of cells.
+/// The error for a word that is no type of cells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no type of cells: {0:?}; there are code, markdown and raw")]
 pub struct UnknownCellType(pub String);

@@ -18,8 +18,8 @@ pub(in crate::notebook) fn assign(cells: &mut [Cell]) {
     fill(cells, HashSet::new(), &|index, _| format!("cell {index}"));
 }
 
-/// Gives cells whose file has no id for them the names that are known; none is a cell that nobody
-/// has named yet. `reserved` are ids of other cells that may come back.
+/// Gives cells without an id in the file the ids that are known for them; none is a cell that has no
+/// known id. `reserved` are ids of other cells that may come back.
 pub(in crate::notebook) fn name(
     cells: &mut [Cell],
     names: Vec<Option<String>>,
@@ -38,7 +38,8 @@ pub(in crate::notebook) fn name(
         cell.id = name.unwrap_or_default();
         cell.recorded_id = true;
     }
-    // A cell that was deleted may have stood in the same place: its history is not this cell's.
+    // The hash has the revision in it: a deleted cell may have had the same position, and its history
+    // is not this cell's.
     fill(cells, reserved, &|index, cell| {
         format!("cell {index} {}", cell.revision())
     });
@@ -90,7 +91,7 @@ fn stand_in(seed: &str, taken: &HashSet<String>) -> String {
     unreachable!("a file has fewer cells than there are numbers")
 }
 
-/// Gives a cell its id in a file that has none.
+/// Sets a cell's id in a notebook whose format has no ids.
 pub(in crate::notebook) fn record_id(cell: &mut Cell, id: &str) {
     if cell.raw("id").is_some() {
         cell.rewrite(cell.without("id"));
@@ -100,7 +101,7 @@ pub(in crate::notebook) fn record_id(cell: &mut Cell, id: &str) {
     cell.recorded_id = true;
 }
 
-/// Gives a cell its id, in the file.
+/// Sets a cell's id and writes it into the cell.
 pub(in crate::notebook) fn write_id(cell: &mut Cell, id: &str, layout: &Layout) {
     let mut cells = [cell.clone()];
     assign(&mut cells);

@@ -3,7 +3,7 @@
 use super::not_a_notebook::NotANotebook;
 use crate::notebook::json::{Json, Layout, Object, Scanner, set_value_at, spliced, value_at};
 
-/// What a notebook's metadata says about its kernel.
+/// The kernel that a notebook's metadata names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedKernel {
     /// The name of the kernelspec.

@@ -11,7 +11,7 @@ use crate::notebook::json::{
     Json, JsonError, LONGEST, Layout, Object, Scanner, Span, is, value_at,
 };
 
-/// A notebook whose untouched bytes stay what they are.
+/// A notebook that keeps the bytes of its file wherever it is not edited.
 ///
 /// The cells are parts of the text, and the rest of the file is the frame round them; an edit
 /// makes new bytes for the part that it touches. Copies share the bytes.
@@ -19,7 +19,7 @@ use crate::notebook::json::{
 pub struct Document {
     pub(in crate::notebook) frame: Frame,
     pub(in crate::notebook) cells: Vec<Cell>,
-    /// What stands between the last cell and the closing bracket.
+    /// The white space between the last cell and the closing bracket.
     pub(in crate::notebook) close: Bytes,
     pub(in crate::notebook) style: Style,
     /// The whole file, of a format that is only read.
@@ -31,24 +31,24 @@ pub struct Document {
 #[derive(Clone, Debug)]
 pub(in crate::notebook) struct Frame {
     pub text: Bytes,
-    /// Where its fields are.
+    /// The positions of the top-level fields.
     pub top: Object,
-    /// Where the cells stand: at the bracket that closes their list.
+    /// The position of the cells: that of the bracket that closes their list.
     place: usize,
 }
 
-/// How a file is written, beyond what each object shows itself.
+/// The style of a file, for objects that do not show it themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Style {
-    /// Of the top-level fields.
+    /// The layout of the top-level fields.
     pub top: Layout,
-    /// Of the fields of a cell.
+    /// The layout of a cell's fields.
     pub cell: Layout,
     /// Whether the source of a cell is a list of lines.
     pub lists: bool,
 }
 
-/// What the one pass over a file finds.
+/// The result of the one pass over a file.
 #[derive(Default)]
 struct Found {
     /// The list of cells, and whether it is a list.

@@ -1,8 +1,8 @@
-//! A file that is no notebook.
+//! The error for a file that is not a notebook.
 
 use crate::notebook::json::JsonError;
 
-/// Says that a file is no notebook, and where one would have gone on otherwise.
+/// The error for a file that is not a notebook, with the first position that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a notebook: line {line}, column {column}: expected {expected}, found {found}")]
 pub struct NotANotebook {
@@ -10,9 +10,9 @@ pub struct NotANotebook {
     pub line: usize,
     /// The character within the line, from 1.
     pub column: usize,
-    /// What a notebook has there.
+    /// What a notebook has at that position.
     pub expected: String,
-    /// What the file has there.
+    /// What the file has at that position.
     pub found: String,
     /// Whether the file ends too early: it may be half written by a program that writes in place.
     pub cut_off: bool,

@@ -1,11 +1,11 @@
-//! Which cell a person or an agent means.
+//! How cells are named on a command line and in lists of operations.
 
 use super::lossless::Document;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// How a command names cells. A form never falls back to another one.
+/// A name of one or several cells. A form never falls back to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellSelector {
     /// By place, from 0; a negative one from the end.
@@ -25,12 +25,12 @@ pub enum CellSelector {
     },
 }
 
-/// A cell that might have been meant.
+/// A cell that an error suggests instead.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CellCandidate {
-    /// Its place, from 0.
+    /// The cell's position, from 0.
     pub index: usize,
-    /// Its id.
+    /// The cell's id.
     pub id: String,
     /// The number in its `In [ ]`.
     pub execution_count: Option<u64>,
@@ -287,7 +287,7 @@ impl Document {
             .iter()
             .enumerate()
             .map(|(index, cell)| {
-                // As much of the id as was given: a typing error in a prefix is near too.
+                // Also compared with a prefix of the same length, for typing errors in a prefix.
                 let id = beginning(cell.id());
                 let part: String = id.chars().take(given.chars().count()).collect();
                 let whole = strsim::damerau_levenshtein(&given, &id);

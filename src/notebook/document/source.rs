@@ -1,4 +1,4 @@
-//! A cell's source, written as the cell has it: a list of lines, or one string.
+//! A cell's source as JSON: a list of lines or one string, as the cell had it before.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub(in crate::notebook) fn source_json(
         .count()
         .min(most);
     let inner = layout.deeper();
-    // What stands between two lines is what the cell has there, or the file's own.
+    // The separator between two lines is the cell's own, else the file's.
     let gap = match spans.as_slice() {
         [first, second, ..] => Span {
             start: first.end,

@@ -7,18 +7,18 @@ use crate::notebook::document::{
 };
 use crate::notebook::json::{Json, Layout, Object, encode, find_all, set_value_at};
 
-/// What an edit did.
+/// The change that an edit made to a cell.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CellChange {
     /// The cell's id.
     pub cell: String,
-    /// Where it stands now, or stood before it was removed.
+    /// The cell's position now, or before it was removed.
     pub index: usize,
-    /// What was done to it.
+    /// The kind of change.
     pub what: ChangeKind,
-    /// Its revision before; none for a new cell.
+    /// The cell's revision before; none for a new cell.
     pub before: Option<Revision>,
-    /// Its revision now; none for a removed cell.
+    /// The cell's revision now; none for a removed cell.
     pub after: Option<Revision>,
 }
 
@@ -26,17 +26,17 @@ pub struct CellChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// The cell had it already: no byte changed.
+    /// The cell was already as the edit would make it: no byte changed.
     Nothing,
-    /// A new cell.
+    /// The cell is new.
     Inserted,
-    /// Its source, type or metadata.
+    /// The source, type or metadata changed.
     Edited,
-    /// It stands elsewhere.
+    /// The cell has another position.
     Moved,
-    /// Outputs, execution count and times.
+    /// The outputs, execution count or times changed.
     Outputs,
-    /// It is gone.
+    /// The cell was removed.
     Removed,
 }
 
@@ -45,11 +45,11 @@ pub enum ChangeKind {
 pub struct NewCell {
     /// An id that no cell of the notebook has; Jupyter takes eight random hexadecimal digits.
     pub id: String,
-    /// What it is.
+    /// The type.
     pub cell_type: CellType,
-    /// Its text.
+    /// The source.
     pub source: String,
-    /// Its metadata, an object; none is an empty one.
+    /// The metadata, an object; none stands for an empty one.
     pub metadata: Option<Json>,
 }
 

@@ -1,4 +1,4 @@
-//! A change that was not made, as somebody else has changed the same thing.
+//! A change that was refused because somebody else has changed the same thing.
 
 use crate::notebook::document::Revision;
 
@@ -7,13 +7,13 @@ use crate::notebook::document::Revision;
 pub struct Conflict {
     /// The cell's id; none is the notebook's own metadata.
     pub cell: Option<String>,
-    /// What of it: `source`, `cell_type`, `deleted`, or a path like `metadata.tags`.
+    /// The field: `source`, `cell_type`, `deleted`, or a path like `metadata.tags`.
     pub field: String,
-    /// What it was; none where it was not.
+    /// The field's value before both changes; none if it was missing.
     pub base: Option<String>,
-    /// What the writer made of it; none is its deletion.
+    /// The writer's value; none if the writer deleted it.
     pub yours: Option<String>,
-    /// What is in the file, and stays; none is its deletion.
+    /// The value in the file, which stays; none if it was deleted there.
     pub theirs: Option<String>,
     /// The cell's revision in the merged notebook.
     pub revision: Option<Revision>,

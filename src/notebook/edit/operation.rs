@@ -139,7 +139,7 @@ fn values<'de, D: serde::Deserializer<'de>>(
     Ok(values.map(|(key, value)| (vec![key], value)).collect())
 }
 
-/// Says that a text is no list of operations.
+/// The error for a text that is no list of operations.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationListError {
     /// It is not JSON.
@@ -325,7 +325,7 @@ impl Document {
                     (_, None) => {}
                 }
                 let places = self.places(cells)?;
-                // From the end, so that each goes from where it was named.
+                // From the end, so that the positions of the others stay valid.
                 let removed = places.into_iter().rev().map(|at| self.remove(at));
                 let mut removed: Vec<_> = removed.collect::<Result<_, _>>()?;
                 removed.reverse();
@@ -353,7 +353,7 @@ impl Document {
                     true => (0..self.cells.len()).collect(),
                     false => self.places(cells)?,
                 };
-                // Whoever names a cell without outputs is told; in a range there may be some.
+                // A single cell that cannot have outputs is an error; in a range it is passed over.
                 let named = places.len() == 1 && !cells.is_empty();
                 let mut changes = Vec::new();
                 for at in places {

@@ -1,4 +1,4 @@
-//! What a value means, as a hash: the same however it is written.
+//! A hash of a JSON value that is the same however the value is written.
 
 use std::sync::LazyLock;
 
@@ -71,10 +71,10 @@ pub(in crate::notebook) fn digest(json: &[u8]) -> Hash {
     whole.unwrap_or_else(|| hash(b"", b""))
 }
 
-/// Of `{}`, which most cells have for metadata.
+/// The hash of `{}`, which most cells have for metadata.
 static EMPTY: LazyLock<Hash> = LazyLock::new(|| hash(b"{", b""));
 
-/// Of `null`, which stands for what is not there.
+/// The hash of `null`, which stands for a missing value.
 static NULL: LazyLock<Hash> = LazyLock::new(|| hash(b"1", b"null"));
 
 fn hash(kind: &[u8], bytes: &[u8]) -> Hash {

@@ -11,12 +11,12 @@ const INDENTED_LEVELS: usize = 100;
 /// The style of one level of a file; its default is Jupyter's, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Layout {
-    /// What stands before a key or item of this level: a newline and the indent. Empty where all
-    /// stands on one line.
+    /// The white space before a key or item of this level: a newline and the indent. Empty if the
+    /// object stands on one line.
     pub lead: String,
-    /// What one level more adds to the indent.
+    /// The white space that each level adds to the indent.
     pub unit: String,
-    /// What stands between a key and its value.
+    /// The colon between a key and its value, with its white space.
     pub colon: String,
     /// Whether characters beyond ASCII are escaped.
     pub ascii: bool,

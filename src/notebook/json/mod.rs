@@ -32,13 +32,13 @@ pub(super) struct Span {
     pub end: usize,
 }
 
-/// Says that a text is not one JSON value.
+/// The error for a text that is not one JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: at byte {at}, expected {expected}")]
 pub struct JsonError {
-    /// How many bytes of the text were well.
+    /// The position of the first byte that is not valid there.
     pub at: usize,
-    /// What would have gone on.
+    /// What is valid at that position.
     pub expected: &'static str,
 }
 

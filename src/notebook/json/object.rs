@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{JsonError, Layout, Scanner, Span, decode, is, lossy};
 
-/// Where a field is, in half the bytes that two [`Span`]s have: there are six of them in each cell.
+/// The positions of a field's key and value, in half the bytes of two [`Span`]s: a code cell has six fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Field {
     key: ShortSpan,
@@ -39,7 +39,7 @@ impl ShortSpan {
 }
 
 impl Field {
-    /// Makes one of places in a text of at most [`LONGEST`] bytes.
+    /// Makes a field of spans in a text of at most [`LONGEST`] bytes.
     #[inline]
     pub(in crate::notebook) fn new(key: Span, value: Span) -> Self {
         Self {
@@ -48,19 +48,19 @@ impl Field {
         }
     }
 
-    /// Where its key is, with the quotes.
+    /// Returns the key's span, with the quotes.
     #[inline]
     pub(in crate::notebook) fn key(&self) -> Span {
         self.key.span()
     }
 
-    /// Where its value is.
+    /// Returns the value's span.
     #[inline]
     pub(in crate::notebook) fn value(&self) -> Span {
         self.value.span()
     }
 
-    /// Returns it where each of its places is another one.
+    /// Returns the field with each of its positions put through `to`.
     pub(in crate::notebook) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
         let moved = |span: Span| Span {
             start: to(span.start),
@@ -70,7 +70,7 @@ impl Field {
     }
 }
 
-/// The places of an object's fields in a text.
+/// The positions of an object's fields in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::notebook) struct Object {
     /// From brace to brace.
@@ -237,7 +237,7 @@ impl Object {
 pub(in crate::notebook) fn items(text: &[u8]) -> Vec<Span> {
     let mut items = Vec::new();
     let mut scanner = Scanner::new(text, 0);
-    // What is no array has no items: its fault is nobody's.
+    // A value that is no array has no items; the scanner's error says nothing more.
     let _ = scanner.array(|scanner| {
         items.push(scanner.value()?);
         Ok(())

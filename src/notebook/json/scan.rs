@@ -6,7 +6,7 @@ use super::{JsonError, LONGEST, Span, quote_or_backslash};
 pub(in crate::notebook) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// Whether an escape stood for a character beyond ASCII: its writer escapes all of them.
+    /// Whether an escape stood for a character beyond ASCII; a writer that escapes one escapes all.
     pub escapes: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Says that something else was expected here.
+    /// Returns the error that something else was expected at this position.
     pub(in crate::notebook) fn fault<T>(&self, expected: &'static str) -> Result<T, JsonError> {
         Err(JsonError {
             at: self.at,
@@ -278,14 +278,14 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Which brackets are open, a bit each: whether it is an object's. Values as they are found in
-/// notebooks need no memory of their own for that.
+/// The open brackets, a bit each: 1 for an object, 0 for a list. Up to a depth of 64 this takes no
+/// memory of its own.
 #[derive(Default)]
 struct Open {
     depth: usize,
-    /// Of the innermost; the last one in the lowest bit.
+    /// The innermost brackets, up to 64; the last one is the lowest bit.
     bits: u64,
-    /// Of those round them, 64 each.
+    /// The brackets outside of those, 64 in each number.
     outer: Vec<u64>,
 }
 

@@ -14,10 +14,10 @@ const INDENTED_LEVELS: usize = 1000;
 /// Returns valid JSON with the keys of each object sorted, a line for each value, and a newline at the
 /// end; of equal keys the last stays.
 pub(in crate::notebook) fn sorted(text: &[u8]) -> Vec<u8> {
-    Tree::read(text).to_bytes()
+    Tree::read(text).into_bytes()
 }
 
-/// A JSON text as its values: the inside of a list or object is the numbers of its values.
+/// The values of a JSON text; a list or an object holds the indexes of its values.
 struct Tree<'a> {
     text: &'a [u8],
     values: Vec<Value<'a>>,
@@ -86,7 +86,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Returns the whole, as Jupyter writes it.
-    fn to_bytes(mut self) -> Vec<u8> {
+    fn into_bytes(mut self) -> Vec<u8> {
         for value in &mut self.values {
             if let Value::Object(fields) = value {
                 // Stable: of equal keys the last counts.

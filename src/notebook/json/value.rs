@@ -1,4 +1,4 @@
-//! A JSON value in the words of whoever gave it.
+//! A JSON value with the bytes that it was written in.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,7 @@ impl Json {
         }
     }
 
-    /// Makes one of a part of a text that was scanned.
+    /// Makes a value of bytes that are known to be one valid JSON value.
     pub(in crate::notebook) fn of_valid(text: &[u8]) -> Self {
         Self(text.to_vec())
     }

@@ -1,4 +1,4 @@
-//! Which cells of two versions of a notebook are the same cell.
+//! Two versions of a notebook aligned: which cells are the same cell.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -74,7 +74,7 @@ pub(in crate::notebook) fn align(
             pairs.join(index, at);
         }
     }
-    // What nobody touched is found by all that it holds, then what was run since by its content.
+    // Cells that nobody touched are found by all their fields, then those that ran since by content.
     let all = |cells: &[Cell], content: &[[u8; 32]]| {
         let cells = cells.iter().zip(content);
         let all = cells.map(|(cell, content)| {
@@ -89,8 +89,8 @@ pub(in crate::notebook) fn align(
     for (index, cell) in base.iter().enumerate() {
         pairs.join(index, at_id(cell));
     }
-    // What was edited stands after, or before, the cell that it stood after, or before. Where
-    // stand-ins were written, a cell with another id is a new one.
+    // An edited cell still stands after, or before, the same neighbour. If stand-ins were written as
+    // ids, a cell with another id is a new one.
     for (cell, taken) in other.iter().zip(&mut pairs.taken) {
         *taken |= written && cell.has_own_id();
     }

@@ -12,7 +12,7 @@ use crate::notebook::document::{Cell, CellType, Style, source_json};
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::{Json, Layout, Object, Span, decode, digest, lossy};
 
-/// What is merged in a way of its own.
+/// The fields that are merged each in its own way.
 const KNOWN: [&str; 7] = [
     "attachments",
     "cell_type",
@@ -23,12 +23,12 @@ const KNOWN: [&str; 7] = [
     "source",
 ];
 
-/// What becomes of the source of one of the file's cells.
+/// The decision about the source of a cell that was split or joined.
 #[derive(Debug)]
 pub(in crate::notebook) enum Source {
-    /// It is merged already.
+    /// The merged source.
     MergedNotebook(Vec<u8>),
-    /// It stays, and with it what running it has left.
+    /// The file's source stays, and so do its outputs, count and times.
     Kept,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::notebook) fn merge_cell(
 ) -> Cell {
     let mut new = file.clone();
     let layout = file.object.layout(&file.text, &style.cell);
-    // What the file has lost, or never had, is written only where the writer has written it.
+    // A cell of the file without an id gets the writer's, if the writer has added one.
     if !file.own_id
         && writer.own_id
         && base.is_none_or(|base| !base.own_id)
@@ -117,7 +117,7 @@ struct MergeCell<'a> {
     writer: &'a Cell,
     /// The file's cell with what of the writer's has gone in.
     new: Cell,
-    /// Of its fields.
+    /// The layout of the cell's fields.
     layout: Layout,
     lost: Vec<Conflict>,
 }
@@ -302,7 +302,7 @@ pub(in crate::notebook) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
     is_new(old, cell, "outputs", b"[]")
 }
 
-/// Says that a cell was run, but is not there any more to show it.
+/// Returns the conflict for new outputs of a cell that are not in the merged notebook.
 pub(in crate::notebook) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
     let text = |cell: &Cell| Some(cell.outputs_line(200));
     has_new_outputs(old, cell).then(|| Conflict {

@@ -1,4 +1,4 @@
-//! What differs between two versions of a notebook, cell by cell.
+//! The differences between two versions of a notebook, cell by cell.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,19 +14,19 @@ use crate::notebook::json::{Json, Layout, Object, digest, lossy, value_at};
 /// One cell that is not the same in both versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CellDiff {
-    /// Its id, in the later version where it is there.
+    /// The cell's id, in the later version if the cell is there.
     pub cell: String,
-    /// What it was; none where it is new.
+    /// The cell before; none if it is new.
     pub before: Option<CellSide>,
-    /// What it is; none where it is gone.
+    /// The cell after; none if it was removed.
     pub after: Option<CellSide>,
-    /// Whether it stands elsewhere among the cells that both have.
+    /// Whether its position among the cells of both versions has changed.
     pub moved: bool,
-    /// What differs in its source; of a cell that one side lacks, all of it.
+    /// The differences of the source; the whole source of a cell that only one version has.
     pub source: Vec<DiffHunk>,
-    /// What differs in its metadata, and its attachments.
+    /// The differences of metadata and attachments.
     pub metadata: Vec<FieldDiff>,
-    /// Its outputs in short, where they differ.
+    /// The outputs in short, if they differ.
     pub outputs: Option<OutputsDiff>,
 }
 
@@ -95,7 +95,7 @@ pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff>
     compared(before, after, &places, ran)
 }
 
-/// What of a cell's execution is compared.
+/// The parts of a cell's execution that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ran {
     Nothing,
@@ -252,7 +252,7 @@ fn compare(
     differs.then_some(diff)
 }
 
-/// How many lines that are the same are shown before and after a difference.
+/// The number of unchanged lines that are shown before and after a difference.
 const AROUND: usize = 3;
 
 /// Returns what differs between two texts.

@@ -45,8 +45,8 @@ pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> O
     hunks.sort_by_key(|hunk| (hunk.base.start, hunk.base.end, hunk.side));
     let sides = [&first, &second];
     let new = |hunk: &Replacement| sides[hunk.side].get(hunk.new.clone()).unwrap_or_default();
-    // What one side inserts beside a change of the other may be there already, in that and in the lines
-    // next to it: a merge that is made once more.
+    // Lines that one side inserts beside a change of the other side may be part of that change already:
+    // the merge is made a second time.
     let from = |hunk: &Replacement| sides[hunk.side].get(hunk.new.start..).unwrap_or_default();
     let until = |hunk: &Replacement| sides[hunk.side].get(..hunk.new.end).unwrap_or_default();
     let is_part = |(at, hunk): (usize, &Replacement)| {
@@ -89,7 +89,7 @@ pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> O
     Some(out.join(&b'\n'))
 }
 
-/// Whether two changes touch the same lines, or insert in the same place.
+/// Returns whether two changes touch the same lines, or insert at the same position.
 fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
     match (a.is_empty(), b.is_empty()) {
         (true, true) => a.start == b.start,

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// Cells of which at least this part is the same text are versions of one cell.
 const ALIKE: f64 = 0.3;
 
-/// Of more cells in one place than this it is not asked which are alike.
+/// With more cells than this in one place, similarity is not computed.
 const MOST: usize = 40;
 
 impl Document {
@@ -102,7 +102,7 @@ fn recalled(
     let old: Vec<Revision> = known.iter().map(|(_, revision)| *revision).collect();
     let new: Vec<Revision> = cells.iter().map(Cell::revision).collect();
     let hunks = differences(&old, &new);
-    // What lies between the differences is in both.
+    // The cells between the differences are in both.
     let (mut at, mut index) = (0, 0);
     for (from, to) in hunks
         .iter()
@@ -116,7 +116,7 @@ fn recalled(
         }
         (at, index) = (from.end, to.end);
     }
-    // What has moved.
+    // Cells that have moved.
     let mut places: HashMap<Revision, VecDeque<usize>> = HashMap::new();
     for (at, revision) in old.iter().enumerate() {
         places.entry(*revision).or_default().push_back(at);
@@ -132,7 +132,7 @@ fn recalled(
             }
         }
     }
-    // What was edited stands where it stood.
+    // Edited cells have kept their position.
     for (from, to) in hunks {
         let taken: HashSet<usize> = found.iter().flatten().copied().collect();
         let old: Vec<usize> = from.filter(|at| !taken.contains(at)).collect();

@@ -1,23 +1,23 @@
-//! Which cells of three versions of a notebook are the same cell.
+//! Three versions of a notebook, aligned cell by cell.
 
 use std::collections::HashMap;
 
 use super::align::{align, align_edited, inverse};
 use crate::notebook::document::Document;
 
-/// Which cells of the three versions are the same; all by their places.
+/// Three versions of a notebook, and for each cell its position in the others.
 pub(in crate::notebook) struct ThreeVersions<'a> {
     pub(in crate::notebook) base: &'a Document,
     pub(in crate::notebook) file: &'a Document,
     pub(in crate::notebook) writer: &'a Document,
-    /// From the base.
+    /// For each cell of the base its position in the file, and in the writer's version.
     pub(in crate::notebook) in_file: Vec<Option<usize>>,
     pub(in crate::notebook) in_writer: Vec<Option<usize>>,
-    /// To the base.
+    /// For each cell of the file, and of the writer's version, its position in the base.
     pub(in crate::notebook) of_file: Vec<Option<usize>>,
     pub(in crate::notebook) of_writer: Vec<Option<usize>>,
-    /// From the file to the writer, of cells that both inserted with one id: a merge that is made
-    /// once more.
+    /// For cells that both sides inserted with one id, as in a merge that is made again: the position
+    /// in the writer's version by that in the file.
     pub(in crate::notebook) inserted_by_both: HashMap<usize, usize>,
 }
 

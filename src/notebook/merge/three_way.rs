@@ -1,10 +1,10 @@
 //! Three versions of a notebook made one: what it was, what is in the file now, and what a writer
 //! made of it meanwhile.
 //!
-//! The file is the human's: its bytes are the ground that the writer's changes go onto. Both
-//! sides' insertions stay, the file's first; an edit beats a deletion, and so do the file's new
-//! outputs; moves are kept, the file's where both moved a cell; lines of a source go together where
-//! they can. Where they cannot, the file's stays and the writer is told.
+//! The result is the file's bytes with the writer's changes in them. Insertions of both sides stay, the
+//! file's first. An edit wins over a deletion, and so do new outputs in the file. Moves are kept; if
+//! both moved a cell, the file's. Sources are merged by lines; if that is not possible, the file's
+//! stays and the writer gets a conflict.
 
 use super::align::out_of_order;
 use super::cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
@@ -16,12 +16,12 @@ use crate::notebook::document::{Cell, Document, record_id, write_id};
 use crate::notebook::edit::Conflict;
 use std::collections::{HashMap, HashSet};
 
-/// What came of a merge.
+/// The result of a merge.
 #[derive(Clone, Debug)]
 pub struct MergedNotebook {
     /// The notebook to write: the file's bytes with the writer's changes.
     pub document: Document,
-    /// What did not go into it.
+    /// The writer's changes that are not in it.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -106,7 +106,7 @@ impl ThreeVersions<'_> {
         let item_layout = self.file.item_layout();
         let same_style = item_layout == self.writer.item_layout();
         let mut cells: Vec<Cell> = Vec::with_capacity(order.len());
-        // What a cell is called whose file has no id for it.
+        // The ids of cells that have none in the file.
         let mut names: Vec<Option<String>> = Vec::with_capacity(order.len());
         let mut unnamed: Vec<usize> = Vec::new();
         for from in order {
@@ -241,7 +241,7 @@ impl ThreeVersions<'_> {
             from: From::Begin,
             next: None,
         }];
-        // Where a cell of the writer's stands among the items.
+        // The item of each of the writer's cells.
         let mut items_of_writer: Vec<Option<usize>> = vec![None; self.writer.cells.len()];
         let mut set = |writer: Option<usize>, item: usize| {
             if let Some(slot) = writer.and_then(|at| items_of_writer.get_mut(at)) {

@@ -1,11 +1,11 @@
-//! A cell's outputs as a front end has them in the end, from the messages that a kernel sends.
+//! A cell's outputs, accumulated from a kernel's messages as a front end does it.
 //!
 //! The rules are JupyterLab's and nbclient's, which agree: consecutive texts of one stream are one
 //! output, `clear_output` clears (with `wait`, when the next output comes), and what is displayed
 //! or updated under a display id replaces whatever was displayed under it, in whichever cell.
 //!
-//! Where there is a bound, a cell that says more keeps the first half and the last, and a line
-//! between them tells what is not here: a notebook of ten million lines opens nowhere.
+//! With a limit, a cell that outputs more keeps the beginning and the end, and a line between them
+//! says how much is left out: no front end opens a notebook of ten million lines.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use crate::notebook::json::{Json, Object, in_parts, lossy, value_at};
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
 pub struct OutputAccumulator {
-    /// The first ones, once some behind them were left out.
+    /// The first outputs, once others after them were left out.
     head: Vec<AccumulatedOutput>,
     left_out: OmittedOutput,
-    /// Whether the first ones are apart.
+    /// Whether `head` is set: outputs were left out.
     is_cut: bool,
     outputs: Vec<AccumulatedOutput>,
     /// About how many bytes those take.
@@ -53,14 +53,14 @@ pub struct MimeBundle {
     size: usize,
 }
 
-/// What a message did to a cell's outputs.
+/// The effect of a message on a cell's outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputChange {
-    /// Nothing: it is no output.
+    /// None: the message is no output.
     Nothing,
-    /// It changed the outputs, or what the next one does with them.
+    /// The outputs changed, or how the next message changes them.
     Changed,
-    /// It shows something under a display id, which other cells may show too: see
+    /// Something is shown under a display id, which other cells may show too: see
     /// [`OutputAccumulator::update`].
     Displayed {
         /// The id.
@@ -68,7 +68,7 @@ pub enum OutputChange {
         /// What it is now.
         shown: MimeBundle,
     },
-    /// It is an output, and its content is none of JSON's objects.
+    /// The message is an output, but its content is no JSON object.
     Unreadable,
 }
 
@@ -354,7 +354,7 @@ impl OutputAccumulator {
                 AccumulatedOutput::Error(_) => kept.push(output),
                 AccumulatedOutput::Stream { screen, .. } => self.left_out.text(&screen.text()),
                 AccumulatedOutput::Bundle { shown, .. } => {
-                    self.left_out.display(shown.data.bytes())
+                    self.left_out.display(shown.data.bytes());
                 }
             }
         }

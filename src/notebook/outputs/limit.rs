@@ -1,19 +1,19 @@
-//! How much of a cell's outputs a notebook takes, and what is said in place of the rest.
+//! The limit for a cell's outputs in a notebook, and the note in place of what is left out.
 
 use super::size::size;
 use crate::notebook::document::joined_strings;
 use crate::notebook::json::{Json, Object, items};
 
-/// How much is kept.
+/// A limit for a cell's outputs.
 #[derive(Clone, Debug)]
 pub(in crate::notebook) struct OutputLimit {
     /// Bytes of text, about.
     pub(in crate::notebook) most: usize,
-    /// What shows the rest; nothing is said within the outputs where this is empty.
+    /// The command that shows the rest; if empty, the outputs have no note of it.
     pub(in crate::notebook) more: String,
 }
 
-/// What a bound left out.
+/// The amount of output that a limit left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OmittedOutput {
     /// How many bytes.

@@ -166,7 +166,7 @@ impl Cell {
     pub fn outputs_summary(&self, limit: usize) -> OutputsSummary {
         let raw = self.raw("outputs").unwrap_or_default();
         let (mut count, mut shown, mut failed) = (0, None, false);
-        // What is no list has no outputs: its fault is nobody's.
+        // A value that is no list has no outputs; the scanner's error says nothing more.
         let _ = Scanner::new(raw, 0).array(|scanner| {
             count += 1;
             let fields = match scanner.next() {
@@ -198,7 +198,7 @@ impl Cell {
     }
 }
 
-/// What a list of cells says of a cell's outputs.
+/// A cell's outputs as a list of cells shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct OutputsSummary {
     /// How many there are.

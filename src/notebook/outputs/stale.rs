@@ -17,7 +17,7 @@ pub fn stale_note() -> Json {
 }
 
 impl Cell {
-    /// Says whether its outputs are marked as those of another text.
+    /// Returns whether the cell's outputs are marked as those of an earlier text.
     pub fn has_stale_note(&self) -> bool {
         // With the mark goes the count; most cells that have none have no outputs.
         self.execution_count().is_none()

@@ -19,22 +19,22 @@ pub(in crate::notebook) const WIDGET_STATE: &str = "application/vnd.jupyter.widg
 #[derive(Clone, Debug, Default)]
 pub struct Widgets {
     models: BTreeMap<String, Model>,
-    /// The output widgets that take what the request says, the last one first.
+    /// The output widgets that capture the request's outputs; the last one gets them.
     capturing: Vec<String>,
-    /// What an output widget has before it takes anything: how much that will be is in there.
+    /// The empty accumulator of an output widget, with its limit.
     empty: OutputAccumulator,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::notebook) struct Model {
     state: BTreeMap<String, Json>,
-    /// What is binary of the state, by its path.
+    /// The binary parts of the state in base64, by their paths.
     buffers: BTreeMap<String, String>,
-    /// What an output widget took since the kernel set its outputs.
+    /// The outputs that an output widget captured since the kernel set its outputs.
     taken: Option<OutputAccumulator>,
-    /// What it had taken before, in other jobs.
+    /// The outputs that it captured before, in other jobs.
     before: Vec<Json>,
-    /// The kernel does not know yet what it took.
+    /// Whether the kernel has not been sent the captured outputs yet.
     has_unsent_update: bool,
     closed: bool,
 }
@@ -96,7 +96,7 @@ impl Widgets {
         takes.then_some(id)
     }
 
-    /// Makes an output widget known that was made before, with what the notebook has of it.
+    /// Adds an output widget that was made earlier, with its state in the notebook.
     pub fn load(&mut self, id: &str, document: Option<&Document>) {
         let path = ["widgets", WIDGET_STATE, "state", id, "state"];
         let state = document.and_then(|it| it.metadata(&path));

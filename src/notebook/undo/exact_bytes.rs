@@ -1,7 +1,7 @@
-//! The bytes that an operation changed, so that taking it back gives back the same ones.
+//! The bytes that an operation changed, so that its undo gives the same bytes back.
 //!
-//! A cell that is put back by what it says may be written in another style than it had. Where a cell
-//! is still byte for byte what the operation left, its earlier bytes take that place.
+//! A cell that is restored from its content may be written in another style than before. So if a cell
+//! is still byte for byte what the operation left, its earlier bytes are put back.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// What of a file's bytes was another before an operation.
+/// The bytes of a file that an operation replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExactBytes {
-    /// How the file was written: the bytes of removed cells fit only there.
+    /// The file's style: the bytes of removed cells fit only into a file of the same style.
     style: String,
     cells: Vec<ExactCell>,
-    /// What stood between the cells, where the list of them is another one.
+    /// The bytes between the cells, if the operation changed the list of cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     between: Option<Between>,
 }
@@ -25,14 +25,14 @@ pub struct ExactBytes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ExactCell {
     id: String,
-    /// What the operation left of it; none where it removed the cell.
+    /// The cell after the operation; none if the operation removed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<Left>,
-    /// The bytes that were in the middle; all of a removed cell.
+    /// The bytes that the operation replaced; all bytes of a removed cell.
     was: String,
 }
 
-/// A cell as an operation left it, of which the beginning and the end are as they were.
+/// A cell after an operation: its hash, and how many bytes at its beginning and its end stayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Left {
     hash: String,
@@ -117,7 +117,7 @@ impl ExactBytes {
                 (None, None) if same_style => exact.was.clone().into_bytes(),
                 _ => continue,
             };
-            // What cannot be read was not written by this.
+            // The record was not written by this program.
             if crate::notebook::json::Object::read(&text).is_none() {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! One operation taken back, in a notebook that others may have changed since.
+//! One operation undone, in a notebook that others may have changed since.
 //!
-//! It is a merge of three versions: the operation's result is what both sides began with, the
-//! notebook as it is now is the file, and what was before the operation is what the writer wants.
+//! An undo is a three-way merge: the base is the notebook as the operation left it, the file is the
+//! notebook now, and the writer's version is the notebook as it was before the operation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::notebook::edit::{Conflict, EditError};
 use crate::notebook::json::Json;
 use crate::notebook::merge::{merge, out_of_order};
 
-/// What one operation did, to be taken back.
+/// The record of one operation that is to be undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationUndo {
     /// The cells that it changed, made or removed.
@@ -24,38 +24,38 @@ pub struct OperationUndo {
     pub exact: Option<ExactBytes>,
 }
 
-/// What an operation did to one cell.
+/// A cell that an operation changed, made or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TouchedCell {
-    /// Its id.
+    /// The cell's id.
     pub cell: String,
-    /// What it was; none for a new cell.
+    /// The cell before the operation; none for a new cell.
     pub before: Option<RememberedCell>,
-    /// What the operation left; none for a removed cell.
+    /// The cell after the operation; none for a removed cell.
     pub after: Option<RememberedCell>,
-    /// Whether it brought outputs back that the cell had not before.
+    /// Whether the operation brought back outputs that the cell did not have before.
     pub outputs_came: bool,
 }
 
-/// A cell as it was once.
+/// An earlier version of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedCell {
-    /// Its revision.
+    /// The version's revision.
     pub revision: Revision,
-    /// The cell, where it is remembered; with outputs only where they would be lost otherwise.
+    /// The cell, if it is remembered; with outputs only if they would be lost otherwise.
     pub cell: Option<Json>,
 }
 
-/// A notebook with an operation taken back.
+/// A notebook with an operation undone.
 #[derive(Clone, Debug)]
 pub struct UndoneNotebook {
     /// The notebook.
     pub document: Document,
-    /// What somebody has changed since, so that it could not be taken back.
+    /// The parts that could not be undone, as somebody has changed them since.
     pub conflicts: Vec<Conflict>,
 }
 
-/// Why an operation cannot be taken back at all.
+/// Why an operation cannot be undone at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationUndoError {
     /// A version of a cell that is needed is not remembered any more.
@@ -72,9 +72,9 @@ pub enum OperationUndoError {
 }
 
 impl OperationUndo {
-    /// Takes the operation back in a notebook. Cells that are still what it left become what they
-    /// were; what others changed since is merged by lines, or a conflict. With `force` what others
-    /// made of the same cells gives way.
+    /// Undoes the operation in a notebook. Cells that are still as the operation left them become
+    /// what they were; changes by others since are merged by lines, or are conflicts. With `force`
+    /// changes by others of the same cells are overwritten.
     ///
     /// # Errors
     /// A version that is needed is forgotten, or the format is only read.
@@ -122,9 +122,9 @@ impl OperationUndo {
             .iter()
             .map(|touched| (touched.cell.as_str(), touched))
             .collect();
-        // Where it is there, somebody brought it back since.
+        // A cell that is in the notebook now was brought back by somebody since.
         let there: HashSet<&str> = now.cells.iter().map(Cell::id).collect();
-        // Of cells that stood together each goes after the one before it.
+        // Cells that stood together come back together, each after the one before it.
         let mut next = None;
         for id in &self.before {
             let touched = cells.get(id.as_str());
@@ -158,7 +158,7 @@ impl OperationUndo {
     fn base(&self, now: &Document, force: bool) -> Result<Document, OperationUndoError> {
         let mut base = now.clone();
         if force {
-            // Whatever is there now is what it left: nothing of it is anybody else's.
+            // The notebook now counts as what the operation left, so no change of others is kept.
             return Ok(base);
         }
         let left: HashSet<&str> = self.after.iter().map(String::as_str).collect();
@@ -176,7 +176,7 @@ impl OperationUndo {
             let (Some(after), Some(at)) = (&touched.after, place_of(&base, &touched.cell)) else {
                 continue;
             };
-            // Somebody may have taken it back by hand already.
+            // Somebody may have undone the operation by hand already.
             let before = touched.before.as_ref();
             if is_of(&base, at, after) || before.is_some_and(|before| is_of(&base, at, before)) {
                 continue;

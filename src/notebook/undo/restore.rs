@@ -1,4 +1,4 @@
-//! Cells as they were: a removed one put back, an earlier version set.
+//! Removed cells put back, and cells set to an earlier version.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::notebook::edit::{CellChange, ChangeKind, EditError};
 use crate::notebook::json::{Json, Layout, Object, digest, remove_value_at, set_value_at};
 
 impl Document {
-    /// Makes a notebook of cells alone, each with its id: for looking at what was, not for writing.
+    /// Makes a notebook of these cells with these ids, for reading; it is never written to a file.
     ///
     /// # Errors
     /// One of them is no cell.
@@ -68,7 +68,7 @@ impl Document {
         })
     }
 
-    /// Makes a cell what an earlier version of it was: type, source, metadata, attachments. Its
+    /// Sets a cell's type, source, metadata and attachments to those of an earlier version. Its
     /// outputs stay; only where it has none, and was not run, those of the version come back.
     ///
     /// # Errors

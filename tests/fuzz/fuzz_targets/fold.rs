@@ -4,7 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nb::notebook::{Document, CellExecution, OutputChange, OutputAccumulator, Widgets, pager_pages};
+use nb::notebook::{
+    CellExecution, Document, OutputAccumulator, OutputChange, Widgets, pager_pages,
+};
 
 const TYPES: [&str; 6] = [
     "stream",
@@ -45,7 +47,9 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
                 }
             }
             kind => {
-                if let OutputChange::Displayed { display_id, shown } = folded.take(TYPES[kind], &content) {
+                if let OutputChange::Displayed { display_id, shown } =
+                    folded.take(TYPES[kind], &content)
+                {
                     folded.update(&display_id, &shown);
                 }
             }

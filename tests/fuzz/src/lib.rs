@@ -3,7 +3,7 @@
 pub mod peers;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use nb::notebook::{Document, Json, Operation, CellSelector};
+use nb::notebook::{CellSelector, Document, Json, Operation};
 
 /// A notebook.
 #[derive(Arbitrary, Debug)]
