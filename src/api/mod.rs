@@ -10,19 +10,29 @@ mod adopt;
 pub mod caller;
 mod cell;
 mod cells;
+pub(crate) mod columns;
+mod consent;
 mod diff;
 mod doctor;
+mod edit;
 pub mod envelope;
+mod format;
 mod gc;
+mod interrupt;
 mod kernels;
 pub mod log;
 pub(crate) mod outputs;
 pub mod preview;
 pub mod problem;
+mod restart;
+mod restore;
 mod save;
 mod search;
 mod serve;
+mod shutdown;
 pub mod time;
+mod undo;
+pub mod versions;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, HeldEntry, adopt};
 pub use self::cell::{
@@ -31,16 +41,26 @@ pub use self::cell::{
 };
 pub(crate) use self::cells::places;
 pub use self::cells::{CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells};
-pub(crate) use self::diff::compared;
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, DoctorRequest, doctor};
+pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
+pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
 pub use self::gc::{Cleanup, GcAnswer, GcRequest, gc};
+pub use self::interrupt::{InterruptAnswer, InterruptRequest, interrupt};
 pub use self::kernels::{
     KernelsAnswer, KernelsRequest, ListedKernel, NotChosen, StartedKernel, UnreadableFolder,
     kernels,
 };
+pub use self::restart::{RestartAnswer, RestartRequest, restart};
+pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
 pub use self::save::{FlushedJob, SaveAnswer, SaveRequest, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::serve::{
     EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, serve, unserve,
 };
+pub use self::shutdown::{
+    IdleKernel, ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,
+    shutdown_idle,
+};
+pub(crate) use self::undo::in_words;
+pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};

@@ -29,7 +29,16 @@ pub struct Problem {
     pub conflicts: Vec<RefusedEdit>,
     /// What a person may be asked: whoever says yes repeats the request with `force`.
     #[serde(skip)]
-    pub question: Option<String>,
+    pub question: Option<Question>,
+}
+
+/// A question to a person, before others' work is ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The question.
+    pub text: String,
+    /// What is said where the answer is no.
+    pub declined: String,
 }
 
 /// A part of an edit that was refused.

@@ -5,16 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::api;
-use crate::api::problem;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, EditRequest};
 use crate::cli::Context;
-use crate::cli::render::conflict::with_repeat;
-
-use crate::cli::args::{first_notebook, source};
+use crate::cli::args::{first_notebook, source, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group, diff};
-use crate::editing::edit::{self, EditError};
 use crate::notebook::Operation;
 
 /// Do several edits at once, all or none: a list of operations as JSON
@@ -72,38 +68,30 @@ impl Command for Apply {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let text = match self.words.as_slice() {
             [word] if word == "-" => source::stdin()?,
             [path] => source::file(Path::new(path))?,
             _ => {
-                return Err(
-                    Problem::new(ProblemKind::Usage, "one list of operations is wanted")
-                        .hint("nb apply - reads it from stdin, nb apply FILE from a file")
-                        .hint("nb apply --help tells what may be in it"),
-                );
+                let message = "one list of operations is wanted";
+                return Err(Problem::new(ProblemKind::Usage, message)
+                    .hint("nb apply - reads it from stdin, nb apply FILE from a file")
+                    .hint("nb apply --help tells what may be in it"));
             }
         };
         let operations = Operation::read_list(&text).map_err(|error| {
             Problem::new(ProblemKind::Usage, error.to_string())
                 .hint("nb apply --help tells what may be in the list")
         })?;
-        let listed = |error| match error {
-            EditError::Operation(error) => problem::of_operation(&error.source, &error.to_string())
-                .hint("nothing was done: all or none"),
-            error => Problem::from(error),
+        let request = EditRequest {
+            is_list: true,
+            ..self.manner.request(notebook, operations)
         };
         if self.dry_run {
-            let (before, after) = edit::would(&page, &operations).map_err(listed)?;
-            let _ = diff::show(
-                context,
-                &api::compared(&page, before, &after),
-                self.manner.json,
-            );
+            let answer = api::preview_edit(&context.caller, request).await?;
+            let _ = diff::show(context, &answer, self.manner.json);
             return Ok(ExitCode::SUCCESS);
         }
-        let done = edit::apply(&page, &operations, &context.editor(&self.manner));
-        let done = done.map_err(|error| with_repeat(listed(error), "apply"))?;
-        Ok(context.tell(&page, &done, self.manner.json, "apply"))
+        context.edit(request, self.manner.json, "apply").await
     }
 }

@@ -1,19 +1,16 @@
 //! Edits as the command line makes and tells them.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::api::problem::{Problem, ProblemKind};
+use crate::api::problem::Problem;
+use crate::api::{self, EditAnswer, EditPolicy, EditRequest};
 use crate::cli::Context;
 use crate::cli::render::conflict::with_repeat;
-use crate::cli::render::problem;
-
-use crate::cli::render::print;
-use crate::editing::edit::{self, Done, Editor};
-use crate::editing::notebook_file::NotebookFile;
-use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Operation};
+use crate::cli::render::{print, problem};
+use crate::notebook::{CellChange, ChangeKind, Conflict, Operation};
 
 /// How a notebook is edited and what of it is told.
 #[derive(Args, Debug, Default)]
@@ -29,139 +26,85 @@ pub(crate) struct Manner {
     pub(crate) json: bool,
 }
 
-impl Context {
-    /// Returns who edits.
-    pub(crate) fn editor(&self, manner: &Manner) -> Editor {
-        Editor {
-            by: self.by().to_owned(),
-            force: manner.force,
-            now: manner.now,
-            // A person sees the notebook in an editor, of which nothing is known here.
-            must_have_seen: !self.caller.actor.is_person,
-            tell: print::note,
+impl Manner {
+    /// Returns how the notebook is written.
+    pub(crate) fn policy(&self) -> EditPolicy {
+        EditPolicy {
+            force: self.force,
+            now: self.now,
         }
     }
 
-    /// Does operations on a notebook and tells what came of them; `command` is the subcommand.
-    pub(crate) fn edit(
+    /// Returns a request for operations on a notebook.
+    pub(crate) fn request(
         &self,
-        page: &NotebookFile,
-        operations: &[Operation],
-        manner: &Manner,
+        notebook: Option<PathBuf>,
+        operations: Vec<Operation>,
+    ) -> EditRequest {
+        EditRequest {
+            notebook,
+            operations,
+            is_list: false,
+            policy: self.policy(),
+        }
+    }
+}
+
+impl Context {
+    /// Does operations on a notebook and tells what came of them; `command` is the subcommand.
+    pub(crate) async fn edit(
+        &self,
+        request: EditRequest,
+        json: bool,
         command: &str,
     ) -> Result<ExitCode, Problem> {
-        let done = self.done(page, operations, manner, command)?;
-        Ok(self.tell(page, &done, manner.json, command))
+        let mut answer = self.edited(request, command).await?;
+        let code = self.take_error(&mut answer, command);
+        if json {
+            let _ = self.answer(&answer);
+        } else {
+            self.tell(&answer);
+        }
+        Ok(code)
     }
 
     /// Does operations on a notebook.
-    pub(crate) fn done(
+    pub(crate) async fn edited(
         &self,
-        page: &NotebookFile,
-        operations: &[Operation],
-        manner: &Manner,
+        request: EditRequest,
         command: &str,
-    ) -> Result<Done, Problem> {
-        let done = edit::apply(page, operations, &self.editor(manner));
-        done.map_err(|error| with_repeat(error.into(), command))
+    ) -> Result<EditAnswer, Problem> {
+        let done = api::edit(&self.caller, request).await;
+        done.map_err(|problem| with_repeat(problem, command))
+    }
+
+    /// Completes the hints of an answer's problem, and returns the exit code.
+    pub(crate) fn take_error(&self, answer: &mut EditAnswer, command: &str) -> ExitCode {
+        let error = answer.error.take().map(|error| with_repeat(error, command));
+        answer.error = error.map(|error| problem::completed(error, &self.commands()));
+        let kind = answer.error.as_ref().map(|error| error.kind);
+        kind.map_or(ExitCode::SUCCESS, problem::code)
     }
 
     /// Tells what came of an edit. What of it is not in the notebook is a conflict.
-    pub(crate) fn tell(
-        &self,
-        page: &NotebookFile,
-        done: &Done,
-        json: bool,
-        command: &str,
-    ) -> ExitCode {
-        self.tell_with(page, done, json.then(|| json!({})), command)
-    }
-
-    /// Tells what came of an edit; as one JSON object, with more fields, where there is one.
-    pub(crate) fn tell_with(
-        &self,
-        page: &NotebookFile,
-        done: &Done,
-        json: Option<Value>,
-        command: &str,
-    ) -> ExitCode {
-        let problem = (!done.conflicts.is_empty()).then(|| {
-            let count = done.conflicts.len();
-            let these = if count == 1 { "this is" } else { "these are" };
-            let message = format!(
-                "somebody saved the same lines meanwhile, which stay; {these} not in the notebook:"
-            );
-            let problem = Problem::new(ProblemKind::Conflict, message);
-            with_repeat(problem.with_conflicts(&done.conflicts, false), command)
-        });
-        let code = problem
-            .as_ref()
-            .map_or(ExitCode::SUCCESS, |it| problem::code(it.kind));
-        let changes = as_they_are(done);
-        if let Some(Value::Object(more)) = json {
-            let mut answer = json!({
-                "notebook": page.key,
-                "path": page.real,
-                "revision": done.document.revision(),
-                "op": done.op,
-                "changes": changes,
-                "conflicts": done.conflicts,
-                "notes": done.notes,
-            });
-            if let Some(problem) = problem {
-                let problem = problem::completed(problem, &self.commands());
-                answer["error"] = json!(problem);
-            }
-            if let Value::Object(answer) = &mut answer {
-                answer.extend(more);
-            }
-            let _ = self.answer(&answer);
-        } else {
-            let _ = print::raw(text(done, &changes).as_bytes());
-            let commands = self.commands();
-            let notes = done.notes.iter();
-            notes.for_each(|note| print::note(&commands.complete(note)));
-            if let Some(problem) = problem {
-                problem::report(&problem::completed(problem, &commands), false);
-            }
-        }
-        code
-    }
-}
-
-/// Returns the changes with what the notebook has now: what somebody saved in between is in it too.
-fn as_they_are(done: &Done) -> Vec<CellChange> {
-    let mut changes = done.changes.clone();
-    let cells = done.document.cells();
-    for at in 0..changes.len() {
-        let (before, rest) = changes.split_at_mut(at + 1);
-        let Some(change) = before.last_mut() else {
-            continue;
-        };
-        // What came after it in the same edit tells of it.
-        if rest.iter().any(|later| later.cell == change.cell) {
-            continue;
-        }
-        let Some(index) = cells.iter().position(|cell| cell.id() == change.cell) else {
-            continue;
-        };
-        change.index = index;
-        change.after = cells.get(index).map(Cell::revision);
-        if change.what == ChangeKind::Removed {
-            // Somebody's edit of it outlives that.
-            change.what = ChangeKind::Nothing;
+    pub(crate) fn tell(&self, answer: &EditAnswer) {
+        let _ = print::raw(text(answer).as_bytes());
+        let commands = self.commands();
+        let notes = answer.notes.iter();
+        notes.for_each(|note| print::note(&commands.complete(note)));
+        if let Some(error) = &answer.error {
+            problem::report(error, false);
         }
     }
-    changes
 }
 
 /// Returns a line for each change, and with the last the notebook's revision.
-fn text(done: &Done, changes: &[CellChange]) -> String {
-    let lines = runs(changes);
-    let lines = lines.iter().map(|it| line(it, done));
+fn text(answer: &EditAnswer) -> String {
+    let lines = runs(&answer.changes);
+    let lines = lines.iter().map(|it| line(it, answer));
     let mut lines: Vec<_> = lines.collect();
-    let mut end = format!("notebook {}", done.document.revision());
-    if let Some(op) = &done.op {
+    let mut end = format!("notebook {}", answer.revision);
+    if let Some(op) = &answer.op {
         end = format!("{end} · nb undo {op}");
     }
     match lines.as_mut_slice() {
@@ -191,10 +134,10 @@ fn runs(changes: &[CellChange]) -> Vec<CellChange> {
     runs
 }
 
-fn line(change: &CellChange, done: &Done) -> String {
-    let cell = done.document.cells().get(change.index);
+fn line(change: &CellChange, answer: &EditAnswer) -> String {
+    let cell = answer.document.cells().get(change.index);
     let has_outputs = cell.is_some_and(|cell| cell.id() == change.cell && cell.has_run());
-    let mut conflicts = done.conflicts.iter();
+    let mut conflicts = answer.conflicts.iter();
     let of_it = |it: &&Conflict| it.cell.as_ref() == Some(&change.cell);
     let conflict = conflicts.find(of_it);
     let theirs = conflict.and_then(|it| it.theirs.as_deref());
@@ -232,7 +175,11 @@ fn line(change: &CellChange, done: &Done) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::editing::edit::Done;
+    use crate::editing::notebook_file::NotebookFile;
     use crate::notebook::{Document, merge};
 
     fn notebook(sources: [&str; 3]) -> Document {
@@ -266,7 +213,11 @@ mod tests {
             op: None,
             notes: Vec::new(),
         };
-        insta::assert_snapshot!(text(&done, &as_they_are(&done)), @r"
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ipynb");
+        std::fs::write(&path, theirs.to_bytes()).unwrap();
+        let page = NotebookFile::of(&path).unwrap();
+        insta::assert_snapshot!(text(&EditAnswer::of(&page, done)), @r"
         edited bbbb (cell 2) fd00a2ade3 → d18a98de4b
         kept cccc (cell 3) 4541c32095
         kept aaaa (cell 1) 0276849223

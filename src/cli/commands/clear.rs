@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::Which;
-use crate::cli::args::first_notebook;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
 use crate::notebook::Operation;
@@ -52,7 +52,7 @@ impl Command for Clear {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let cells = self.which.selectors(&self.words)?;
         if self.all && !cells.is_empty() {
             return Err(Problem::new(
@@ -61,6 +61,7 @@ impl Command for Clear {
             ));
         }
         let operation = Operation::Clear { cells };
-        context.edit(&page, &[operation], &self.manner, "clear")
+        let request = self.manner.request(notebook, vec![operation]);
+        context.edit(request, self.manner.json, "clear").await
     }
 }

@@ -9,14 +9,13 @@ use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::Which;
-use crate::cli::args::first_notebook;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::exec::Then;
 use crate::cli::commands::insert::cell_type;
 use crate::cli::commands::{Command, Group, diff};
-use crate::editing::edit::would;
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
@@ -91,20 +90,17 @@ impl Command for Edit {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let cell = self.which.one(&mut self.words)?;
         let operations = self.meant(&cell)?;
+        let request = self.manner.request(notebook, operations);
         if self.dry_run {
-            let (before, after) = would(&page, &operations)?;
-            let _ = diff::show(
-                context,
-                &api::compared(&page, before, &after),
-                self.manner.json,
-            );
+            let answer = api::preview_edit(&context.caller, request).await?;
+            let _ = diff::show(context, &answer, self.manner.json);
             return Ok(ExitCode::SUCCESS);
         }
         self.then
-            .edit(context, &page, &operations, &self.manner, "edit")
+            .edit(context, request, self.manner.json, "edit")
             .await
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use crate::api::EditRequest;
 use crate::api::places;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
@@ -13,7 +14,7 @@ use crate::cli::args::cells::{Which, missing};
 use crate::cli::args::first_notebook;
 use crate::cli::commands::follow::{Following, Form, Patience};
 use crate::cli::commands::restart::replaced;
-use crate::cli::commands::{Command, Group, change};
+use crate::cli::commands::{Command, Group};
 use crate::cli::render::{print, replay};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -21,7 +22,7 @@ use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
 use crate::execution::replay::Replay;
 use crate::kernel::process::limits::amount;
 use crate::kernel::shell::quote;
-use crate::notebook::{CellSelector, Document, Operation};
+use crate::notebook::{CellSelector, Document};
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -123,9 +124,8 @@ impl Command for Exec {
         let named = self.which.selectors(&self.words)?;
         let mut places = self.places(&view.document, &named)?;
         if self.restart {
-            let target = context.target(Some(page.path.clone())).await?;
-            let patience = context.caller.patience(None)?;
-            replaced(context, &target, self.force, self.form.json, patience).await?;
+            let notebook = Some(page.path.clone());
+            replaced(context, notebook, None, self.force, self.form.json).await?;
             // A restart takes seconds, in which somebody may have edited the notebook. The cells that
             // were meant are run, as they are now.
             let before = std::mem::replace(&mut view, view::open(&page, context.by())?);
@@ -290,43 +290,47 @@ impl Then {
     pub(crate) async fn edit(
         &self,
         context: &Context,
-        page: &NotebookFile,
-        operations: &[Operation],
-        manner: &change::Manner,
+        request: EditRequest,
+        json: bool,
         command: &str,
     ) -> Result<ExitCode, Problem> {
         if !self.exec {
-            return context.edit(page, operations, manner, command);
+            return context.edit(request, json, command).await;
         }
-        let done = context.done(page, operations, manner, command)?;
-        if !done.conflicts.is_empty() {
-            return Ok(context.tell(page, &done, manner.json, command));
-        }
-        let cells = done.document.cells().iter();
-        let written = |id: &str| done.changes.iter().any(|change| change.cell == id);
+        let mut answer = context.edited(request, command).await?;
+        let cells = answer.document.cells().iter();
+        let written = |id: &str| answer.changes.iter().any(|change| change.cell == id);
         let places = cells.enumerate().filter(|(_, cell)| written(cell.id()));
         let which = exec::Which {
             places: Some(places.map(|(place, _)| place).collect()),
             ..exec::Which::default()
         };
-        let cells = exec::cells(&done.document, &which);
-        if cells.is_empty() {
-            return Ok(context.tell(page, &done, manner.json, command));
+        let cells = match answer.conflicts.is_empty() {
+            true => exec::cells(&answer.document, &which),
+            false => Vec::new(),
+        };
+        let code = context.take_error(&mut answer, command);
+        if !json {
+            context.tell(&answer);
         }
-        if !manner.json {
-            context.tell(page, &done, false, command);
-        }
+        let Some(concerned) = context.caller.concerned().filter(|_| !cells.is_empty()) else {
+            if json {
+                let _ = context.answer(&answer);
+            }
+            return Ok(code);
+        };
         let wanted = Wanted {
             cells,
             saves: true,
             max_output: Some(MAX_OUTPUT),
             ..Wanted::default()
         };
-        let folder = exec::begin(&page.project, &page.key, context.by(), wanted).await?;
+        let (project, key) = (&concerned.project, &concerned.key);
+        let folder = exec::begin(project, key, context.by(), wanted).await?;
         let edited = json!({
-            "op": done.op, "changes": done.changes, "revision": done.document.revision(),
+            "op": answer.op, "changes": answer.changes, "revision": answer.revision,
         });
-        Following::new(context, folder, &self.patience, Form::of_json(manner.json))
+        Following::new(context, folder, &self.patience, Form::of_json(json))
             .with(edited)
             .follow()
             .await

@@ -8,9 +8,9 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::Beside;
-use crate::cli::args::first_notebook;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::exec::Then;
 use crate::cli::commands::{Command, Group};
@@ -81,10 +81,15 @@ impl Command for Insert {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let operation = self.meant()?;
         self.then
-            .edit(context, &page, &[operation], &self.manner, "insert")
+            .edit(
+                context,
+                self.manner.request(notebook, vec![operation]),
+                self.manner.json,
+                "insert",
+            )
             .await
     }
 }

@@ -8,15 +8,13 @@ use serde_json::json;
 
 use crate::activity::company::is_same;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, InterruptRequest};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::cli::render::report::what;
 use crate::execution::follow::taken;
-use crate::lifecycle;
-use crate::lifecycle::consent::KernelAction;
-use crate::project::InterruptMode;
 use crate::project::jobs::{Ask, JobFolder, JobState};
 
 /// Interrupt what the kernel runs, or one job
@@ -55,30 +53,18 @@ impl Command for Interrupt {
             let folder = context.caller.project_of(None)?.job(id)?;
             return self.job(context, &folder).await;
         }
-        let notebook = self.what.as_ref().map(Into::into);
-        let target = context.target(notebook).await?;
-        context
-            .consent(KernelAction::Interrupt, &target, self.force, self.json)
-            .await?;
-        let mode = lifecycle::interrupt::interrupt(
-            &target.project,
-            &target.key,
-            &target.session,
-            context.by(),
-        )
-        .await?;
-        let mode = if mode == InterruptMode::Signal {
-            "signal"
-        } else {
-            "message"
+        let notebook = first_notebook(self.what.as_slice());
+        let request = async |force| {
+            let notebook = notebook.clone();
+            api::interrupt(&context.caller, InterruptRequest { notebook, force }).await
         };
-        let _ = if self.json {
-            let generation = target.session.generation;
-            context.answer(
-                &json!({ "notebook": target.notebook_key, "interrupted": true, "mode": mode, "kernel_generation": generation }),
-            )
-        } else {
-            print::line(&format!("{}: interrupted (by {mode})", target.notebook_key))
+        let answer = context.insist(self.force, self.json, request).await?;
+        let _ = match self.json {
+            true => context.answer(&answer),
+            false => print::line(&format!(
+                "{}: interrupted (by {})",
+                answer.notebook, answer.mode
+            )),
         };
         Ok(ExitCode::SUCCESS)
     }

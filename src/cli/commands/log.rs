@@ -11,11 +11,12 @@ use crate::activity::{company, since};
 use crate::api::log::{self, Execution, Happening, Wanted, What};
 use crate::api::problem::of_selection;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::versions;
 use crate::cli::Context;
 use crate::cli::args::cells::Which;
 use crate::cli::args::{first_notebook, time as moment};
 use crate::cli::commands::{Command, Group};
-use crate::cli::render::{columns, print, tail, versions};
+use crate::cli::render::{columns, print, tail};
 use crate::editing::history::{self, NotSelected, Selected};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -185,7 +186,7 @@ impl Log {
                 "revision": document.revision(),
                 "cell": id,
                 "deleted": !is_there,
-                "versions": versions::objects(page, &document, &list),
+                "versions": versions::listed(page, &document, list),
             })));
         }
         let lines = versions::lines(page, &document, &list);

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::{Beside, Which};
-use crate::cli::args::first_notebook;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
 use crate::notebook::{CellSelector, Operation};
@@ -62,10 +62,11 @@ impl Command for MoveCell {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let cell = self.which.one(&mut self.words)?;
         let operation = self.meant(cell)?;
-        context.edit(&page, &[operation], &self.manner, "move")
+        let request = self.manner.request(notebook, vec![operation]);
+        context.edit(request, self.manner.json, "move").await
     }
 }
 

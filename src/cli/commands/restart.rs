@@ -2,20 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::api::problem::{Problem, ProblemKind};
+use crate::api::problem::Problem;
+use crate::api::{self, RestartAnswer, RestartRequest};
 use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::kernel::shell::quote;
-use crate::lifecycle::consent::KernelAction;
-use crate::lifecycle::restart::{TaskReport, restart};
-use crate::lifecycle::target::Target;
-use crate::project::Session;
 
 /// Replace the kernel by a new one: its variables are gone
 ///
@@ -50,61 +45,41 @@ impl Command for Restart {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let patience = context.caller.patience(self.timeout)?;
-        let target = context.target(self.notebook).await?;
-        let began = Instant::now();
-        let session = replaced(context, &target, self.force, self.json, patience).await?;
-        let _ = if self.json {
-            context.answer(&json!({
-                "notebook": target.notebook_key,
-                "status": session.status.as_str(),
-                "kernel_pid": session.pid(),
-                "kernel_generation": session.generation,
-                "took_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            }))
-        } else {
-            let pid = session
-                .pid()
-                .map(|pid| format!(", pid {pid}"))
-                .unwrap_or_default();
-            print::line(&format!(
-                "{}: restarted in {} (generation {}{pid}); its variables are gone",
-                target.notebook_key,
-                print::took(began.elapsed()),
-                session.generation
-            ))
+        let answer = replaced(context, self.notebook, self.timeout, self.force, self.json).await?;
+        let _ = match self.json {
+            true => context.answer(&answer),
+            false => print::line(&text(&answer)),
         };
         Ok(ExitCode::SUCCESS)
     }
 }
 
+fn text(answer: &RestartAnswer) -> String {
+    let pid = answer.kernel_pid.map(|pid| format!(", pid {pid}"));
+    format!(
+        "{}: restarted in {} (generation {}{}); its variables are gone",
+        answer.notebook,
+        print::took(Duration::from_millis(answer.took_ms)),
+        answer.kernel_generation,
+        pid.unwrap_or_default()
+    )
+}
+
 /// Asks whoever must be asked, and replaces the kernel by a new one.
 pub(crate) async fn replaced(
     context: &Context,
-    target: &Target,
+    notebook: Option<PathBuf>,
+    timeout: Option<f64>,
     force: bool,
     json: bool,
-    patience: Duration,
-) -> Result<Session, Problem> {
-    context
-        .consent(KernelAction::Restart, target, force, json)
-        .await?;
-    match restart(&target.project, &target.key, context.by(), patience).await? {
-        TaskReport::Done(session) => Ok(*session),
-        TaskReport::Failed {
-            message,
-            lines,
-            slow,
-        } => {
-            let kind = if slow {
-                ProblemKind::StillRunning
-            } else {
-                ProblemKind::NoKernel
-            };
-            Err(Problem::new(kind, message).lines(&lines).hint(format!(
-                "nb log --kernel -n {0} | nb open {0}",
-                quote(&target.session.notebook)
-            )))
-        }
-    }
+) -> Result<RestartAnswer, Problem> {
+    let request = async |force| {
+        let request = RestartRequest {
+            notebook: notebook.clone(),
+            timeout,
+            force,
+        };
+        api::restart(&context.caller, request).await
+    };
+    context.insist(force, json, request).await
 }

@@ -4,21 +4,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::api::problem::{Problem, ProblemKind, causes};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, RestoreAnswer, RestoreRequest};
 use crate::cli::Context;
-use crate::cli::render::conflict::with_repeat;
-
-use crate::api::problem::of_selection;
 use crate::cli::args::cells::Which;
-use crate::cli::args::first_notebook;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
-use crate::cli::render::{print, versions};
-use crate::editing::history::{self, RestoreError, Restored};
-use crate::editing::notebook_file::NotebookFile;
-use crate::editing::view;
+use crate::cli::render::conflict::with_repeat;
+use crate::cli::render::print;
 
 /// Bring back an earlier version of a cell, or a deleted cell
 ///
@@ -62,7 +57,7 @@ impl Command for Restore {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let mut revision = self.rev.take();
         if let Some(word) = self.words.first_mut()
             && let Some((cell, after)) = word.rsplit_once('@')
@@ -76,82 +71,35 @@ impl Command for Restore {
             return Err(Problem::new(ProblemKind::Usage, message)
                 .hint("a revision follows an @: 3f2c@9f8e"));
         }
-        let editor = context.editor(&self.manner);
-        let restored = history::restore(&page, &cell, revision.as_deref(), &editor);
-        let restored = restored.map_err(|error| of_restore(error, context, &page))?;
+        let request = RestoreRequest {
+            notebook,
+            cell,
+            revision,
+            policy: self.manner.policy(),
+        };
+        let answer = api::restore(&context.caller, request).await;
+        let mut answer = answer.map_err(|problem| with_repeat(problem, "restore"))?;
+        let code = context.take_error(&mut answer.edit, "restore");
         if self.manner.json {
-            let more = json!({
-                "cell": restored.cell,
-                "restored": restored.version,
-                "was_deleted": restored.was_deleted,
-            });
-            return Ok(context.tell_with(&page, &restored.done, Some(more), "restore"));
+            let _ = context.answer(&answer);
+            return Ok(code);
         }
-        let _ = print::line(&words(&restored));
-        Ok(context.tell(&page, &restored.done, false, "restore"))
+        let _ = print::line(&words(&answer));
+        context.tell(&answer.edit);
+        Ok(code)
     }
 }
 
-fn words(restored: &Restored) -> String {
-    let Restored {
-        cell,
-        revision,
-        version,
-        ..
-    } = restored;
+fn words(answer: &RestoreAnswer) -> String {
+    let (cell, revision) = (&answer.cell, answer.cell_revision);
+    let version = &answer.restored;
     let when = version.at.map(|at| {
         let by = version.by.as_deref().map(|by| format!(" by {by}"));
         format!(", made{} {}", by.unwrap_or_default(), print::moment(at))
     });
     let when = when.unwrap_or_default();
-    match restored.was_deleted {
+    match answer.was_deleted {
         true => format!("deleted cell {cell} is back as revision {revision}{when}"),
         false => format!("cell {cell} is revision {revision} again{when}"),
-    }
-}
-
-fn of_restore(error: RestoreError, context: &Context, page: &NotebookFile) -> Problem {
-    let message = causes(&error);
-    let problem = |kind| Problem::new(kind, message.clone());
-    let document = || view::open(page, context.by()).map(|view| view.document);
-    let notebook = crate::kernel::shell::quote(&page.path);
-    match error {
-        RestoreError::NotebookFile(error) => error.into(),
-        RestoreError::Edit(error) => with_repeat(error.into(), "restore"),
-        RestoreError::NoSuchCell {
-            ref source,
-            ref deleted,
-        } => {
-            let problem = of_selection(source, &message);
-            match document() {
-                Ok(document) if !deleted.is_empty() => {
-                    problem.more_lines(&versions::deleted(page, &document, deleted))
-                }
-                _ => problem,
-            }
-        }
-        RestoreError::Ambiguous { ref candidates, .. } => {
-            let lines = document().map(|it| versions::deleted(page, &it, candidates));
-            problem(ProblemKind::Failed)
-                .lines(&lines.unwrap_or_default())
-                .hint("give more of the id")
-        }
-        RestoreError::NoSuchVersion {
-            versions: ref list, ..
-        } => {
-            let lines = document().map(|it| versions::lines(page, &it, list));
-            problem(ProblemKind::Failed).lines(&lines.unwrap_or_default())
-        }
-        RestoreError::Forgotten {
-            versions: ref list, ..
-        } => {
-            let lines = document().map(|it| versions::lines(page, &it, list));
-            problem(ProblemKind::Failed)
-                .lines(&lines.unwrap_or_default())
-                .hint(versions::not_kept(page))
-        }
-        RestoreError::NoEarlier { ref cell } => problem(ProblemKind::Failed)
-            .hint(format!("nb log {notebook} {cell} lists its versions"))
-            .hint(format!("nb diff {notebook} --git shows what git has")),
     }
 }

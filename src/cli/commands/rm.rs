@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::{Which, missing};
-use crate::cli::args::first_notebook;
+use crate::cli::args::{first_notebook, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group};
 use crate::notebook::{CellSelector, Operation, Revision};
@@ -58,7 +58,7 @@ impl Command for Rm {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
+        let notebook = take_notebook(&mut self.words);
         let mut cells = self.which.selectors(&self.words)?;
         cells.append(&mut self.ranges);
         match (cells.len(), self.if_rev) {
@@ -72,7 +72,8 @@ impl Command for Rm {
             cells,
             if_rev: self.if_rev,
         };
-        context.edit(&page, &[operation], &self.manner, "rm")
+        let request = self.manner.request(notebook, vec![operation]);
+        context.edit(request, self.manner.json, "rm").await
     }
 }
 

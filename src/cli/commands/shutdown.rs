@@ -5,18 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::api::problem::{Problem, ProblemKind, causes};
+use crate::api::problem::Problem;
+use crate::api::{self, IdleKernel, ShutdownAnswer, ShutdownIdleRequest, ShutdownRequest};
 use crate::cli::Context;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::lifecycle;
-use crate::lifecycle::consent::KernelAction;
-use crate::lifecycle::everywhere::{self, Kernels};
-use crate::lifecycle::idle::{self, Done, IdleOutcome};
 use crate::notebook::size;
-use crate::project::Project;
 
 /// End the kernel for good; `nb open` starts another
 ///
@@ -49,9 +44,6 @@ pub(crate) struct Shutdown {
     pub(crate) json: bool,
 }
 
-/// How long another `nb` may hold the session's lock.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 impl Command for Shutdown {
     const NAME: &'static str = "shutdown";
     const GROUP: Group = Group::Kernel;
@@ -69,163 +61,91 @@ impl Command for Shutdown {
         if let Some(age) = self.idle {
             return self.end_idle(context, age).await;
         }
-        let target = context.target(self.notebook).await?;
-        // A kernel of another program or notebook is only let go.
-        if target.session.is_owned() && !target.is_shared() {
-            context
-                .consent(KernelAction::Shutdown, &target, self.force, self.json)
-                .await?;
-        }
-        let stopped = lifecycle::shutdown::shutdown(
-            &target.project,
-            &target.notebook_key,
-            context.by(),
-            PATIENCE,
-        )
-        .await?;
-        let _ = if self.json {
-            context.answer(&json!({
-                "notebook": target.notebook_key,
-                "status": stopped.session.status.as_str(),
-                "was_running": stopped.was_running,
-                "let_go_of": stopped.let_go_of,
-                "shared_with": stopped.shared_with,
-                "notes": stopped.notes,
-                "kernel_generation": stopped.session.generation,
-                "took_ms": u64::try_from(stopped.took.as_millis()).unwrap_or(u64::MAX),
-            }))
-        } else if let Some(owner) = &stopped.let_go_of {
-            let goes_on = if stopped.was_running {
-                ", which goes on"
-            } else {
-                ""
-            };
-            print::line(&format!(
-                "{}: let go of the kernel of {owner}{goes_on}",
-                target.notebook_key
-            ))
-        } else if stopped.was_running {
-            let shared = match stopped.shared_with.as_slice() {
-                [] => String::new(),
-                others => format!("; it was shared with {}", others.join(", ")),
-            };
-            print::line(&format!(
-                "{}: its kernel was shut down in {}{shared}",
-                target.notebook_key,
-                print::took(stopped.took)
-            ))
-        } else if stopped.session.is_owned() {
-            print::line(&format!("{}: no kernel was running", target.notebook_key))
-        } else {
-            print::line(&format!(
-                "{}: let go; its kernel was started by another program and goes on",
-                target.notebook_key
-            ))
+        let request = async |force| {
+            let notebook = self.notebook.clone();
+            api::shutdown(&context.caller, ShutdownRequest { notebook, force }).await
         };
-        if !self.json {
-            stopped
-                .notes
-                .iter()
-                .for_each(|note| print::note(&format!("note: {note}")));
+        let answer = context.insist(self.force, self.json, request).await?;
+        if self.json {
+            let _ = context.answer(&answer);
+            return Ok(ExitCode::SUCCESS);
         }
+        let _ = print::line(&format!("{}: {}", answer.notebook, text(&answer)));
+        let notes = answer.notes.iter();
+        notes.for_each(|note| print::note(&format!("note: {note}")));
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(answer: &ShutdownAnswer) -> String {
+    if let Some(owner) = &answer.let_go_of {
+        let goes_on = match answer.was_running {
+            true => ", which goes on",
+            false => "",
+        };
+        return format!("let go of the kernel of {owner}{goes_on}");
+    }
+    if answer.was_running {
+        let shared = match answer.shared_with.as_slice() {
+            [] => String::new(),
+            others => format!("; it was shared with {}", others.join(", ")),
+        };
+        let took = print::took(Duration::from_millis(answer.took_ms));
+        return format!("its kernel was shut down in {took}{shared}");
+    }
+    match answer.is_owned {
+        true => "no kernel was running".to_owned(),
+        false => "let go; its kernel was started by another program and goes on".to_owned(),
     }
 }
 
 impl Shutdown {
     /// Ends what nobody has used for so long.
     async fn end_idle(&self, context: &Context, age: Duration) -> Result<ExitCode, Problem> {
-        let kernels = if self.all {
-            everywhere::everywhere().await
-        } else {
-            let project = Project::find(&context.caller.here).ok_or_else(|| {
-                let here = context.caller.here.display();
-                Problem::new(
-                    ProblemKind::NoKernel,
-                    format!("no notebook is open in {here}"),
-                )
-                .hint("for all your projects: nb shutdown --idle AGE --all")
-            })?;
-            let found = everywhere::of_project(&project).await?;
-            let found = found.into_iter().map(|status| (project.clone(), status));
-            Kernels {
-                found: found.collect(),
-                ..Kernels::default()
-            }
-        };
-        let unreadable: Vec<_> = kernels
-            .unreadable
-            .iter()
-            .map(|(_, error)| causes(error))
-            .collect();
-        let options = idle::IdleOptions {
+        let request = ShutdownIdleRequest {
             age,
-            force: self.force,
+            all: self.all,
             dry_run: self.dry_run,
-            by: context.by().to_owned(),
+            force: self.force,
         };
-        let outcomes = idle::end_idle(kernels, &options).await;
+        let answer = api::shutdown_idle(&context.caller, request).await?;
+        let kernels = &answer.kernels;
         let _ = if self.json {
-            let objects: Vec<_> = outcomes.iter().map(object).collect();
-            print::json(
-                &json!({ "kernels": objects, "dry_run": self.dry_run, "unreadable": unreadable }),
-            )
-        } else if outcomes.is_empty() {
+            context.answer(&answer)
+        } else if kernels.is_empty() {
             print::line("no kernel runs")
         } else {
-            let lines: Vec<_> = outcomes.iter().map(|outcome| self.line(outcome)).collect();
+            let lines: Vec<_> = kernels.iter().map(|kernel| self.line(kernel)).collect();
             print::line(&lines.join("\n"))
         };
         if !self.json {
-            unreadable
-                .iter()
-                .for_each(|why| print::note(&format!("note: {why}")));
+            let unreadable = answer.unreadable.iter();
+            unreadable.for_each(|why| print::note(&format!("note: {why}")));
         }
-        let failed = outcomes
-            .iter()
-            .any(|outcome| matches!(outcome.done, Done::Failed(_)));
+        let failed = kernels.iter().any(|kernel| kernel.done == "failed");
         Ok(ExitCode::from(u8::from(failed)))
     }
 
-    fn line(&self, outcome: &IdleOutcome) -> String {
-        let name = if self.all {
-            outcome.root.join(&outcome.notebook).display().to_string()
-        } else {
-            outcome.notebook.clone()
+    fn line(&self, kernel: &IdleKernel) -> String {
+        let name = match self.all {
+            true => kernel.project.join(&kernel.notebook).display().to_string(),
+            false => kernel.notebook.clone(),
         };
-        let mut facts = Vec::new();
-        facts.extend(
-            outcome
-                .idle_since
-                .map(|since| format!("idle for {}", print::age(since))),
-        );
-        facts.extend(outcome.memory_bytes.map(size));
+        let idle = kernel.idle_since;
+        let idle = idle.map(|since| format!("idle for {}", print::age(since)));
+        let facts: Vec<_> = idle
+            .into_iter()
+            .chain(kernel.memory_bytes.map(size))
+            .collect();
         let facts = facts.join(", ");
-        match &outcome.done {
-            Done::Ended if self.dry_run => format!("{name}: would be ended ({facts})"),
-            Done::Ended => format!("{name}: ended ({facts})"),
-            Done::Kept(why) => format!("{name}: goes on: {why} ({facts})"),
-            Done::Failed(error) => format!("{name}: not ended: {}", causes(error)),
+        let why = kernel.why.as_deref().unwrap_or_default();
+        match kernel.done {
+            "ended" if self.dry_run => format!("{name}: would be ended ({facts})"),
+            "ended" => format!("{name}: ended ({facts})"),
+            "kept" => format!("{name}: goes on: {why} ({facts})"),
+            _ => format!("{name}: not ended: {why}"),
         }
     }
-}
-
-fn object(outcome: &IdleOutcome) -> Value {
-    let (done, why) = match &outcome.done {
-        Done::Ended => ("ended", None),
-        Done::Kept(why) => ("kept", Some(why.clone())),
-        Done::Failed(error) => ("failed", Some(causes(error))),
-    };
-    json!({
-        "project": outcome.root,
-        "notebook": outcome.notebook,
-        "kernel_pid": outcome.pid,
-        "kernel_generation": outcome.generation,
-        "idle_since": outcome.idle_since,
-        "memory_bytes": outcome.memory_bytes,
-        "done": done,
-        "why": why,
-    })
 }
 
 /// Reads an age: `3d`, `12h`, `1h 30m`, `0s`.

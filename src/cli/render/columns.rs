@@ -1,8 +1,8 @@
-//! Text in columns, as wide as a terminal shows it.
+//! Text in columns, and how wide the terminal is.
 
 use std::io::{self, IsTerminal};
 
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+pub(crate) use crate::api::columns::{Widths, cut, lines, width};
 
 /// Returns how many columns the terminal has that stdout is; none where it is none.
 pub(crate) fn of_terminal() -> Option<usize> {
@@ -14,92 +14,4 @@ pub(crate) fn of_terminal() -> Option<usize> {
     size.ok()
         .map(|size| size.ws_col.into())
         .filter(|columns| *columns > 0)
-}
-
-/// Returns one line of text cut to at most so many columns.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let mut used = 0;
-    let kept = text.chars().take_while(|c| {
-        used += c.width().unwrap_or(0);
-        used < columns
-    });
-    kept.chain("…".chars()).collect()
-}
-
-/// Returns how many columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
-    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte);
-    match text.bytes().all(is_plain) {
-        true => text.len(),
-        false => text.width(),
-    }
-}
-
-/// Returns rows as lines: each column as wide as its widest cell and a gap, empty columns left out.
-pub(crate) fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    let cell = |row: &[String; N], column: usize, out: &mut String| {
-        out.push_str(row.get(column).map_or("", String::as_str));
-    };
-    let of_cell = |row: &[String; N], column: usize| row.get(column).map_or(0, |text| width(text));
-    let widths: Widths<N> = Widths::of(rows, of_cell);
-    let lines = rows.iter().map(|row| {
-        let mut line = String::new();
-        widths.line(row, cell, &mut line);
-        line
-    });
-    lines.collect()
-}
-
-/// Gaps are taken of these.
-const SPACES: &str = "                                ";
-
-/// How wide the columns of a table are.
-pub(crate) struct Widths<const N: usize>([usize; N]);
-
-impl<const N: usize> Widths<N> {
-    /// Measures rows by how wide each says that its columns are: a long table need not be in memory as
-    /// one of texts too.
-    pub(crate) fn of<T>(rows: &[T], width: impl Fn(&T, usize) -> usize) -> Self {
-        let mut widths = [0; N];
-        for row in rows {
-            for (column, most) in widths.iter_mut().enumerate() {
-                *most = width(row, column).max(*most);
-            }
-        }
-        Self(widths)
-    }
-
-    /// Appends a row, of which `cell` appends what stands in a column: each column as wide as its
-    /// widest cell and a gap, empty columns left out.
-    pub(crate) fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
-        let columns = self.0.iter().enumerate();
-        for (column, most) in columns.filter(|(_, most)| **most > 0) {
-            let start = out.len();
-            cell(row, column, out);
-            let mut gap = most + 2 - width(out.get(start..).unwrap_or_default());
-            while gap > 0 {
-                let part = SPACES.get(..gap).unwrap_or(SPACES);
-                out.push_str(part);
-                gap -= part.len();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_characters_are_two_columns() {
-        assert_eq!(cut("日本語", 6), "日本語");
-        assert_eq!(cut("日本語", 5), "日本…");
-        assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!(cut("abc", 2), "a…");
-        let rows = [["日", "", "x"], ["abc", "", ""]].map(|row| row.map(str::to_owned));
-        assert_eq!(lines(&rows), ["日   x  ", "abc     "]);
-    }
 }

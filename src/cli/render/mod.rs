@@ -13,4 +13,3 @@ pub(crate) mod report;
 pub(crate) mod sandbox;
 pub(crate) mod tail;
 pub(crate) mod until;
-pub(crate) mod versions;

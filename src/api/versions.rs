@@ -1,8 +1,9 @@
 //! The versions of a cell, and deleted cells, as lines.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::cli::render::{columns, print};
+use super::columns;
+use super::time::moment;
 use crate::editing::history::{self, CellVersion, Deleted};
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::shell::quote;
@@ -24,9 +25,7 @@ pub(crate) fn lines(
             let revision = version.revision.map(|it| it.to_string());
             let op = version.op.as_deref().map(|op| format!("op {op}"));
             [
-                version
-                    .at
-                    .map_or_else(|| "before".to_owned(), print::moment),
+                version.at.map_or_else(|| "before".to_owned(), moment),
                 version.by.clone().unwrap_or_default(),
                 what(version),
                 revision.unwrap_or_default(),
@@ -39,16 +38,25 @@ pub(crate) fn lines(
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Returns the versions of a cell as a program reads them.
-pub(crate) fn objects(
+/// A version of a cell, and how it begins.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedVersion {
+    /// The version.
+    #[serde(flatten)]
+    pub version: CellVersion,
+    /// Its first line; none where it is not kept any more.
+    pub first_line: Option<String>,
+}
+
+/// Returns the versions of a cell, each with its first line.
+pub(crate) fn listed(
     page: &NotebookFile,
     document: &Document,
-    versions: &[CellVersion],
-) -> Vec<Value> {
-    let versions = versions.iter().map(|version| {
-        let mut object = json!(version);
-        object["first_line"] = json!(begins(page, document, version));
-        object
+    versions: Vec<CellVersion>,
+) -> Vec<ListedVersion> {
+    let versions = versions.into_iter().map(|version| ListedVersion {
+        first_line: begins(page, document, &version),
+        version,
     });
     versions.collect()
 }
@@ -68,7 +76,7 @@ pub(crate) fn deleted(
             it.cell,
             it.revision,
             by.unwrap_or_default(),
-            print::moment(it.at),
+            moment(it.at),
             line.map(|line| format!(": {line}")).unwrap_or_default()
         )
     });

@@ -1,0 +1,62 @@
+//! Refusing what would end others' work, unless the caller insists.
+
+use super::caller::Caller;
+use super::problem::{Problem, ProblemKind, Question};
+use super::time::{age, moment};
+use crate::kernel::shell::quote;
+use crate::lifecycle::consent::{KernelAction, Objection, facts, objections};
+use crate::lifecycle::target::Target;
+
+impl Caller {
+    /// Requires that nothing of others is ended by what the caller wants to do, or that it insists.
+    ///
+    /// # Errors
+    /// A refusal that says whose work it is and how to insist.
+    pub(super) async fn consent(
+        &self,
+        action: KernelAction,
+        target: &Target,
+        force: bool,
+    ) -> Result<(), Problem> {
+        if force {
+            return Ok(());
+        }
+        let facts = facts(&target.project, &target.key, &target.session, self.by()).await;
+        let objections = objections(action, self.by(), &facts);
+        if objections.is_empty() {
+            return Ok(());
+        }
+        let name = &target.notebook_key;
+        let command = match action {
+            KernelAction::Interrupt => "nb interrupt",
+            KernelAction::Restart => "nb restart",
+            KernelAction::Shutdown => "nb shutdown",
+        };
+        let why: Vec<_> = objections.iter().map(words).collect();
+        let why = why.join(", and ");
+        let text = format!("{name}: refused, since {command} would {why}");
+        let notebook = quote(&target.session.notebook);
+        let mut problem = Problem::new(ProblemKind::Refused, text).hint(format!(
+            "ask them first; to insist: {command} --force {notebook}"
+        ));
+        problem.question = Some(Question {
+            text: format!("{name}: {command} would {why}. Go on? [y/N] "),
+            declined: format!("{name}: left as it is"),
+        });
+        Err(problem)
+    }
+}
+
+fn words(objection: &Objection) -> String {
+    match objection {
+        Objection::EndsCell(running) => {
+            let since = running
+                .since
+                .map(|since| format!(", which has run since {} ({})", moment(since), age(since)));
+            format!("end {}{}", running.what, since.unwrap_or_default())
+        }
+        Objection::WipesVariables(who) => {
+            format!("wipe the variables of {}, who is joined", who.join(" and "))
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Edits of a notebook's cells, all or none: `insert`, `edit`, `rm`, `move`, `clear` and `apply`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::diff::{DiffAnswer, compared};
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind, of_operation};
+use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::notebook_file::NotebookFile;
+use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Operation, Revision};
+
+/// How a notebook is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EditPolicy {
+    /// Write even where a cell is not what the caller saw last: the last writer wins.
+    pub force: bool,
+    /// Do not wait while a front end's own cell runs in the notebook.
+    pub now: bool,
+}
+
+/// What is to be done to a notebook's cells.
+#[derive(Clone, Debug)]
+pub struct EditRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The operations; each sees what the one before left.
+    pub operations: Vec<Operation>,
+    /// Whether the caller gave a list: a problem says which of its operations it was.
+    pub is_list: bool,
+    /// How it is written.
+    pub policy: EditPolicy,
+}
+
+/// What came of an edit.
+#[derive(Clone, Debug, Serialize)]
+pub struct EditAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its revision now.
+    pub revision: Revision,
+    /// The edit's name, by which `undo` knows it; none where nothing was changed.
+    pub op: Option<String>,
+    /// What was done to which cells.
+    pub changes: Vec<CellChange>,
+    /// What did not go into the file, as somebody else saved the same lines in between.
+    pub conflicts: Vec<Conflict>,
+    /// What the writer should know.
+    pub notes: Vec<String>,
+    /// The problem that the conflicts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+    /// The notebook as it is now.
+    #[serde(skip)]
+    pub document: Document,
+}
+
+impl Answer for EditAnswer {}
+
+impl EditAnswer {
+    pub(crate) fn of(page: &NotebookFile, done: Done) -> Self {
+        let error = (!done.conflicts.is_empty()).then(|| {
+            let these = match done.conflicts.len() {
+                1 => "this is",
+                _ => "these are",
+            };
+            let message = format!(
+                "somebody saved the same lines meanwhile, which stay; {these} not in the notebook:"
+            );
+            Problem::new(ProblemKind::Conflict, message).with_conflicts(&done.conflicts, false)
+        });
+        Self {
+            notebook: page.key.clone(),
+            path: page.real.clone(),
+            revision: done.document.revision(),
+            changes: as_they_are(&done),
+            op: done.op,
+            conflicts: done.conflicts,
+            notes: done.notes,
+            error,
+            document: done.document,
+        }
+    }
+}
+
+impl Caller {
+    /// Returns who edits, and how.
+    pub(super) fn editor(&self, policy: EditPolicy) -> Editor {
+        Editor {
+            by: self.by().to_owned(),
+            force: policy.force,
+            now: policy.now,
+            // A person sees the notebook in an editor, of which nothing is known here.
+            must_have_seen: !self.actor.is_person,
+            tell: self.tell,
+        }
+    }
+}
+
+/// Does operations on a notebook, all or none. What of them could not be written beside others' saves is
+/// among the conflicts of the answer.
+///
+/// # Errors
+/// An operation cannot be done, cells are not what the caller saw last, or the file cannot be written.
+pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, Problem> {
+    let page = caller.page(request.notebook.clone()).await?;
+    let editor = caller.editor(request.policy);
+    blocking(move || {
+        let done = edit::apply(&page, &request.operations, &editor);
+        let done = done.map_err(|error| problem(error, request.is_list))?;
+        Ok(EditAnswer::of(&page, done))
+    })
+    .await
+}
+
+/// Returns what an edit would change. Nothing is written.
+///
+/// # Errors
+/// An operation cannot be done, or the notebook cannot be read.
+pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffAnswer, Problem> {
+    let page = caller.page(request.notebook.clone()).await?;
+    blocking(move || {
+        let (before, after) = edit::would(&page, &request.operations)
+            .map_err(|error| problem(error, request.is_list))?;
+        Ok(compared(&page, before, &after))
+    })
+    .await
+}
+
+fn problem(error: EditError, is_list: bool) -> Problem {
+    match error {
+        EditError::Operation(error) if is_list => {
+            of_operation(&error.source, &error.to_string()).hint("nothing was done: all or none")
+        }
+        error => error.into(),
+    }
+}
+
+/// Returns the changes with what the notebook has now: what somebody saved in between is in it too.
+fn as_they_are(done: &Done) -> Vec<CellChange> {
+    let mut changes = done.changes.clone();
+    let cells = done.document.cells();
+    for at in 0..changes.len() {
+        let (before, rest) = changes.split_at_mut(at + 1);
+        let Some(change) = before.last_mut() else {
+            continue;
+        };
+        // What came after it in the same edit tells of it.
+        if rest.iter().any(|later| later.cell == change.cell) {
+            continue;
+        }
+        let Some(index) = cells.iter().position(|cell| cell.id() == change.cell) else {
+            continue;
+        };
+        change.index = index;
+        change.after = cells.get(index).map(Cell::revision);
+        if change.what == ChangeKind::Removed {
+            // Somebody's edit of it outlives that.
+            change.what = ChangeKind::Nothing;
+        }
+    }
+    changes
+}
