@@ -32,10 +32,10 @@ impl Answer for Value {
 pub struct Envelope<'a, A: Answer> {
     #[serde(flatten)]
     answer: &'a A,
-    #[serde(flatten)]
-    meanwhile: &'a Meanwhile,
     #[serde(skip_serializing_if = "Option::is_none")]
     kernel_generation: Option<Option<u64>>,
+    #[serde(flatten)]
+    meanwhile: &'a Meanwhile,
 }
 
 impl<'a, A: Answer> Envelope<'a, A> {

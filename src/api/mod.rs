@@ -26,10 +26,12 @@ pub mod preview;
 pub mod problem;
 mod restart;
 mod restore;
+mod sandbox;
 mod save;
 mod search;
 mod serve;
 mod shutdown;
+mod status;
 pub mod time;
 mod undo;
 pub mod versions;
@@ -53,6 +55,7 @@ pub use self::kernels::{
 };
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
+pub use self::sandbox::SandboxSummary;
 pub use self::save::{FlushedJob, SaveAnswer, SaveRequest, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::serve::{
@@ -61,6 +64,10 @@ pub use self::serve::{
 pub use self::shutdown::{
     IdleKernel, ShutdownAnswer, ShutdownIdleAnswer, ShutdownIdleRequest, ShutdownRequest, shutdown,
     shutdown_idle,
+};
+pub use self::status::{
+    AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, SpecStatus,
+    StatusAnswer, StatusRequest, UnreadableProject, status, status_everywhere,
 };
 pub(crate) use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use crate::api::SandboxSummary;
 use crate::api::problem::{Problem, ProblemKind, causes};
 use crate::cli::Context;
 use crate::cli::args::sandbox::Sandboxing;
@@ -365,7 +366,7 @@ impl Open {
                 "kernel_of": opened.kernel_of,
                 "owned": session.is_owned(),
                 "container": session.confinement().container(),
-                "sandbox": session.sandbox().map(sandboxing::object),
+                "sandbox": session.sandbox().map(SandboxSummary::of),
                 "shared_with": opened.shared_with,
                 "before": opened.before,
                 "selected": self.select,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::KernelStatus;
 use crate::api::problem::Problem;
 use crate::cli::commands::status;
 use crate::cli::render::harmless::{Kind, harmless};
@@ -103,7 +104,7 @@ impl Watch {
         json!({
             "at": Timestamp::now(),
             "project": self.project.root(),
-            "sessions": statuses.iter().map(status::object).collect::<Vec<_>>(),
+            "sessions": statuses.iter().cloned().map(KernelStatus::of).collect::<Vec<_>>(),
         })
     }
 
@@ -114,7 +115,11 @@ impl Watch {
             lines.push("no notebook is open here".to_owned());
         }
         for it in statuses {
-            lines.extend(status::kernel_text(it).lines().map(str::to_owned));
+            lines.extend(
+                status::kernel_text(&KernelStatus::of(it.clone()))
+                    .lines()
+                    .map(str::to_owned),
+            );
             if it.kernel_of.is_some() {
                 // The front ends are shown with the kernel's own notebook.
                 continue;

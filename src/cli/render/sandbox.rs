@@ -1,8 +1,6 @@
-//! A sandbox as people and programs read it.
+//! A sandbox as people read it.
 
 use std::path::Path;
-
-use serde_json::{Value, json};
 
 use crate::project::{Mechanism, Sandbox};
 
@@ -71,22 +69,4 @@ fn told(kept: &[String]) -> String {
         .filter(|it| *it != own)
         .collect();
     all.join(", ")
-}
-
-/// Returns it as a program reads it.
-pub(crate) fn object(sandbox: &Sandbox) -> Value {
-    let reached = sandbox.reached.as_ref();
-    json!({
-        "mechanism": reached.map(|reached| reached.mechanism.as_str()),
-        "demand": sandbox.demand,
-        "kept": reached.map(|reached| &reached.kept),
-        "missing": reached.map(|reached| &reached.missing),
-        "allow_read": sandbox.allow_read,
-        "allow_write": sandbox.allow_write,
-        "allow_net": sandbox.allow_net,
-        "cpus": sandbox.cpus,
-        "max_time_s": sandbox.max_time_s,
-        "scratch": sandbox.scratch,
-        "keep_scratch": sandbox.keep_scratch,
-    })
 }
