@@ -17,7 +17,7 @@ pub struct Execute {
     pub allow_stdin: bool,
     /// When it raises, the kernel aborts what is queued behind it, **every** client's.
     pub stop_on_error: bool,
-    /// Evaluated once the code has run; the values stand in the reply, see [`super::Outcome::reply`].
+    /// Evaluated once the code has run; the values stand in the reply, see [`super::RequestOutcome::reply`].
     pub user_expressions: Map<String, Value>,
 }
 

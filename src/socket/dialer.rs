@@ -170,7 +170,7 @@ impl Dialer {
         self.shared.link.set_paused(paused);
     }
 
-    /// Waits until no more than half of the budget is used; for callers that [`Full`] stopped.
+    /// Waits until no more than half of the budget is used; for callers that [`OutboxFull`] stopped.
     pub async fn room(&self) {
         self.shared.link.room().await;
     }

@@ -188,7 +188,7 @@ async fn accept(shared: Rc<Shared>) {
                 shared.refused(&DisconnectReason::TooManyPeers(shared.limits.max_peers));
             }
             Some(Ok(Accepted::OtherUser(user))) => {
-                shared.refused(&DisconnectReason::OtherUser(user))
+                shared.refused(&DisconnectReason::OtherUser(user));
             }
             Some(Ok(Accepted::Peer(reader, writer, addresses))) => {
                 let counted = ConnectionCount::new(&shared);

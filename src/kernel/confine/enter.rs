@@ -143,7 +143,7 @@ fn by_landlock(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let mut outside = ProbeTargets::make(&orders.outside())?;
     let mut bystander = Command::new(own_program()?)
         .arg(BYSTANDER)
-        .arg(&orders.outside())
+        .arg(orders.outside())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()?;

@@ -1,10 +1,11 @@
 //! Kernels in a sandbox: no network, the workspace read-only, reached only over their Unix
 //! sockets.
 //!
-//! Bubblewrap gives a kernel namespaces of its own in which only its [`FilesystemView`] is mounted; where
-//! that cannot be, Landlock's rules say which files it may use. Filtered system calls come with
-//! both. Every [`Guarantee`] is then tried from inside, by the process that becomes the kernel, and
-//! what is not kept is a refusal unless the user took that on himself.
+//! Bubblewrap gives a kernel namespaces of its own in which only its [`FilesystemView`] is mounted;
+//! where it cannot be used, Landlock's rules say which files the kernel may use. System calls are
+//! filtered in both cases. The process that becomes the kernel then tries every
+//! [`Guarantee`](super::guarantee::Guarantee) from inside; where one does not hold, the kernel is not
+//! started, unless the user has asked for as much as can be kept.
 
 use std::ffi::OsString;
 use std::io;

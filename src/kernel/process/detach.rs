@@ -4,7 +4,7 @@
 //! kernel must survive all three, so this program starts itself as a short-lived helper, which
 //! starts itself once more and ends; the second process, by then a child of init, makes a session
 //! of its own and becomes the wanted program by exec. A supervised program has one more process in
-//! between, which stays: see [`super::supervisor`]. The pid is on disk before the wanted program's
+//! between, which stays: its supervisor. The pid is on disk before the wanted program's
 //! first instruction runs, so no crash in between can lose it. All these processes may be made
 //! before the plan is known ([`PreforkedProcess`]). Where this very program is wanted, the second
 //! process goes on as it without exec, which would take as long as a small cell.

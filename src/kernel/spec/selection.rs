@@ -239,8 +239,8 @@ impl Selection<'_> {
         let language = request.language.map(str::to_owned);
         let language = language.or_else(|| of_shared(request.named.filter(shared)?));
         let language = language.filter(|it| !kernelspec::is_python(it));
-        let is_one_spec = |name: &&str| !shared(name) && !(language.is_none() && is_generic(name));
         // `python3` names whatever Python is in use; any other name means one spec.
+        let is_one_spec = |name: &&str| !(shared(name) || language.is_none() && is_generic(name));
         if let Some(name) = request.named.filter(is_one_spec) {
             match self.by_name(name) {
                 Ok(spec) => {
