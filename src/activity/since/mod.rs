@@ -221,16 +221,23 @@ impl Told<'_> {
 mod tests {
     use super::gathered::tests::{changed, done, entry};
     use super::*;
+    use crate::project::{Backend, Session, Status};
 
     #[test]
     fn notebooks_that_share_a_kernel_do_not_share_their_cells() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
-        let session = |owner: Option<&str>| serde_json::json!({"notebook": "x.ipynb", "connection_file": "x.json", "kernel_of": owner});
-        let sessions =
-            serde_json::json!({"a.ipynb": session(None), "b.ipynb": session(Some("a.ipynb"))});
-        let state = serde_json::json!({"version": 1, "sessions": sessions});
-        std::fs::write(project.state_file(), state.to_string()).unwrap();
+        let owner = Session::local(project.notebook("a.ipynb"));
+        let sharer = Session {
+            backend: Backend::shared_with("a.ipynb"),
+            status: Status::Live,
+            ..Session::local(project.notebook("b.ipynb"))
+        };
+        let sessions = [("a.ipynb", owner), ("b.ipynb", sharer)];
+        let sessions = sessions.map(|(key, session)| (key.to_owned(), session));
+        project
+            .update(|state| state.sessions.extend(sessions))
+            .unwrap();
         let mut journal = project.journal().unwrap();
         let mut write = |key: &str, mut entry: Event| {
             entry.session = key.to_owned();
