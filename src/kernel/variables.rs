@@ -16,7 +16,10 @@ pub trait Variables: Sync {
 
     /// Returns the files of this name in the folders of `PATH`, in their order.
     fn programs(&self, name: &Path) -> Vec<PathBuf> {
-        let folders = self.get("PATH").unwrap_or_default();
+        // Without PATH nothing is found: an empty list would mean the working directory.
+        let Some(folders) = self.get("PATH") else {
+            return Vec::new();
+        };
         let files = std::env::split_paths(&folders).map(|folder| folder.join(name));
         files.filter(|file| file.is_file()).collect()
     }
