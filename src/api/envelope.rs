@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::caller::Caller;
+use super::problem::Problem;
 use crate::activity::since::{self, Doings};
 use crate::editing::history;
 use crate::execution::lost::Lost;
@@ -26,6 +27,15 @@ impl Answer for Value {
         self.get("kernel_generation").is_some()
     }
 }
+
+/// The answer to a request that was not done.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProblemAnswer<'a> {
+    /// Why.
+    pub error: &'a Problem,
+}
+
+impl Answer for ProblemAnswer<'_> {}
 
 /// An answer with what happened meanwhile: the JSON object that `--json` prints.
 #[derive(Clone, Debug, Serialize)]

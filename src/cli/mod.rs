@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::api::caller::{Caller, Given};
-use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile};
-use crate::api::problem::{Problem, ProblemAnswer};
+use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
+use crate::api::problem::Problem;
 use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
 use crate::lifecycle::target::Target;

@@ -1,7 +1,7 @@
 //! Why a request was not done, in a form that every adapter can show: what failed, on what, why,
 //! and what to do about it.
 
-mod editing;
+pub(crate) mod editing;
 mod execution;
 mod lifecycle;
 
@@ -9,7 +9,6 @@ use std::error::Error;
 
 use serde::{Serialize, Serializer};
 
-pub(crate) use self::editing::{LIST, of_operation, of_selection, of_write};
 use crate::notebook::Conflict;
 pub(crate) use crate::task::causes::with_causes as causes;
 
@@ -88,15 +87,6 @@ impl Serialize for ProblemKind {
         serializer.serialize_str(self.as_str())
     }
 }
-
-/// The answer to a request that was not done.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProblemAnswer<'a> {
-    /// Why.
-    pub error: &'a Problem,
-}
-
-impl super::envelope::Answer for ProblemAnswer<'_> {}
 
 impl Problem {
     /// Makes a problem from a message.

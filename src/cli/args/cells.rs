@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use crate::api::problem::{LIST, Problem, ProblemKind};
+use crate::api::problem::editing::LIST;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::notebook::{CellSelector, SelectError};
 
 /// Names of cells that say themselves what they are.

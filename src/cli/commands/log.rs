@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::activity::{company, since};
 use crate::api::log::{self, Execution, Happening, Wanted, What};
-use crate::api::problem::of_selection;
+use crate::api::problem::editing::of_selection;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::versions;
 use crate::cli::Context;

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::api::problem::{Problem, ProblemAnswer, ProblemKind};
+use crate::api::envelope::ProblemAnswer;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::render::hints::Commands;
 use crate::cli::render::{conflict, print};
 
