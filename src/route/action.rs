@@ -52,7 +52,7 @@ pub enum Action {
     },
     /// Write a line to the log.
     Log(Note),
-    /// The front end has ended its kernel: leave. The real kernel lives on.
+    /// The front end has ended its kernel: leave. The shared kernel goes on.
     Leave {
         /// Restart the real kernel first: the front end's user asked for that.
         restart: bool,
@@ -218,7 +218,7 @@ impl fmt::Display for Note {
                 let done = if *restart {
                     "the shared kernel is restarted"
                 } else {
-                    "the shared kernel lives on"
+                    "the shared kernel goes on"
                 };
                 write!(f, "client {client} asked for {asked}: answered, {done}")
             }

@@ -1,11 +1,11 @@
 //! Whether a person runs the cells of a front end.
 //!
 //! nbclient, papermill and `jupyter execute` run them without one. Their next cell needs the variables of the
-//! one before. So a kernel that ends takes them along: they look whether the process lives that they launched,
+//! one before. So this process ends with the kernel: they watch the process that they launched,
 //! and report that their kernel has died. An error in the place of a reply would let `--allow-errors` go on with a
 //! kernel without variables.
 
-/// What the cells of a front end tell of whether a person runs them.
+/// Whether a person runs the cells of a front end, as far as the cells show it.
 ///
 /// `allow_stdin` says whether somebody can answer what a cell asks: nbclient never allows it, consoles do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

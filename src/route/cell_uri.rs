@@ -1,4 +1,4 @@
-//! Which notebook a cell belongs to, as VS Code tells it.
+//! The notebook that VS Code's id of a cell names.
 //!
 //! `metadata.cellId` of a user's cell is the URI of the cell's document. It is the first thing
 //! that names the notebook where no start-up code is sent: VS Code sends that to Python kernels

@@ -1,7 +1,7 @@
 //! Who opened which comm, so that nobody closes another's.
 //!
 //! Front ends answer a `comm_open` of a target that they do not know with `comm_close` (VS Code
-//! and JupyterLab both do), and the kernel tells everybody of every comm: one window's widget
+//! and JupyterLab both do), and the kernel publishes every comm to all: one window's widget
 //! would be closed by another window that merely heard of it.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use super::ClientId;
 /// How many comms are remembered; the oldest is forgotten, and may then be closed by anybody.
 const COMMS_MAX: usize = 10_000;
 
-/// The comms that were opened in this life of the kernel.
+/// The comms that were opened in this generation of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Comms {
     opener: HashMap<String, Option<ClientId>>,

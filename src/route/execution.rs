@@ -21,7 +21,7 @@ pub struct Execution {
     pub session: String,
     /// The client's name for itself.
     pub username: String,
-    /// The notebook cell's id, where the front end tells it.
+    /// The notebook cell's id, where the front end sends it.
     pub cell: Option<String>,
     /// The source, at `asked` and `seen`.
     pub code: Option<String>,

@@ -23,7 +23,7 @@ pub(super) struct ExecutionQueue {
     outside: Option<OutsideCell>,
 }
 
-/// What runs on the kernel's shell, as its iopub and the proxy's own requests tell.
+/// What runs on the kernel's shell, as its iopub and the proxy's own requests show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Running {
     /// Nothing, as far as is known.

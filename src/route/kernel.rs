@@ -1,4 +1,4 @@
-//! What the bridge is told of the kernel.
+//! The state of the kernel, as the caller gives it to the bridge.
 
 use bytes::Bytes;
 

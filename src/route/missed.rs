@@ -1,7 +1,7 @@
 //! Which published messages a subscriber has missed that was cut because it does not read.
 //!
 //! A subscriber says neither whose it is nor that it was here before. So whoever subscribes soon after one was
-//! cut is told what was missed. A client ignores what belongs to another client's requests.
+//! cut gets messages that say what was missed. A client ignores what belongs to another client's requests.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ struct Cut {
     /// The first message that it did not get.
     since: u64,
     at: Instant,
-    /// When a new subscriber was told of it first.
+    /// When a new subscriber got the notice of it first.
     reported: Option<Instant>,
 }
 

@@ -177,7 +177,7 @@ impl Output {
         Some(self.synthetic.welcome(now, b""))
     }
 
-    /// Returns the messages that tell a new subscriber what it has missed: of each cell that began or ended
+    /// Returns the messages that say to a new subscriber what it has missed: of each cell that began or ended
     /// meanwhile a line on its stderr, of each request that ended its `idle`.
     ///
     /// `under_way` are the headers of the requests that the kernel works on, `running` the header of the cell

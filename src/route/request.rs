@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::ClientId;
 use crate::wire::{Channel, Header, Verified};
 
-/// What a reply's parent header names: the asker's session and message.
+/// What a reply's parent header names: the session and the id of a request.
 ///
 /// Both, since two clients may count their messages alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -284,7 +284,7 @@ impl Requests {
         }
     }
 
-    /// Takes that a request has begun, or not, as far as its client is told.
+    /// Takes whether a client has got the `busy` of its request.
     pub(super) fn set_busy(&mut self, key: &Key, busy: bool) {
         if let Some(request) = self.get_mut(key) {
             request.busy = busy;

@@ -1,6 +1,6 @@
-//! What the bridge is told about the front end and its user's wishes.
+//! The front end, the limits and the user's settings, as the bridge gets them.
 
-/// What the bridge is told once.
+/// What the bridge gets once.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Unique to this proxy and plain text: the identity of its own sockets to the kernel.
@@ -16,7 +16,7 @@ pub struct Settings {
 /// The kind of front end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrontEnd {
-    /// VS Code's Jupyter extension. It tells the notebook's name only in its traffic.
+    /// VS Code's Jupyter extension. It names the notebook only in its traffic.
     VsCode,
     /// A Jupyter server. It interrupts a kernel in the same moment in which it ends it.
     Jupyter,

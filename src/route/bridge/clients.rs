@@ -175,7 +175,7 @@ impl Bridge {
 
     /// Takes a new subscription; returns what its subscriber alone is to read first.
     ///
-    /// Whoever subscribes to some topics only is not told what was missed.
+    /// A subscriber of some topics only does not get what was missed.
     #[must_use]
     pub fn subscribed(&mut self, now: Now, topic: &[u8]) -> Vec<Verified> {
         let welcome = self.out.welcome_now_or_later(now, topic);

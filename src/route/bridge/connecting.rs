@@ -138,7 +138,7 @@ impl Bridge {
             return;
         }
         // A server keeps one such request for all its windows: where the one that sent it is
-        // closed before the answer, the others wait a minute. So a restart keeps none waiting.
+        // closed before the answer, the others wait a minute. So no such request waits for a restart.
         let waits = !self.kernel.is_live() && !self.kernel.is_unresolved();
         if waits && (!self.stored.has_info() || is_probe) {
             let timer = Timer::Stale(key.clone());
