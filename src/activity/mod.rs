@@ -2,6 +2,6 @@
 
 pub mod actor;
 pub mod company;
+pub mod notification;
 pub mod participants;
-pub mod since;
 pub mod zone;

@@ -1,7 +1,8 @@
-//! The time zone of whoever reads.
+//! The time zone of whoever reads, and moments in it.
 
 use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Where most systems keep the rules of their zone.
@@ -25,10 +26,19 @@ fn rules(path: &str) -> Option<TimeZone> {
     TimeZone::tzif("local", &rules).ok()
 }
 
+/// Shows a moment: today as a time, else with its date.
+pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
+        "%H:%M"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(format).to_string()
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     #[test]

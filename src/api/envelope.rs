@@ -6,11 +6,9 @@ use serde_json::Value;
 
 use super::caller::Caller;
 use super::problem::Problem;
-use crate::activity::since::{self, Doings};
-use crate::editing::history;
-use crate::execution::lost::Lost;
+use crate::activity::notification::Notifications;
+use crate::execution::lost::{self, Lost};
 use crate::lifecycle::death;
-use crate::project::event::OverwrittenEdit;
 use crate::project::{Ended, Status};
 
 /// An answer's own fields.
@@ -81,10 +79,9 @@ pub struct NotebookNews {
     /// How the kernel ended, if it did and no other was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_ended: Option<KernelEnded>,
-    /// What others did since the caller's last request.
-    pub since: Vec<Doings>,
-    /// Edits of the caller that others' saves wiped out.
-    pub overwritten: Vec<OverwrittenEdit>,
+    /// What others did since the caller was last told, and which of its edits they wiped out.
+    #[serde(flatten)]
+    pub notifications: Notifications,
 }
 
 /// How a kernel ended.
@@ -107,8 +104,7 @@ impl Caller {
             NotebookNews {
                 kernel_generation: session.map(|session| session.generation),
                 kernel_ended: self.kernel_ended(),
-                since: since::look(&it.project, &it.key, self.by()),
-                overwritten: history::overwritten(&it.project, &it.key, self.by()),
+                notifications: Notifications::of(&it.project, &it.key, self.by()),
             }
         });
         Meanwhile {
@@ -121,7 +117,10 @@ impl Caller {
     /// to this name again.
     pub fn delivered(&self, meanwhile: &Meanwhile) {
         if let (Some(concerned), Some(news)) = (self.concerned(), &meanwhile.notebook) {
-            history::told(&concerned.project, &concerned.key, &news.overwritten);
+            news.notifications.delivered(&concerned.project, self.by());
+        }
+        if let Some(project) = &self.project {
+            lost::delivered(project, self.by(), &meanwhile.lost);
         }
     }
 

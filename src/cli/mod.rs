@@ -14,10 +14,10 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::activity::notification::overwritten_words;
 use crate::api::caller::{Caller, Given};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
-use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
 use crate::lifecycle::target::Target;
 use crate::project::Project;
@@ -148,11 +148,11 @@ impl Context {
                 print::note(&commands.complete(&lost.text));
             }
             if let Some(news) = &meanwhile.notebook {
-                for line in history::words(&news.overwritten) {
+                for line in overwritten_words(&news.notifications.overwritten) {
                     print::note(&commands.complete(&line));
                 }
-                for doings in &news.since {
-                    print::note(&doings.text);
+                for entry in &news.notifications.since {
+                    print::note(&entry.text);
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Recorders and proxies that were killed: the next command of anybody notices, has a new recorder go
-//! on with what the kernel still runs, and says what may be missing; to each name once.
+//! on with what the kernel still runs, and says what may be missing; to each name once ([`delivered`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::activity::notification;
 use crate::activity::zone;
 use crate::lifecycle::open_error::OpenError;
 use crate::project::jobs::{Job, JobFolder, JobState};
@@ -22,9 +23,6 @@ pub struct Lost {
     pub at: Timestamp,
     /// All of it, as one line for a reader.
     pub text: String,
-    /// Who was told.
-    #[serde(default)]
-    told: Vec<String>,
 }
 
 /// How long it is told.
@@ -55,7 +53,7 @@ pub async fn notice(project: &Project, name: &str) -> Vec<Lost> {
             go_on(project, &folder).await;
         }
     }
-    untold(project, name)
+    new_to(project, name)
 }
 
 /// Has a recorder go on with a job that has none.
@@ -137,7 +135,6 @@ fn lost(job: &Job, at: Timestamp) -> Lost {
         text: format!(
             "{who} was killed after {since}: {what}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
         ),
-        told: Vec::new(),
     }
 }
 
@@ -153,29 +150,40 @@ fn tell(project: &Project, lost: &Lost) -> std::io::Result<()> {
     beneath::replace_unsynced(&file, &serde_json::to_vec(lost)?)
 }
 
-/// Returns what a name was not told of, and notes that it is told now.
-fn untold(project: &Project, name: &str) -> Vec<Lost> {
+/// Returns what a name was not told of.
+fn new_to(project: &Project, name: &str) -> Vec<Lost> {
     let entries = beneath::list(&project.dir().join(KILLED));
     let files = entries.into_iter().flatten().flatten();
-    let mut news: Vec<Lost> = files.filter_map(|it| take(&it.path(), name)).collect();
-    news.sort_by_key(|lost| lost.at);
-    news
+    let lost = files.filter_map(|it| read(&it.path()));
+    let mut new: Vec<Lost> = lost
+        .filter(|lost| notification::is_new(project, name, &lost.notice()))
+        .collect();
+    new.sort_by_key(|lost| lost.at);
+    new
 }
 
-fn take(file: &Path, name: &str) -> Option<Lost> {
+/// Remembers that a name was told of them.
+pub fn delivered(project: &Project, name: &str, lost: &[Lost]) {
+    let notices: Vec<_> = lost.iter().map(Lost::notice).collect();
+    notification::noticed(project, name, &notices);
+}
+
+impl Lost {
+    /// Returns what is remembered of whoever was told.
+    fn notice(&self) -> String {
+        format!("lost {} {}", self.job, self.at)
+    }
+}
+
+/// Reads what was killed; what was killed long ago is removed.
+fn read(file: &Path) -> Option<Lost> {
     let text = beneath::read(file, beneath::SMALL).ok()?;
-    let mut lost: Lost = serde_json::from_slice(&text).ok()?;
+    let lost: Lost = serde_json::from_slice(&text).ok()?;
     let age = Timestamp::now().duration_since(lost.at);
     if age.as_hours() > TOLD_HOURS {
         let _ = beneath::remove_file(file);
         return None;
     }
-    if lost.told.iter().any(|told| told == name) {
-        return None;
-    }
-    lost.told.push(name.to_owned());
-    // Where it cannot be written down it is told again.
-    let _ = serde_json::to_vec(&lost).map(|text| beneath::replace_unsynced(file, &text));
     Some(lost)
 }
 

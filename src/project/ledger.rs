@@ -45,11 +45,11 @@ impl Project {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Returns the path of what names have to be told of a notebook; it is there only while there
-    /// is something.
-    pub fn untold_file(&self, key: &str) -> PathBuf {
-        let name = format!("{}.untold.json", short_name(key));
-        self.dir().join("notebooks").join(name)
+    /// Returns the path of what a name was told.
+    pub fn name_file(&self, name: &str) -> PathBuf {
+        self.dir()
+            .join("names")
+            .join(format!("{}.json", short_name(name)))
     }
 
     /// Returns the path of what a name has seen of a notebook.

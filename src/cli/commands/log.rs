@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::activity::{company, since};
+use crate::activity::{company, notification};
 use crate::api::log::{self, Execution, Happening, Wanted, What};
 use crate::api::problem::editing::of_selection;
 use crate::api::problem::{Problem, ProblemKind};
@@ -126,7 +126,7 @@ impl Log {
         let wanted = Wanted {
             since: match self.since.as_deref() {
                 None => None,
-                Some("last") => since::looked_last(project, key, context.by()),
+                Some("last") => notification::last_told(project, key, context.by()),
                 Some(text) => Some(moment::read(text)?),
             },
             by: self.by.clone(),

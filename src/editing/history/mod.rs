@@ -39,7 +39,6 @@ mod record;
 mod restore;
 pub mod steps;
 mod undo;
-mod untold;
 mod versions;
 
 #[cfg(test)]
@@ -53,7 +52,6 @@ pub use record::{Recording, is_known};
 pub use restore::{RestoreError, Restored, restore};
 pub use steps::Manifest;
 pub use undo::{Op, UndoError, Undone, undo};
-pub use untold::{overwritten, told, words};
 pub use versions::{
     CellVersion, Deleted, NotSelected, RecordedChange, Selected, deleted, events, select, versions,
 };

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::keep::Versions;
 use super::known::{Head, Intent, Known};
 use super::steps::{self, Manifest};
-use super::{Deed, GLANCE, TURN, overwritten, untold};
+use super::{Deed, GLANCE, TURN, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::Written;
@@ -203,8 +203,6 @@ impl<'a> Recording<'a> {
             exact: None,
             overwritten: lost,
         };
-        // A process that is killed here has it told twice rather than never.
-        untold::add(self.page, by.as_deref(), &recorded.overwritten)?;
         self.journal(recorded, by)?;
         known.advance(there);
         Ok(())

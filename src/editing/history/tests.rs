@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::activity::notification::{Notifications, overwritten_words};
 use crate::editing::edit::{self, Done, EditError, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -101,9 +102,12 @@ impl Desk {
     }
 
     fn lost(&self, by: &str) -> Vec<(String, String)> {
-        let lost = overwritten(&self.page.project, &self.page.key, by);
-        told(&self.page.project, &self.page.key, &lost);
-        lost.into_iter().map(|one| (one.cell, one.op)).collect()
+        let new = Notifications::of(&self.page.project, &self.page.key, by);
+        new.delivered(&self.page.project, by);
+        new.overwritten
+            .into_iter()
+            .map(|one| (one.cell, one.op))
+            .collect()
     }
 }
 
@@ -400,9 +404,12 @@ fn where_no_code_is_kept_an_overwritten_edit_is_told_and_nothing_promised() {
     desk.edit("claude", edit).unwrap();
     std::fs::write(desk.file(), old).unwrap();
     desk.read("codex");
-    let lost = overwritten(&desk.page.project, &desk.page.key, "claude");
+    let lost = Notifications::of(&desk.page.project, &desk.page.key, "claude").overwritten;
     assert_eq!((lost.len(), lost[0].revision), (1, None));
-    assert!(!words(&lost)[0].contains("nb restore"), "{lost:?}");
+    assert!(
+        !overwritten_words(&lost)[0].contains("nb restore"),
+        "{lost:?}"
+    );
     assert!(!desk.page.project.dir().join("objects").exists());
     let journal = std::fs::read_to_string(desk.page.project.journal_file()).unwrap();
     assert!(!journal.contains("secret"), "{journal}");

@@ -13,7 +13,6 @@
 
 mod backup;
 mod data_folders;
-mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -27,7 +26,7 @@ use self::backup::Preamble;
 use self::data_folders::DataFolder;
 use super::notebook_file::NotebookFile;
 use super::write_policy;
-use crate::activity::since;
+use crate::activity::notification;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
@@ -160,9 +159,11 @@ impl Unsaved {
         let backups = match self {
             Self::None => return None,
             Self::Unknown { why } => {
-                if !told::is_news(page, name) {
+                let notice = editors(page);
+                if !notification::is_new(&page.project, name, &notice) {
                     return None;
                 }
+                notification::noticed(&page.project, name, &[notice]);
                 return Some(format!(
                     "VS Code has this notebook open; whether with unsaved changes is not known from here, since {why}: \
                      its backups may be elsewhere, and come up to 10 s after typing; {AUTO_SAVE} in its settings saves within a second"
@@ -199,7 +200,7 @@ impl Backup {
         let Some(at) = self.at else {
             return place;
         };
-        let clock = since::clock(at, &zone::here());
+        let clock = zone::clock(at, &zone::here());
         let age = Duration::try_from(Timestamp::now().duration_since(at)).unwrap_or_default();
         match age > LONG {
             true => format!("since {clock}, {place}"),
@@ -266,6 +267,18 @@ fn earlier(page: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Rev
         }
     }
     found
+}
+
+/// Returns the notice of the VS Codes that have the notebook open now: of others it is told anew.
+fn editors(page: &NotebookFile) -> String {
+    let joined = write_policy::joined(page);
+    let editors = joined
+        .iter()
+        .filter(|joined| write_policy::is_vs_code(joined));
+    let editors: Vec<_> = editors
+        .map(|joined| format!("{} {}", joined.pid, joined.start_time))
+        .collect();
+    format!("editors of {}: {}", page.key, editors.join(", "))
 }
 
 /// Finds the files that hold unsaved text of a notebook.

@@ -1,83 +1,16 @@
-//! Edits that a save wiped out, until whoever made them has been told.
+//! The words for edits that a save wiped out.
 
 use std::collections::HashSet;
-use std::io;
 
 use jiff::tz::TimeZone;
 
-use super::GLANCE;
 use crate::activity::company;
-use crate::activity::since;
 use crate::activity::zone;
-use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::ChangeKind;
 use crate::project::event::OverwrittenEdit;
-use crate::project::{Project, beneath};
-
-/// So many wait at most; the oldest are not told then, and are in the journal still.
-const WAITING: usize = 1000;
 
 /// At most so many lines tell of them.
 const LINES: usize = 3;
-
-/// Remembers edits to be told of, under the ledger's lock. Whoever saved knows it already.
-pub(super) fn add(
-    page: &NotebookFile,
-    saver: Option<&str>,
-    lost: &[OverwrittenEdit],
-) -> io::Result<()> {
-    let is_saver = |name: &str| saver.is_some_and(|saver| company::is_same(saver, name));
-    let mut lost = lost.iter().filter(|one| !is_saver(&one.by)).peekable();
-    if lost.peek().is_none() {
-        return Ok(());
-    }
-    let mut waiting = read(&page.project, &page.key);
-    for lost in lost {
-        if !waiting.contains(lost) {
-            waiting.push(lost.clone());
-        }
-    }
-    let too_many = waiting.len().saturating_sub(WAITING);
-    waiting.drain(..too_many);
-    write(&page.project, &page.key, &waiting)
-}
-
-/// Returns the edits of a name that saves of others wiped out, until [`told`] says that it knows.
-pub fn overwritten(project: &Project, key: &str, by: &str) -> Vec<OverwrittenEdit> {
-    let waiting = read(project, key).into_iter();
-    waiting
-        .filter(|lost| company::is_same(&lost.by, by))
-        .collect()
-}
-
-/// Remembers that a name was told of its edits. Who is killed before that is told once more, which
-/// is better than never.
-pub fn told(project: &Project, key: &str, lost: &[OverwrittenEdit]) {
-    if !lost.is_empty() {
-        let done = forget(project, key, lost);
-        let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
-    }
-}
-
-fn forget(project: &Project, key: &str, lost: &[OverwrittenEdit]) -> io::Result<()> {
-    let _locked = project.ledger(key, GLANCE)?;
-    let mut waiting = read(project, key);
-    waiting.retain(|one| !lost.contains(one));
-    match waiting.is_empty() {
-        true => beneath::remove_file(&project.untold_file(key)),
-        false => write(project, key, &waiting),
-    }
-}
-
-fn read(project: &Project, key: &str) -> Vec<OverwrittenEdit> {
-    let bytes = beneath::read(&project.untold_file(key), beneath::SMALL).ok();
-    let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    read.unwrap_or_default()
-}
-
-fn write(project: &Project, key: &str, waiting: &[OverwrittenEdit]) -> io::Result<()> {
-    beneath::replace_unsynced(&project.untold_file(key), &serde_json::to_vec(waiting)?)
-}
 
 /// Returns the words for edits that were wiped out, a line each, and at most three: of a cell that
 /// was edited more than once only the last edit is told.
@@ -113,7 +46,7 @@ fn words_in(lost: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
 fn line(one: &OverwrittenEdit, zone: &TimeZone) -> String {
     let OverwrittenEdit { cell, revision, .. } = one;
     let short = company::cell(cell);
-    let at = since::clock(one.at, zone);
+    let at = zone::clock(one.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();
     let what = match one.what {

@@ -1,12 +1,13 @@
-//! The rule: what of the news is told, and in which words.
+//! The rule: which of the new events are told, and in which words.
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Doings, Looked};
+use super::ActivityEntry;
 use crate::activity::company::{self, label};
+use crate::activity::zone::clock;
 use crate::notebook::ChangeKind;
 use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
 
@@ -41,11 +42,11 @@ pub(super) struct Gathered {
     variables_gone: bool,
 }
 
-/// The rule: what of the news is told to `name`, who looked `before`.
+/// Returns what of the new events is told to `name`, who knew the kernel of generation `before`.
 pub(super) fn gathered(
     news: &[Event],
     earlier: &[Event],
-    before: &Looked,
+    before: u64,
     generation: u64,
     name: &str,
 ) -> Vec<Gathered> {
@@ -58,7 +59,7 @@ pub(super) fn gathered(
     for event in news {
         let began = event.msg_id().and_then(|id| beginnings.get(id));
         let gone = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
-            && event.generation.is_some_and(|of| of > before.generation);
+            && event.generation.is_some_and(|of| of > before);
         replaced |= gone;
         let by = began.and_then(|began| began.by).or(event.by.as_deref());
         let by = match event.kind {
@@ -128,7 +129,7 @@ pub(super) fn gathered(
             }
         }
     }
-    if generation > before.generation && !replaced {
+    if generation > before && !replaced {
         // By a program that writes no journal, or one that could not.
         others.push(Gathered {
             last: Timestamp::now(),
@@ -263,7 +264,11 @@ impl Gathered {
     }
 }
 
-pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone) -> Vec<Doings> {
+pub(super) fn lines(
+    mut others: Vec<Gathered>,
+    since: Timestamp,
+    zone: &TimeZone,
+) -> Vec<ActivityEntry> {
     let moment = clock(since, zone);
     others.sort_by_key(|other| std::cmp::Reverse(other.last));
     let rest = if others.len() > LINES {
@@ -273,7 +278,7 @@ pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone
     };
     let mut told: Vec<_> = others
         .into_iter()
-        .map(|other| Doings {
+        .map(|other| ActivityEntry {
             text: format!("since {moment} · {}", other.text(zone)),
             by: other.by,
             since,
@@ -285,7 +290,7 @@ pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone
             .iter()
             .filter_map(|other| other.by.as_deref())
             .collect();
-        told.push(Doings {
+        told.push(ActivityEntry {
             by: None,
             since,
             variables_gone: rest.iter().any(|other| other.variables_gone),
@@ -293,17 +298,6 @@ pub(super) fn lines(mut others: Vec<Gathered>, since: Timestamp, zone: &TimeZone
         });
     }
     told
-}
-
-/// Shows a moment: today as a time, else with its date.
-pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
-    let at = at.to_zoned(zone.clone());
-    let format = if at.date() == Timestamp::now().to_zoned(zone.clone()).date() {
-        "%H:%M"
-    } else {
-        "%Y-%m-%d %H:%M"
-    };
-    at.strftime(format).to_string()
 }
 
 /// Returns the requests that end in these events and began before them.
@@ -320,16 +314,16 @@ pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::project::event::{Position, fixtures};
+    use crate::project::event::fixtures;
 
-    pub(in crate::activity::since) fn entry(event: &str, id: &str, by: &str) -> Event {
+    pub(in crate::activity::notification) fn entry(event: &str, id: &str, by: &str) -> Event {
         fixtures::event(json!({
             "at": "2026-01-02T14:05:00Z", "event": event, "generation": 1, "msg_id": id, "by": by,
             "code": format!("code {id}"), "reason": "",
         }))
     }
 
-    pub(in crate::activity::since) fn done(id: &str, by: &str, status: &str) -> Event {
+    pub(in crate::activity::notification) fn done(id: &str, by: &str, status: &str) -> Event {
         fixtures::event(json!({
             "at": "2026-01-02T14:05:00Z", "event": "done", "generation": 1, "msg_id": id, "by": by,
             "status": status,
@@ -348,15 +342,11 @@ pub(super) mod tests {
     }
 
     fn tell(news: &[Event], earlier: &[Event], generation: u64) -> Vec<String> {
-        let before = Looked {
-            at: "2026-01-02T14:02:00Z".parse().unwrap(),
-            position: Position::default(),
-            generation: 1,
-        };
-        let others = gathered(news, earlier, &before, generation, "claude");
-        lines(others, before.at, &TimeZone::UTC)
+        let at = "2026-01-02T14:02:00Z".parse().unwrap();
+        let others = gathered(news, earlier, 1, generation, "claude");
+        lines(others, at, &TimeZone::UTC)
             .into_iter()
-            .map(|doings| doings.text.replace("2026-01-02 ", ""))
+            .map(|entry| entry.text.replace("2026-01-02 ", ""))
             .collect()
     }
 
@@ -368,7 +358,7 @@ pub(super) mod tests {
         fixtures::event(asked)
     }
 
-    pub(in crate::activity::since) fn changed(
+    pub(in crate::activity::notification) fn changed(
         event: &str,
         by: Option<&str>,
         changes: &str,

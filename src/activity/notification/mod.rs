@@ -1,0 +1,331 @@
+//! Notifications: what others did on a kernel and with a notebook's cells since a name was last told, and
+//! which of the name's own edits a save of others wiped out.
+//!
+//! All of it is read from the journal, from the name's cursor on ([`memory`]). **A cursor moves after the
+//! printing** ([`Notifications::delivered`]): a command that is killed before loses none. Notebooks that
+//! share a kernel share what happens on it, not their cells. What a name did itself is no notification.
+
+mod entries;
+mod memory;
+mod overwritten;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use self::entries::{endings, gathered, lines};
+use self::memory::{Cursor, Memory, cells_of};
+use crate::activity::company::is_same;
+use crate::activity::zone;
+use crate::project::Project;
+use crate::project::event::{Event, EventKind, Events, OverwrittenEdit, Position};
+
+pub use self::memory::{is_new, noticed};
+pub use self::overwritten::words as overwritten_words;
+
+/// How much of the journal is read at most. Whoever looks after weeks gets the end of it.
+const NEWS: u64 = 2 << 20;
+
+/// How many events before the cursor are searched for the beginnings of cells that have ended since.
+const BEGINNINGS: usize = 1000;
+
+/// Two looks within this time are one: commands come in rows, and most of them need not write a cursor.
+const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(30);
+
+/// What one other did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ActivityEntry {
+    /// Who; none for the kernel itself.
+    pub by: Option<String>,
+    /// When the reader was last told.
+    pub since: Timestamp,
+    /// Whether variables are gone by it.
+    pub variables_gone: bool,
+    /// All of it, as one line for a reader.
+    pub text: String,
+}
+
+/// What is new to a name on one notebook and its kernel.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Notifications {
+    /// What others did.
+    pub since: Vec<ActivityEntry>,
+    /// Edits of the name that others' saves wiped out.
+    pub overwritten: Vec<OverwrittenEdit>,
+    /// The cursors of the kernel and of the notebook's cells, as they are once this is told.
+    #[serde(skip)]
+    cursors: Option<(Cursor, [String; 2])>,
+}
+
+impl Notifications {
+    /// Returns what is new to a name on a notebook; nothing of others where the name was never there.
+    ///
+    /// What cannot be read is as if nothing had happened: no command fails by it.
+    pub fn of(project: &Project, key: &str, name: &str) -> Self {
+        let Ok(state) = project.state() else {
+            return Self::default();
+        };
+        let owner = state.owner_key(key);
+        let session = state.session(&owner);
+        let events = project.events_of(&[&owner, key]).within(NEWS);
+        let now = Cursor {
+            at: Timestamp::now(),
+            position: events.end(),
+            generation: session.map_or(0, |session| session.generation),
+        };
+        let memory = Memory::read(project, name);
+        let keys = [owner.clone(), cells_of(key)];
+        let known = keys.each_ref().map(|key| memory.cursors.get(key));
+        if known.iter().all(|it| it.is_some_and(|it| it.is_just(&now))) {
+            return Self::default();
+        }
+        let [kernel, cells] = known;
+        let start = |cursor: Option<&Cursor>| match cursor {
+            // A journal that is shorter than it was is another one.
+            Some(cursor) if cursor.position > now.position => Position::default(),
+            Some(cursor) => cursor.position,
+            None => now.position,
+        };
+        let unread = Unread {
+            owner: &owner,
+            key,
+            name,
+            kernel: start(kernel),
+            cells: start(cells),
+            // An edit that is wiped out is told to a name that was never told anything, too.
+            overwritten: cells.map_or_else(Position::default, |cells| start(Some(cells))),
+        };
+        let found = unread.read(events);
+        let at = known.into_iter().flatten().map(|cursor| cursor.at).min();
+        let since = at.map_or_else(Vec::new, |at| {
+            let before = kernel.unwrap_or(&now).generation;
+            let others = gathered(&found.news, &found.earlier, before, now.generation, name);
+            match others.is_empty() {
+                true => Vec::new(),
+                false => lines(others, at, &zone::here()),
+            }
+        });
+        Self {
+            since,
+            overwritten: found.overwritten,
+            cursors: Some((now, keys)),
+        }
+    }
+
+    /// Remembers that a name was told all this. What cannot be remembered is told again.
+    pub fn delivered(&self, project: &Project, name: &str) {
+        let Some((cursor, keys)) = &self.cursors else {
+            return;
+        };
+        let end = project.events_of(&[]).end();
+        let done = Memory::update(project, name, |memory| {
+            for key in keys {
+                memory.advance(key, cursor, end);
+            }
+        });
+        let _ = done.inspect_err(|error| tracing::warn!(%error, "it will be told once more"));
+    }
+}
+
+/// Returns when a name was last told what others did on a notebook; none where it never was, or that is
+/// forgotten.
+pub fn last_told(project: &Project, key: &str, name: &str) -> Option<Timestamp> {
+    let owner = project.state().ok()?.owner_key(key);
+    let cursors = Memory::read(project, name).cursors;
+    let cursor = cursors.get(&owner).or_else(|| cursors.get(&cells_of(key)));
+    Some(cursor?.at)
+}
+
+impl Cursor {
+    /// Returns whether nothing has happened since, and nothing needs to be remembered anew.
+    fn is_just(&self, now: &Self) -> bool {
+        let age = now.at.duration_since(self.at);
+        (self.position, self.generation) == (now.position, now.generation)
+            && !age.is_negative()
+            && age < SAME_MOMENT
+    }
+}
+
+/// Where in the journal the new events of a kernel and of a notebook's cells begin.
+struct Unread<'a> {
+    owner: &'a str,
+    key: &'a str,
+    name: &'a str,
+    kernel: Position,
+    cells: Position,
+    overwritten: Position,
+}
+
+/// What the journal tells of new events.
+#[derive(Default)]
+struct Found {
+    /// The new events, oldest first.
+    news: Vec<Event>,
+    /// Events before them that tell how what has ended in them began.
+    earlier: Vec<Event>,
+    overwritten: Vec<OverwrittenEdit>,
+}
+
+impl Unread<'_> {
+    fn read(&self, mut events: Events) -> Found {
+        let mut found = Found::default();
+        let mut open: Option<Vec<String>> = None;
+        let mut before = 0;
+        while let Some(event) = events.next() {
+            let at = events.position();
+            let of_cells = event.change().is_some();
+            if of_cells && at >= self.overwritten && event.session == self.key {
+                self.take_overwritten(&event, &mut found.overwritten);
+            }
+            let (session, start) = match of_cells {
+                true => (self.key, self.cells),
+                false => (self.owner, self.kernel),
+            };
+            if at >= start && event.session == session {
+                found.news.push(event);
+                continue;
+            }
+            if at >= self.kernel {
+                continue;
+            }
+            // `done` events whose `asked` event is older than the cursor.
+            let open = open.get_or_insert_with(|| endings(&found.news));
+            before += 1;
+            if open.is_empty() || before > BEGINNINGS {
+                if at < self.cells.min(self.overwritten) {
+                    break;
+                }
+                continue;
+            }
+            if of_cells || event.session != session || event.msg_id().is_none() {
+                continue;
+            }
+            // The sender knows more of it than an observer.
+            if let Some(start) = event.asked() {
+                open.retain(|waiting| *waiting != start.msg_id);
+            }
+            found.earlier.push(event);
+        }
+        found.news.reverse();
+        found.overwritten.reverse();
+        found
+    }
+
+    /// Takes the name's edits that a save wiped out, the last one first. Whoever saved knows it already.
+    fn take_overwritten(&self, event: &Event, found: &mut Vec<OverwrittenEdit>) {
+        let EventKind::Saved(change) = &event.kind else {
+            return;
+        };
+        let is_saver = event.by.as_ref().is_some_and(|by| is_same(by, self.name));
+        let own = change.overwritten.iter().rev();
+        for lost in own.filter(|lost| !is_saver && is_same(&lost.by, self.name)) {
+            if !found.contains(lost) {
+                found.push(lost.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entries::tests::{changed, done, entry};
+    use super::*;
+    use crate::project::{Backend, Session, State};
+
+    /// Tells a name what others did, and remembers that.
+    fn told(project: &Project, key: &str, name: &str) -> Vec<ActivityEntry> {
+        let notifications = Notifications::of(project, key, name);
+        notifications.delivered(project, name);
+        notifications.since
+    }
+
+    #[test]
+    fn what_was_not_printed_is_told_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+        project.record(&[entry("interrupted", "", "bob")]);
+        // A command that was killed before it printed anything.
+        let killed = Notifications::of(&project, "a.ipynb", "claude");
+        assert_eq!(killed.since.len(), 1);
+        assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
+        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+        // Told late, it hides nothing that has happened since.
+        project.record(&[entry("interrupted", "", "bob")]);
+        assert_eq!(told(&project, "a.ipynb", "claude").len(), 1);
+        killed.delivered(&project, "claude");
+        assert_eq!(told(&project, "a.ipynb", "claude"), []);
+    }
+
+    #[test]
+    fn notebooks_that_share_a_kernel_do_not_share_their_cells() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut sharing = Session::local(project.notebook("b.ipynb"));
+        sharing.backend = Backend::shared_with("a.ipynb");
+        let add = |state: &mut State| {
+            let own = Session::local(project.notebook("a.ipynb"));
+            state.sessions.insert("a.ipynb".to_owned(), own);
+            state.sessions.insert("b.ipynb".to_owned(), sharing);
+        };
+        project.update(add).unwrap();
+        let mut journal = project.journal().unwrap();
+        let mut write = |key: &str, mut entry: Event| {
+            entry.session = key.to_owned();
+            entry.at = Timestamp::now();
+            journal.append(&entry).unwrap();
+        };
+        let told = |key: &str| -> Vec<_> {
+            let told = told(&project, key, "claude").into_iter();
+            told.map(|told| told.text.split_once(" · ").unwrap().1.to_owned())
+                .collect()
+        };
+        assert_eq!(
+            (
+                told("a.ipynb").len(),
+                told("b.ipynb").len(),
+                told("c.ipynb").len()
+            ),
+            (0, 0, 0)
+        );
+        write("a.ipynb", changed("edited", Some("ada"), "edited:a"));
+        write("b.ipynb", changed("edited", Some("ada"), "edited:b"));
+        write("c.ipynb", changed("edited", Some("ada"), "edited:c"));
+        write("a.ipynb", entry("interrupted", "", "ada"));
+        let b = told("b.ipynb");
+        assert!(
+            b[0].starts_with("ada edited b, interrupted the kernel "),
+            "{b:?}"
+        );
+        // The kernel has been told; the cells of the other have not.
+        assert_eq!(told("a.ipynb"), ["ada edited a"]);
+        // One that has no kernel at all.
+        assert_eq!(told("c.ipynb"), ["ada edited c"]);
+        assert_eq!(told("c.ipynb"), [""; 0]);
+    }
+
+    #[test]
+    fn each_name_is_told_once_and_nothing_at_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut journal = project.journal().unwrap();
+        journal.append(&entry("asked", "1", "bob")).unwrap();
+        let count = |name| told(&project, "a.ipynb", name).len();
+        assert_eq!((count("claude"), count("codex")), (0, 0));
+        assert_eq!(count("claude"), 0);
+        // It began before, and ends now.
+        journal.append(&done("1", "bob", "ok")).unwrap();
+        let new = told(&project, "a.ipynb", "claude");
+        assert!(new[0].text.ends_with("bob ran \"code 1\" ok"), "{new:?}");
+        assert_eq!(count("claude"), 0);
+        assert_eq!(count("codex"), 1);
+        assert_eq!(told(&project, "b.ipynb", "codex").len(), 0);
+        // What was damaged or cut short is begun anew.
+        std::fs::write(project.name_file("codex"), "{").unwrap();
+        assert_eq!(count("codex"), 0);
+        journal.append(&entry("interrupted", "", "bob")).unwrap();
+        assert_eq!(count("codex"), 1);
+        std::fs::write(project.journal_file(), "").unwrap();
+        journal.append(&entry("interrupted", "", "bob")).unwrap();
+        assert_eq!(count("codex"), 1);
+    }
+}
