@@ -1,23 +1,36 @@
-//! Who is asking.
+//! Who acts: parsed once, from what was given, the environment and the settings.
+
+use sha2::{Digest, Sha256};
 
 use super::company::is_human;
 use crate::kernel::variables::Variables;
+use crate::project::event::actor_id;
 
 /// What agents leave in the environment of the commands that they run.
-const MARKS: [(&str, &str); 6] = [
+const MARKS: [(&str, &str); 7] = [
     ("CLAUDECODE", "claude"),
     ("CODEX_SANDBOX", "codex"),
     ("CODEX_SANDBOX_NETWORK_DISABLED", "codex"),
+    ("CODEX_THREAD_ID", "codex"),
     ("CURSOR_AGENT", "cursor"),
     ("GEMINI_CLI", "gemini"),
     ("OPENCODE", "opencode"),
 ];
 
-/// An actor: who asks for something, and whether that is a person at a terminal.
+/// The variables in which an agent says which of its sessions runs a command.
+const SESSIONS: [(&str, &str); 2] = [
+    ("CLAUDE_CODE_SESSION_ID", "claude"),
+    ("CODEX_THREAD_ID", "codex"),
+];
+
+/// Who acts, and whether that is a person at a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
-    /// The name under which the command acts.
+    /// The name that people read.
     pub name: String,
+    /// The actor's id: the name, and the session of an agent that has no name but its mark's. Two sessions of
+    /// one agent are two actors: each is told what the other did.
+    pub id: String,
     /// Whether a person reads what the command prints and can answer it. An agent's shell may be a
     /// terminal too, with nobody at it.
     pub is_person: bool,
@@ -37,11 +50,24 @@ impl Actor {
         let has_mark = mark(variables).is_some();
         // Who calls himself the human is one, also in a shell that an agent's program has opened.
         let is_agent = !is_human(&name) && (has_mark || is_agent(&name));
+        let is_marked = mark(variables) == Some(name.as_str());
+        let session = is_marked.then(|| session(&name, variables)).flatten();
         Self {
             is_person: on_terminal && !is_agent,
+            id: actor_id(&name, session.as_deref()),
             name,
         }
     }
+}
+
+/// Returns which session of an agent the environment names: the beginning of a hash, since the session's own
+/// id may open it.
+fn session(agent: &str, variables: &dyn Variables) -> Option<String> {
+    let mut own = SESSIONS.iter().filter(|(_, name)| *name == agent);
+    let value = own.find_map(|(variable, _)| variables.get(variable))?;
+    let digest = Sha256::digest(value.as_encoded_bytes());
+    let hash = hex::encode(digest);
+    hash.get(..8).map(str::to_owned)
 }
 
 /// Says whether a name is an agent's: one that its mark gives, or the one of those without a mark.
@@ -104,6 +130,23 @@ mod tests {
         assert_eq!(who(None, &HashMap::new(), None, false), "agent");
         assert!(is_agent("agent") && is_agent("claude"));
         assert!(!is_agent("human") && !is_agent("ada"));
+    }
+
+    #[test]
+    fn two_sessions_of_an_agent_are_two_actors_of_one_name() {
+        let in_session = |id| HashMap::from([("CLAUDECODE", "1"), ("CLAUDE_CODE_SESSION_ID", id)]);
+        let actor =
+            |given, variables: &HashMap<&str, &str>| Actor::of(given, variables, None, false);
+        let (one, other) = (actor(None, &in_session("1")), actor(None, &in_session("2")));
+        assert_eq!((&*one.name, &*other.name), ("claude", "claude"));
+        assert_ne!(one.id, other.id);
+        assert_eq!(one.id, actor(None, &in_session("1")).id);
+        assert!(!one.id.contains("#1") && one.id.starts_with("claude#"));
+        // Who gives a name is that name, in whichever session.
+        assert_eq!(actor(Some("ada"), &in_session("1")).id, "ada");
+        // Another agent's session says nothing.
+        let codex = HashMap::from([("CODEX_SANDBOX", "1"), ("CLAUDE_CODE_SESSION_ID", "1")]);
+        assert_eq!(actor(None, &codex).id, "codex");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who else is at a kernel, and what they run: the words for it.
 
-use crate::project::event::{ExecutionStart, RunningCell};
+use crate::project::event::{ExecutionStart, RunningCell, split_actor};
 
 /// Names whom the journal does not know.
 pub const SOMEBODY: &str = "another client";
@@ -20,9 +20,17 @@ pub fn name(by: Option<&str>) -> &str {
     }
 }
 
-/// Says whether two names are one person's: there is one human, at whatever front end.
+/// Returns whether two actors have one name: there is one human, at whatever front end.
 pub fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (split_actor(one).0, split_actor(other).0);
     one == other || (is_human(one) && is_human(other))
+}
+
+/// Returns whether what a name did in one of its sessions is this actor's own. Where one of the sessions is
+/// not known the name decides.
+pub fn is_own(by: &str, session: Option<&str>, actor: &str) -> bool {
+    let own = split_actor(actor).1;
+    is_same(by, actor) && session.zip(own).is_none_or(|(one, other)| one == other)
 }
 
 /// Says whether a name is the human's, at a terminal or in a front end.
@@ -133,6 +141,10 @@ mod tests {
         assert!(is_same("claude", "claude"));
         assert!(!is_same("claude", "human"));
         assert!(!is_same("claude", "codex"));
+        let (one, other) = ("claude#00000001", "claude#00000002");
+        assert!(is_same(one, other) && is_same(one, "claude"));
+        assert!(is_own("claude", Some("00000001"), one) && is_own("claude", None, one));
+        assert!(!is_own("claude", Some("00000002"), one) && is_own("claude", Some("1"), "claude"));
         assert!(!is_human("humanoid"));
         assert!(is_meant("claude", "agent") && is_meant("agent", "agent"));
         assert!(is_meant("human (VS Code)", "human") && !is_meant("human (VS Code)", "agent"));

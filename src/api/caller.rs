@@ -120,9 +120,9 @@ impl Caller {
         })
     }
 
-    /// Returns the name that the caller acts under.
+    /// Returns the id under which the caller acts; people read [`Actor::name`].
     pub fn by(&self) -> &str {
-        &self.actor.name
+        &self.actor.id
     }
 
     /// Returns the notebook that the request acts on, once that is known.

@@ -141,7 +141,8 @@ fn earlier_version(
         DiffBase::Git(reference) => earlier_notebook::in_git(page, reference),
         DiffBase::Seen => {
             let unseen = || {
-                let message = format!("{} has seen no cell of {} yet", caller.by(), page.key);
+                let name = &caller.actor.name;
+                let message = format!("{name} has seen no cell of {} yet", page.key);
                 Problem::new(ProblemKind::Failed, message)
                     .hint("nb cell shows cells; nb diff --git compares with git")
             };

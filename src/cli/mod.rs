@@ -62,7 +62,7 @@ impl Context {
         })
     }
 
-    /// Returns the name that the command acts under.
+    /// Returns the id of the actor that the command acts as.
     fn by(&self) -> &str {
         self.caller.by()
     }

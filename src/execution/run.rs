@@ -30,6 +30,7 @@ use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::open_error::OpenError;
 use crate::project::event::{
     Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningCell,
+    split_actor,
 };
 use crate::project::jobs::Job;
 use crate::project::{InterruptMode, Project, Session, StateError, Status as SessionStatus};
@@ -223,7 +224,7 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
-        let mut client = Client::connect(&info, by).await?;
+        let mut client = Client::connect(&info, split_actor(by).0).await?;
         let spec = session.kernelspec.as_ref();
         if let Some(silence) = spec.and_then(quirks::silence_after_idle) {
             client.linger(silence);

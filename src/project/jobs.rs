@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::beneath;
+use super::event::{actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
@@ -29,6 +30,9 @@ pub struct Job {
     pub id: String,
     /// Who asked.
     pub by: String,
+    /// Which of an agent's sessions that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_session: Option<String>,
     /// The notebook's key; see [`Project::key`].
     pub notebook: String,
     /// Where the notebook is: a recorder knows the project by its folder alone, which may be
@@ -98,10 +102,12 @@ pub struct FrontEnd {
 
 impl Job {
     /// Returns a job of a notebook, to be run by the kernel of a session, without cells yet.
-    pub fn new(project: &Project, notebook: &str, session: String, by: &str) -> Self {
+    pub fn new(project: &Project, notebook: &str, session: String, actor: &str) -> Self {
+        let (by, by_session) = split_actor(actor);
         Self {
             id: String::new(),
             by: by.to_owned(),
+            by_session: by_session.map(str::to_owned),
             notebook: notebook.to_owned(),
             path: project.notebook(notebook),
             session,
@@ -121,6 +127,11 @@ impl Job {
             front_end: None,
             other: Map::new(),
         }
+    }
+
+    /// Returns the id of the actor who asked; see [`split_actor`].
+    pub fn actor(&self) -> String {
+        actor_id(&self.by, self.by_session.as_deref())
     }
 }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::event::split_actor;
 use super::host::{HostIdentity, Relation};
 use super::sandbox::Sandbox;
 
@@ -347,7 +348,7 @@ impl Session {
             generation: self.generation,
             cell: None,
             job: None,
-            by: by.map(str::to_owned),
+            by: by.map(|by| split_actor(by).0.to_owned()),
             exit: None,
             memory_bytes: None,
             lines: Vec::new(),

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
-use super::ActivityEntry;
 use crate::activity::company::{self, label};
 use crate::activity::zone::clock;
 use crate::notebook::ChangeKind;
@@ -25,6 +25,19 @@ const VERBS: [(ChangeKind, &str); 5] = [
     (ChangeKind::Moved, "moved"),
     (ChangeKind::Outputs, "cleared"),
 ];
+
+/// What one other did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ActivityEntry {
+    /// Who; none for the kernel itself.
+    pub by: Option<String>,
+    /// When the reader was last told.
+    pub since: Timestamp,
+    /// Whether variables are gone by it.
+    pub variables_gone: bool,
+    /// All of it, as one line for a reader.
+    pub text: String,
+}
 
 /// What one other did, as it is gathered.
 #[derive(Default)]
@@ -61,6 +74,7 @@ pub(super) fn gathered(
         let gone = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
             && event.generation.is_some_and(|of| of > before);
         replaced |= gone;
+        let session = began.map_or(event.by_session.as_deref(), |began| began.session);
         let by = began.and_then(|began| began.by).or(event.by.as_deref());
         let by = match event.kind {
             EventKind::Died { .. } => None,
@@ -68,7 +82,7 @@ pub(super) fn gathered(
             EventKind::Saved(_) => Some(by.unwrap_or("somebody")),
             _ => Some(company::name(by)),
         };
-        if by.is_some_and(|by| company::is_same(by, name)) {
+        if by.is_some_and(|by| company::is_own(by, session, name)) {
             continue;
         }
         let mut one = Gathered {
@@ -144,6 +158,7 @@ pub(super) fn gathered(
 /// How an execution began.
 struct Beginning<'a> {
     by: Option<&'a str>,
+    session: Option<&'a str>,
     start: &'a ExecutionStart,
     /// Whether its sender tells it, who knows more than an observer.
     is_asked: bool,
@@ -160,6 +175,7 @@ fn index<'a>(news: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcom
             let is_asked = event.asked().is_some();
             let beginning = Beginning {
                 by: event.by.as_deref(),
+                session: event.by_session.as_deref(),
                 start,
                 is_asked,
             };
@@ -452,6 +468,23 @@ pub(super) mod tests {
         ];
         assert_eq!(tell(&news, &[], 2), [""; 0]);
         assert_eq!(tell(&[], &[], 1), [""; 0]);
+    }
+
+    #[test]
+    fn what_another_session_of_ones_agent_did_is_told_by_its_name() {
+        let run = |id: &str, session: &str| {
+            let mut asked = entry("asked", id, "claude");
+            asked.by_session = Some(session.to_owned());
+            asked
+        };
+        let news = [run("1", "00000001"), run("2", "00000002")];
+        let others = gathered(&news, &[], 1, 1, "claude#00000001");
+        let told = lines(others, news[0].at, &TimeZone::UTC);
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].text.contains(" · claude runs \"code 2\""),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use self::entries::{endings, gathered, lines};
 use self::memory::{Cursor, Memory, cells_of};
-use crate::activity::company::is_same;
+use crate::activity::company::is_own;
 use crate::activity::zone;
 use crate::project::Project;
 use crate::project::event::{Event, EventKind, Events, OverwrittenEdit, Position};
 
+pub use self::entries::ActivityEntry;
 pub use self::memory::{is_new, noticed};
 pub use self::overwritten::words as overwritten_words;
 
@@ -30,19 +31,6 @@ const BEGINNINGS: usize = 1000;
 
 /// Two looks within this time are one: commands come in rows, and most of them need not write a cursor.
 const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(30);
-
-/// What one other did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ActivityEntry {
-    /// Who; none for the kernel itself.
-    pub by: Option<String>,
-    /// When the reader was last told.
-    pub since: Timestamp,
-    /// Whether variables are gone by it.
-    pub variables_gone: bool,
-    /// All of it, as one line for a reader.
-    pub text: String,
-}
 
 /// What is new to a name on one notebook and its kernel.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -215,9 +203,17 @@ impl Unread<'_> {
         let EventKind::Saved(change) = &event.kind else {
             return;
         };
-        let is_saver = event.by.as_ref().is_some_and(|by| is_same(by, self.name));
-        let own = change.overwritten.iter().rev();
-        for lost in own.filter(|lost| !is_saver && is_same(&lost.by, self.name)) {
+        let is_actor =
+            |by: &str, session: &Option<String>| is_own(by, session.as_deref(), self.name);
+        if event
+            .by
+            .as_ref()
+            .is_some_and(|by| is_actor(by, &event.by_session))
+        {
+            return;
+        }
+        let lost = change.overwritten.iter().rev();
+        for lost in lost.filter(|lost| is_actor(&lost.by, &lost.by_session)) {
             if !found.contains(lost) {
                 found.push(lost.clone());
             }

@@ -70,6 +70,7 @@ mod tests {
             cell: cell.to_owned(),
             op: "12345678".to_owned(),
             by: "claude".to_owned(),
+            by_session: None,
             what,
             revision: "1a2b3c4d5e".parse().ok(),
             at: "2026-01-02T14:02:00Z".parse().unwrap(),

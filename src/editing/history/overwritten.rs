@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::known::Watched;
 use super::steps::Manifest;
 use crate::notebook::{ChangeKind, Revision};
-use crate::project::event::OverwrittenEdit;
+use crate::project::event::{OverwrittenEdit, split_actor};
 
 /// What a save has left of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,12 @@ pub(super) fn judge(
         match left.get(index) {
             Some(Left::Nothing) if is_decision(index) => false,
             Some(Left::Nothing | Left::TakenBack) => {
+                let (by, by_session) = split_actor(&edit.by);
                 lost.push(OverwrittenEdit {
                     cell: edit.cell.clone(),
                     op: edit.op.clone(),
-                    by: edit.by.clone(),
+                    by: by.to_owned(),
+                    by_session: by_session.map(str::to_owned),
                     what: edit.what,
                     revision: edit.after.or_else(|| new.get(&edit.cell).copied()),
                     at: edit.at,

@@ -108,7 +108,7 @@ impl<'a> Recording<'a> {
     fn replay(&self, known: &mut Known) -> Vec<String> {
         let events = self.page.project.events(&self.page.key);
         let entries = events.filter_map(|event| {
-            let by = event.by.clone();
+            let by = event.actor();
             Some((event.into_change()?, by))
         });
         let mut entries: Vec<_> = entries.take(LAST).collect();

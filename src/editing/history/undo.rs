@@ -18,7 +18,7 @@ use crate::notebook::{
     self, ChangeKind, Conflict, Document, OperationUndo, OperationUndoError, RememberedCell,
     TouchedCell,
 };
-use crate::project::event::{CellStep, NotebookChange};
+use crate::project::event::{CellStep, NotebookChange, split_actor};
 
 /// So many operations are suggested where none was meant.
 const MOST_NEAR: usize = 5;
@@ -175,7 +175,7 @@ pub fn undo(page: &NotebookFile, op: Option<&str>, editor: &Editor) -> Result<Un
         // Whoever asks means the last one: another is not touched before they know.
         if !gone.is_empty() {
             return Err(UndoError::Gone {
-                by: editor.by.clone(),
+                by: split_actor(&editor.by).0.to_owned(),
                 gone,
                 next: Some(Box::new(known.op.clone())),
             });
@@ -183,7 +183,7 @@ pub fn undo(page: &NotebookFile, op: Option<&str>, editor: &Editor) -> Result<Un
         return take_back(page, known, &back, editor);
     }
     if !gone.is_empty() {
-        let (by, next) = (editor.by.clone(), None);
+        let (by, next) = (split_actor(&editor.by).0.to_owned(), None);
         return Err(UndoError::Gone { by, gone, next });
     }
     let is_own = |op: &Op| company::is_same(company::name(op.by.as_deref()), &editor.by);
@@ -192,7 +192,7 @@ pub fn undo(page: &NotebookFile, op: Option<&str>, editor: &Editor) -> Result<Un
         .filter(|known| !undone.contains_key(known.op.op.as_str()));
     let (own, others): (Vec<_>, Vec<_>) = left.map(|known| known.op.clone()).partition(is_own);
     Err(UndoError::Nothing {
-        by: editor.by.clone(),
+        by: split_actor(&editor.by).0.to_owned(),
         undo: own.into_iter().find(|op| op.deed == "undo").map(Box::new),
         others: others.into_iter().take(MOST_NEAR).collect(),
     })

@@ -176,7 +176,7 @@ impl<'a> Recorder<'a> {
             None => {
                 let (key, by) = {
                     let job = self.job.borrow();
-                    (job.session.clone(), job.by.clone())
+                    (job.session.clone(), job.actor())
                 };
                 let session = recorded(&self.project.state()?, self.project, &key);
                 let session = session.ok_or_else(|| RunError::ended(&key, None))?;

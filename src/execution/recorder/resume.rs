@@ -84,7 +84,7 @@ impl Recorder<'_> {
     async fn join_again(&self) -> Result<Runner, Ending> {
         let (key, by, generation) = {
             let job = self.job.borrow();
-            (job.session.clone(), job.by.clone(), job.generation)
+            (job.session.clone(), job.actor(), job.generation)
         };
         let state = self.project.state();
         let state = state.map_err(|error| Ending::unreachable(&with_causes(&error)))?;
@@ -339,7 +339,7 @@ impl Recorder<'_> {
         };
         self.project.record(&[JournalEvent {
             generation: job.generation,
-            by: Some(job.by.clone()),
+            by: Some(job.actor()),
             ..JournalEvent::now(&job.session, EventKind::Done(end))
         }]);
     }

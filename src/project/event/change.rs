@@ -72,6 +72,9 @@ pub struct OverwrittenEdit {
     pub op: String,
     /// Whose edit it was.
     pub by: String,
+    /// Which of an agent's sessions that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_session: Option<String>,
     /// What it had done: `inserted`, `edited` or `removed`.
     pub what: ChangeKind,
     /// The revision that is wiped out, and that `nb restore` brings back; of a cell that had been

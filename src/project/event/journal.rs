@@ -85,11 +85,7 @@ impl Journal {
     pub fn append_within(&mut self, events: &[Event], within: Duration) -> io::Result<bool> {
         let mut lines = Vec::new();
         for event in events {
-            if self.keeps_code {
-                serde_json::to_writer(&mut lines, event)?;
-            } else {
-                serde_json::to_writer(&mut lines, &event.without_code())?;
-            }
+            serde_json::to_writer(&mut lines, &event.to_write(self.keeps_code))?;
             lines.push(b'\n');
         }
         if !self.lock(within)? {

@@ -39,6 +39,9 @@ pub struct Event {
     /// Who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Which of an agent's sessions it was: people read one name, and two sessions are two actors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_session: Option<String>,
     /// The notebook whose cell was run, where that is not the session's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notebook: Option<String>,
@@ -166,6 +169,7 @@ impl Event {
             session: session.to_owned(),
             generation: None,
             by: None,
+            by_session: None,
             notebook: None,
             kind,
         }
@@ -225,15 +229,46 @@ impl Event {
         self.notebook.as_ref().unwrap_or(&self.session)
     }
 
-    /// Returns the event without the code that was run.
-    fn without_code(&self) -> Self {
+    /// Returns the id of the actor who did it; see [`split_actor`].
+    pub fn actor(&self) -> Option<String> {
+        let by = self.by.as_deref()?;
+        Some(actor_id(by, self.by_session.as_deref()))
+    }
+
+    /// Returns the event as it is written: name and session of its actor apart, without the code that was run
+    /// where that is not kept.
+    fn to_write(&self, keeps_code: bool) -> Self {
         let mut event = self.clone();
+        if let Some((name, Some(session))) = self.by.as_deref().map(split_actor) {
+            event.by_session = Some(session.to_owned());
+            event.by = Some(name.to_owned());
+        }
         match &mut event.kind {
-            EventKind::Asked(start) | EventKind::Seen(start) => start.code = None,
-            EventKind::Peeked { code } => *code = None,
+            EventKind::Asked(start) | EventKind::Seen(start) if !keeps_code => start.code = None,
+            EventKind::Peeked { code } if !keeps_code => *code = None,
             _ => {}
         }
         event
+    }
+}
+
+/// Returns the name of an actor, and which of its sessions it is where that is known: an actor's id is
+/// `claude` or `claude#1a2b3c4d`.
+pub fn split_actor(id: &str) -> (&str, Option<&str>) {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match id.rsplit_once('#') {
+        Some((name, session)) if session.len() == 8 && session.bytes().all(is_hex) => {
+            (name, Some(session))
+        }
+        _ => (id, None),
+    }
+}
+
+/// Returns the id of an actor; see [`split_actor`].
+pub fn actor_id(name: &str, session: Option<&str>) -> String {
+    match session {
+        Some(session) => format!("{name}#{session}"),
+        None => name.to_owned(),
     }
 }
 
@@ -335,6 +370,24 @@ mod tests {
             json!({"at": "2026-01-02T03:04:05Z", "session": "a", "event": "opened", "x": 1});
         let read: Event = serde_json::from_value(opened).unwrap();
         assert_eq!(read.kind, EventKind::Opened);
+    }
+
+    #[test]
+    fn an_actor_is_a_name_and_perhaps_a_session() {
+        for (id, want) in [
+            ("claude", ("claude", None)),
+            ("claude#1a2b3c4d", ("claude", Some("1a2b3c4d"))),
+            ("team#1", ("team#1", None)),
+            ("a#b#00000000", ("a#b", Some("00000000"))),
+        ] {
+            assert_eq!(split_actor(id), want);
+            assert_eq!(actor_id(want.0, want.1), id);
+        }
+        let mut event = Event::now("a.ipynb", EventKind::Opened);
+        event.by = Some("claude#1a2b3c4d".to_owned());
+        let written = event.to_write(true);
+        assert_eq!(written.by.as_deref(), Some("claude"));
+        assert_eq!(written.actor(), event.by);
     }
 
     #[test]

@@ -52,6 +52,25 @@ fn what_others_did_is_told_once_to_each_name() {
 }
 
 #[test]
+fn two_sessions_of_one_agent_are_told_of_each_other_by_one_name() {
+    let world = World::new();
+    open(&world, "t.ipynb");
+    let in_session = |id: &str, code: &str| {
+        let mut nb = world.nb();
+        nb.args(["run", code]).env("CLAUDECODE", "1");
+        say(nb.env("CLAUDE_CODE_SESSION_ID", id)).ended(0)
+    };
+    assert_eq!(in_session("1", "x = 1").err, "");
+    assert_eq!(in_session("2", "x = 2").err, "");
+    let told = in_session("1", "x");
+    assert!(told.err.contains(" · claude ran \"x = 2\" ok"), "{told:#?}");
+    assert_eq!(in_session("1", "x").err, "");
+    nb(&world, ["log"])
+        .ended(0)
+        .with(" claude ran \"x = 2\" ok");
+}
+
+#[test]
 fn a_death_is_told_with_the_cell_that_it_happened_in() {
     let world = World::new();
     let opened = open(&world, "t.ipynb");
