@@ -22,6 +22,9 @@ const REVISIONS: usize = 4;
 /// From so many cells on those are forgotten that are not in the notebook.
 const CELLS: usize = 4_000;
 
+/// How long is waited for another command that writes there: what is not remembered fails nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a name has not looked at for so long it has forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(180 * 24 * 3600);
 
@@ -99,7 +102,8 @@ impl Seen {
 
     fn write(&mut self, document: &Document) -> io::Result<()> {
         let folder = self.project.make_folder("seen")?;
-        let _lock = Lock::wait(&folder.join("lock"))?;
+        let lock = Lock::within(&folder.join("lock"), PATIENCE)?;
+        let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
         // Another command of this name may have shown more meanwhile.
         match read(&self.path) {
             Some(there) => {
