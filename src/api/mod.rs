@@ -16,16 +16,20 @@ mod diff;
 mod doctor;
 mod edit;
 pub mod envelope;
+mod exec;
 mod format;
 mod gc;
 mod interrupt;
+pub mod job;
+mod jobs;
 mod kernels;
 pub mod log;
-pub(crate) mod outputs;
+pub mod outputs;
 pub mod preview;
 pub mod problem;
 mod restart;
 mod restore;
+mod run;
 mod sandbox;
 mod save;
 mod search;
@@ -34,6 +38,7 @@ mod shutdown;
 mod status;
 pub mod time;
 mod undo;
+mod vars;
 pub mod versions;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, HeldEntry, adopt};
@@ -41,20 +46,26 @@ pub use self::cell::{
     Attachment, CellAnswer, CellRequest, OutputAnswer, OutputForm, OutputRequest, ShownCell,
     ShownOutputs, cell, output,
 };
-pub(crate) use self::cells::places;
 pub use self::cells::{CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, DoctorRequest, doctor};
 pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
+pub use self::exec::{CellsToRun, EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::format::{FormatAnswer, FormatRequest, FormattedNotebook, format};
 pub use self::gc::{Cleanup, GcAnswer, GcRequest, gc};
 pub use self::interrupt::{InterruptAnswer, InterruptRequest, interrupt};
+pub use self::jobs::{
+    InterruptJobAnswer, InterruptJobRequest, JobQuestion, JobRecord, JobsAnswer, JobsRequest,
+    ListedJob, QuestionRequest, ReplyAnswer, ReplyRequest, WaitRequest, WriteJobAnswer,
+    WriteJobRequest, WrittenCell, interrupt_job, job, jobs, question, reply, wait, write_job,
+};
 pub use self::kernels::{
     KernelsAnswer, KernelsRequest, ListedKernel, NotChosen, StartedKernel, UnreadableFolder,
     kernels,
 };
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};
+pub use self::run::{PeekAnswer, PeekRequest, PeekStatus, RunRequest, peek, run};
 pub use self::sandbox::SandboxSummary;
 pub use self::save::{FlushedJob, SaveAnswer, SaveRequest, UnwrittenCell, save};
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
@@ -71,3 +82,4 @@ pub use self::status::{
 };
 pub(crate) use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};
+pub use self::vars::{VarsAnswer, VarsRequest, vars};

@@ -7,18 +7,19 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::execution::run::{DisplayContent, KernelException, Output};
 use crate::notebook::{OmittedOutput, size};
 
-/// What is to be written where.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Text {
-    /// Stderr, and first: what was raised, then the cell's stderr.
-    pub(crate) err: String,
-    /// Stdout.
-    pub(crate) out: String,
+/// The outputs of a cell as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OutputText {
+    /// What the cell raised, and behind it what it wrote to stderr.
+    pub err: String,
+    /// What the cell wrote to stdout, its displays and its result.
+    pub out: String,
 }
 
 /// How long texts are cut.
@@ -32,7 +33,7 @@ pub(crate) struct Cut {
 }
 
 /// Returns all outputs as text of at most so many characters each way, the error aside.
-pub(crate) fn text(outputs: &[Output], how: &Cut) -> Text {
+pub(crate) fn text(outputs: &[Output], how: &Cut) -> OutputText {
     let (mut out, mut err, mut raised) = (String::new(), String::new(), String::new());
     for output in outputs {
         match output {
@@ -60,7 +61,7 @@ pub(crate) fn text(outputs: &[Output], how: &Cut) -> Text {
         }
     };
     raised.push_str(&err);
-    Text { err: raised, out }
+    OutputText { err: raised, out }
 }
 
 /// Returns about how many characters outputs have as text.

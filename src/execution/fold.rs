@@ -1,8 +1,10 @@
 //! What a job said of a cell, as a notebook would show it in the end.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-use crate::client::Output;
+use crate::client::{KernelException, Output, StreamText};
 use crate::notebook::{Json, MimeBundle, OmittedOutput, OutputAccumulator, OutputChange};
 use crate::project::jobs::Said;
 
@@ -75,35 +77,49 @@ pub fn output(said: &Said) -> Option<Output> {
     Output::read(&said.msg_type, said.content.get().as_bytes())
 }
 
-/// Returns outputs as a notebook file has them.
-pub fn to_json(outputs: &[Output]) -> Vec<serde_json::Value> {
-    outputs.iter().map(one).collect()
+/// An output as a notebook file has it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "output_type", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields are those of nbformat")]
+pub enum NotebookOutput {
+    /// Text on stdout or stderr.
+    Stream { name: String, text: String },
+    /// Something that was displayed.
+    DisplayData {
+        data: Map<String, Value>,
+        metadata: Map<String, Value>,
+    },
+    /// The value of the last expression.
+    ExecuteResult {
+        data: Map<String, Value>,
+        metadata: Map<String, Value>,
+        execution_count: Option<u64>,
+    },
+    /// What the code raised.
+    Error(KernelException),
 }
 
-fn one(output: &Output) -> serde_json::Value {
-    use serde_json::json;
-    match output {
-        Output::Stream(it) => {
-            json!({ "output_type": "stream", "name": it.name, "text": it.text })
+impl From<Output> for NotebookOutput {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Stream(StreamText { name, text }) => Self::Stream { name, text },
+            Output::Display(it) | Output::Update(it) => Self::DisplayData {
+                data: it.data,
+                metadata: it.metadata,
+            },
+            Output::Result(it) => Self::ExecuteResult {
+                data: it.data,
+                metadata: it.metadata,
+                execution_count: it.execution_count,
+            },
+            Output::Error(raised) => Self::Error(raised),
         }
-        Output::Display(it) | Output::Update(it) => {
-            json!({ "output_type": "display_data", "data": it.data, "metadata": it.metadata })
-        }
-        Output::Result(it) => json!({
-            "output_type": "execute_result", "data": it.data, "metadata": it.metadata,
-            "execution_count": it.execution_count,
-        }),
-        Output::Error(it) => json!({
-            "output_type": "error", "ename": it.ename, "evalue": it.evalue,
-            "traceback": it.traceback,
-        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::StreamText;
 
     #[test]
     fn each_kind_of_output_is_read_again() {
@@ -133,8 +149,12 @@ mod tests {
         assert!(matches!(&read[2], Output::Result(it) if it.execution_count == Some(4)));
         assert!(matches!(&read[3], Output::Error(it) if it.ename == "E"));
         assert_eq!(read.len(), 4);
-        let kinds = to_json(&read);
-        let kinds: Vec<_> = kinds.iter().map(|it| it["output_type"].as_str()).collect();
+        let in_notebook = read.into_iter().map(NotebookOutput::from);
+        let in_notebook: Vec<_> = in_notebook.map(|it| serde_json::json!(it)).collect();
+        let kinds: Vec<_> = in_notebook
+            .iter()
+            .map(|it| it["output_type"].as_str())
+            .collect();
         let wanted = ["stream", "display_data", "execute_result", "error"].map(Some);
         assert_eq!(kinds, wanted);
     }

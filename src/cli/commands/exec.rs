@@ -4,25 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::api::EditRequest;
-use crate::api::places;
-use crate::api::problem::{Problem, ProblemKind};
+use crate::api::problem::Problem;
+use crate::api::{self, CellsToRun, EditRequest, ExecAnswer, ExecRequest};
 use crate::cli::Context;
-use crate::cli::args::cells::{Which, missing};
-use crate::cli::args::first_notebook;
-use crate::cli::commands::follow::{Following, Form, Patience};
-use crate::cli::commands::restart::replaced;
+use crate::cli::args::cells::Which;
+use crate::cli::args::{first_notebook, take_notebook};
+use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::commands::{Command, Group};
-use crate::cli::render::{print, replay};
-use crate::editing::notebook_file::NotebookFile;
-use crate::editing::view;
-use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted};
-use crate::execution::replay::Replay;
+use crate::cli::render::print;
 use crate::kernel::process::limits::amount;
-use crate::kernel::shell::quote;
-use crate::notebook::{CellSelector, Document};
+use crate::notebook::CellSelector;
 
 /// Run cells in the notebook's kernel, their outputs in the notebook
 ///
@@ -119,158 +111,70 @@ impl Command for Exec {
     }
 
     async fn run(mut self, context: &Context) -> Result<ExitCode, Problem> {
-        let page = context.page(&mut self.words).await?;
-        let mut view = view::open(&page, context.by())?;
-        let named = self.which.selectors(&self.words)?;
-        let mut places = self.places(&view.document, &named)?;
-        if self.restart {
-            let notebook = Some(page.path.clone());
-            replaced(context, notebook, None, self.force, self.form.json).await?;
-            // A restart takes seconds, in which somebody may have edited the notebook. The cells that
-            // were meant are run, as they are now.
-            let before = std::mem::replace(&mut view, view::open(&page, context.by())?);
-            places = match places.map(|places| moved(&before.document, &view.document, &places)) {
-                Some(Some(places)) => Some(places),
-                _ => self.places(&view.document, &named)?,
-            };
-        }
-        let not_run = self
-            .changed
-            .then(|| AlreadyRun::of(&page.project, &page.key));
-        let which = exec::Which {
-            places,
-            skips: named.is_empty(),
-            failed: self.failed,
-            tags: self.tag.clone(),
-            not_run: not_run.transpose()?,
-        };
-        let replay = match self.replay {
-            true => Some(self.replay(&page, &view.document).await?),
-            false => None,
-        };
-        let cells = match &replay {
-            Some(replay) => replay.job(&view.document),
-            None => exec::cells(&view.document, &which),
-        };
-        if cells.is_empty()
-            && let Some(replay) = &replay
-        {
-            let text = match replay.generation {
-                0 => format!("{}: nothing ran in a kernel before this one", page.key),
-                _ => "nothing of it can be run again".to_owned(),
-            };
-            let _ = if self.form.json {
-                let answer = json!({ "notebook": page.key, "cells": [], "replay": replay });
-                context.answer(&answer)
-            } else {
-                print::line(&text)
-            };
-            return Ok(ExitCode::SUCCESS);
-        }
-        if cells.is_empty() && (self.changed || self.failed) {
-            let text = "there is nothing to run: no cell is meant by this";
-            let _ = if self.form.json {
-                context.answer(&json!({ "notebook": page.key, "cells": [] }))
-            } else {
-                print::line(text)
-            };
-            return Ok(ExitCode::SUCCESS);
-        }
-        if cells.is_empty() {
-            let text = "none of these cells is code: nothing was run";
-            return Err(Problem::new(ProblemKind::Usage, text).hint("nb cells lists the cells"));
-        }
-        let wanted = Wanted {
+        let notebook = take_notebook(&mut self.words);
+        let cells = self.cells()?;
+        let follow = self.patience.options(&self.form, None);
+        let request = ExecRequest {
+            notebook,
             cells,
+            restart: self.restart,
+            force: self.force,
             allow_errors: self.allow_errors,
-            max_time: limit(self.max_time)?,
+            max_time: self.max_time,
             saves: !self.no_save,
-            max_output: Some(self.max_output).filter(|most| *most > 0),
+            max_output: self.max_output,
+            follow: (!self.detach).then_some(follow),
         };
-        let folder = exec::begin(&page.project, &page.key, context.by(), wanted).await?;
-        let following = Following::new(context, folder, &self.patience, self.form);
-        if self.detach {
-            return following.leave();
-        }
-        let following = match &replay {
-            Some(replay) => following.with(json!({ "replay": replay })),
-            None => following,
+        let watcher = context.watcher(&self.form);
+        let run = async |force| {
+            let request = ExecRequest {
+                force,
+                ..request.clone()
+            };
+            api::exec(&context.caller, request, &watcher).await
         };
-        following.follow().await
+        let answer = context.insist(self.force, self.form.json, run).await;
+        watcher.end();
+        let answer = answer?;
+        Ok(context.end_of_exec(&answer, &self.form))
     }
 }
 
 impl Exec {
-    /// Looks up what is to be run again, and says so; an empty one where nothing ran before.
-    async fn replay(&self, page: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
-        let replay = Replay::of(&page.project, &page.key, document).await;
-        let replay = replay.map_err(|error| match error {
-            ExecError::NoKernel { .. } => {
-                let hint = format!("nb open {0} && nb exec {0} --replay", quote(&page.path));
-                Problem::new(ProblemKind::NoKernel, error.to_string()).hint(hint)
-            }
-            error => error.into(),
-        })?;
-        if let Some(replay) = &replay
-            && !self.form.json
-        {
-            for line in replay::lines(replay, document, &page.path) {
-                print::note(&line);
-            }
-        }
-        Ok(replay.unwrap_or_default())
-    }
-
-    /// Returns the places of the cells that are named; none are all.
-    fn places(
-        &self,
-        document: &Document,
-        named: &[CellSelector],
-    ) -> Result<Option<Vec<usize>>, Problem> {
-        let filters = self.failed || self.changed || self.replay || !self.tag.is_empty();
-        let end = |word: &Option<String>| match word {
-            Some(word) => Ok::<_, Problem>(Some(document.find(&word.parse::<CellSelector>()?)?)),
-            None => Ok(None),
+    fn cells(&self) -> Result<CellsToRun, Problem> {
+        let cell = |word: &Option<String>| -> Result<Option<CellSelector>, Problem> {
+            Ok(word.as_deref().map(str::parse).transpose()?)
         };
-        let (from, to) = (end(&self.from)?, end(&self.to)?);
-        let is_part = from.is_some() || to.is_some();
-        match (named.is_empty(), self.all || filters || is_part) {
-            (true, false) => {
-                Err(missing("which cells? --all runs all of them").hint("nb exec --all"))
-            }
-            (false, _) if self.all || is_part || self.replay => Err(Problem::new(
-                ProblemKind::Usage,
-                "cells are named twice: by themselves and by --all, --from, --to or --replay",
-            )),
-            (false, _) => Ok(Some(places(document, named)?)),
-            (true, true) if is_part => {
-                let last = document.cells().len().saturating_sub(1);
-                Ok(Some((from.unwrap_or(0)..=to.unwrap_or(last)).collect()))
-            }
-            (true, true) => Ok(None),
-        }
+        Ok(CellsToRun {
+            named: self.which.selectors(&self.words)?,
+            all: self.all,
+            from: cell(&self.from)?,
+            to: cell(&self.to)?,
+            failed: self.failed,
+            tags: self.tag.clone(),
+            changed: self.changed,
+            replay: self.replay,
+        })
     }
 }
 
-/// Returns the places that cells have in a later state of their notebook; none where one is gone.
-fn moved(before: &Document, after: &Document, places: &[usize]) -> Option<Vec<usize>> {
-    let place = |place: &usize| {
-        let id = before.cells().get(*place)?.id();
-        after.cells().iter().position(|cell| cell.id() == id)
-    };
-    let mut places: Vec<_> = places.iter().map(place).collect::<Option<_>>()?;
-    places.sort_unstable();
-    Some(places)
-}
-
-/// Returns the seconds after which a cell is interrupted; 0 is never.
-pub(crate) fn limit(max_time: Option<f64>) -> Result<Option<f64>, Problem> {
-    match max_time {
-        Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
-            let text = format!("--max-time {seconds} is no number of seconds");
-            Err(Problem::new(ProblemKind::Usage, text))
-        }
-        max_time => Ok(max_time.filter(|seconds| *seconds > 0.0)),
+impl Context {
+    fn end_of_exec(&self, answer: &ExecAnswer, form: &Form) -> ExitCode {
+        let (notebook, replay) = match answer {
+            ExecAnswer::Job { job, .. } => return self.end_of_run(job, answer, form),
+            ExecAnswer::Nothing {
+                notebook, replay, ..
+            } => (notebook, replay),
+        };
+        let _ = match replay {
+            _ if form.json => self.answer(answer),
+            Some(replay) if replay.generation == 0 => print::line(&format!(
+                "{notebook}: nothing ran in a kernel before this one"
+            )),
+            Some(_) => print::line("nothing of it can be run again"),
+            None => print::line("there is nothing to run: no cell is meant by this"),
+        };
+        ExitCode::SUCCESS
     }
 }
 
@@ -297,42 +201,24 @@ impl Then {
         if !self.exec {
             return context.edit(request, json, command).await;
         }
-        let mut answer = context.edited(request, command).await?;
-        let cells = answer.document.cells().iter();
-        let written = |id: &str| answer.changes.iter().any(|change| change.cell == id);
-        let places = cells.enumerate().filter(|(_, cell)| written(cell.id()));
-        let which = exec::Which {
-            places: Some(places.map(|(place, _)| place).collect()),
-            ..exec::Which::default()
-        };
-        let cells = match answer.conflicts.is_empty() {
-            true => exec::cells(&answer.document, &which),
-            false => Vec::new(),
-        };
-        let code = context.take_error(&mut answer, command);
+        let mut edit = context.edited(request, command).await?;
+        let code = context.take_error(&mut edit, command);
         if !json {
-            context.tell(&answer);
+            context.tell(&edit);
         }
-        let Some(concerned) = context.caller.concerned().filter(|_| !cells.is_empty()) else {
-            if json {
-                let _ = context.answer(&answer);
+        let form = Form::of_json(json);
+        let follow = self.patience.options(&form, None);
+        let watcher = context.watcher(&form);
+        let answer = api::exec_edited(&context.caller, &edit, follow, &watcher).await;
+        watcher.end();
+        match answer? {
+            Some(answer) => Ok(context.end_of_exec(&answer, &form)),
+            None => {
+                if json {
+                    let _ = context.answer(&edit);
+                }
+                Ok(code)
             }
-            return Ok(code);
-        };
-        let wanted = Wanted {
-            cells,
-            saves: true,
-            max_output: Some(MAX_OUTPUT),
-            ..Wanted::default()
-        };
-        let (project, key) = (&concerned.project, &concerned.key);
-        let folder = exec::begin(project, key, context.by(), wanted).await?;
-        let edited = json!({
-            "op": answer.op, "changes": answer.changes, "revision": answer.revision,
-        });
-        Following::new(context, folder, &self.patience, Form::of_json(json))
-            .with(edited)
-            .follow()
-            .await
+        }
     }
 }

@@ -4,18 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::activity::company::is_same;
-use crate::api::problem::{Problem, ProblemKind};
-use crate::api::{self, InterruptRequest};
+use crate::api::problem::Problem;
+use crate::api::{self, InterruptJobRequest, InterruptRequest};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::cli::render::report::what;
-use crate::execution::follow::taken;
-use crate::project::jobs::{Ask, JobFolder, JobState};
 
 /// Interrupt what the kernel runs, or one job
 ///
@@ -50,8 +45,17 @@ impl Command for Interrupt {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let is_job = |word: &&String| !word.ends_with(".ipynb");
         if let Some(id) = self.what.as_ref().filter(is_job) {
-            let folder = context.caller.project_of(None)?.job(id)?;
-            return self.job(context, &folder).await;
+            let request = InterruptJobRequest {
+                job: id.clone(),
+                force: self.force,
+            };
+            let answer = api::interrupt_job(&context.caller, request).await?;
+            let told = format!("job {0}: asked to end · nb wait {0}", answer.job);
+            let _ = match self.json {
+                true => context.answer(&answer),
+                false => print::line(&context.commands().complete(&told)),
+            };
+            return Ok(ExitCode::SUCCESS);
         }
         let notebook = first_notebook(self.what.as_slice());
         let request = async |force| {
@@ -65,42 +69,6 @@ impl Command for Interrupt {
                 "{}: interrupted (by {})",
                 answer.notebook, answer.mode
             )),
-        };
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Interrupt {
-    /// Interrupts a job, or takes it out of the queue.
-    async fn job(&self, context: &Context, folder: &JobFolder) -> Result<ExitCode, Problem> {
-        let job = folder.read()?;
-        let id = &job.id;
-        if job.state == JobState::Done {
-            return Err(Problem::new(
-                ProblemKind::Refused,
-                format!("job {id} is over"),
-            ));
-        }
-        if !is_same(&job.by, context.by()) && !self.force {
-            let text = format!("job {id} is {}'s: {}", job.by, what(&job));
-            return Err(
-                Problem::new(ProblemKind::Refused, text).hint(format!("nb interrupt {id} --force"))
-            );
-        }
-        if !folder.has_recorder() {
-            let text = format!("nobody records job {id} any more: its recorder was killed");
-            return Err(Problem::new(ProblemKind::Failed, text)
-                .hint("nb interrupt interrupts what the kernel runs"));
-        }
-        let by = context.by().to_owned();
-        let asked = folder.ask(&Ask::Interrupt { by });
-        asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
-        taken(folder).await;
-        let _ = if self.json {
-            context.answer(&json!({ "job": id, "interrupted": true }))
-        } else {
-            let told = format!("job {id}: asked to end · nb wait {id}");
-            print::line(&context.commands().complete(&told))
         };
         Ok(ExitCode::SUCCESS)
     }

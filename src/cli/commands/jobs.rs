@@ -6,18 +6,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 use regex::Regex;
-use serde_json::json;
 
+use crate::api::job::{describe, describe_wait};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{
+    self, JobRecord, JobsRequest, ListedJob, QuestionRequest, ReplyRequest, WaitRequest,
+    WriteJobAnswer, WriteJobRequest, WrittenCell,
+};
 use crate::cli::Context;
-use crate::cli::commands::follow::{Following, Form, Patience};
+use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
-use crate::cli::render::report::{behind, what};
-use crate::cli::render::until::Until;
-use crate::execution::reply::reply;
-use crate::project::Project;
-use crate::project::jobs::{Job, JobFolder, JobPrompt, JobState};
+use crate::cli::render::report::head;
+use crate::project::jobs::JobState;
 
 /// List the jobs that run or wait, and those that ended last
 ///
@@ -43,9 +44,6 @@ pub(crate) struct Jobs {
     pub(crate) json: bool,
 }
 
-/// How many jobs that have ended are listed.
-const ENDED: usize = 5;
-
 impl Command for Jobs {
     const NAME: &'static str = "jobs";
     const GROUP: Group = Group::Running;
@@ -70,72 +68,64 @@ impl Command for Jobs {
             );
         }
         let notebook = notebooks.first().map(PathBuf::from);
-        if let Some(id) = ids.first() {
-            // A notebook may have been moved elsewhere: the job is here.
-            let project = context.caller.project_of(None)?;
-            let folder = project.job(id)?;
-            if !self.write {
-                return context.show_job(&folder, self.json);
+        match ids.first() {
+            Some(id) if self.write => {
+                let request = WriteJobRequest {
+                    job: (*id).clone(),
+                    notebook,
+                    force: self.force,
+                };
+                let answer = api::write_job(&context.caller, request).await?;
+                Ok(context.end_of_write(&answer, self.json))
             }
-            return context
-                .write_job(
-                    &project,
-                    &folder,
-                    notebook.as_deref(),
-                    self.force,
-                    self.json,
-                )
-                .await;
+            Some(id) => {
+                let answer = api::job(&context.caller, id).await?;
+                let _ = match self.json {
+                    true => context.answer(&answer),
+                    false => context.show_job(&answer),
+                };
+                Ok(ExitCode::SUCCESS)
+            }
+            None if self.write => {
+                let text = "which job's outputs? --write needs its id";
+                Err(Problem::new(ProblemKind::Usage, text).hint("nb jobs --all lists them"))
+            }
+            None => {
+                let request = JobsRequest {
+                    notebook,
+                    all: self.all,
+                };
+                let answer = api::jobs(&context.caller, request).await?;
+                let lines = answer.jobs.iter().map(line);
+                let _ = match answer.jobs.as_slice() {
+                    _ if self.json => context.answer(&answer),
+                    [] => print::line("no jobs"),
+                    _ => print::line(&lines.collect::<Vec<_>>().join("\n")),
+                };
+                Ok(ExitCode::SUCCESS)
+            }
         }
-        if self.write {
-            let text = "which job's outputs? --write needs its id";
-            return Err(Problem::new(ProblemKind::Usage, text).hint("nb jobs --all lists them"));
-        }
-        let project = context.caller.project_of(notebook.as_deref())?;
-        let key = notebook.as_deref().map(|it| project.key(it));
-        let most = if self.all { usize::MAX } else { ENDED };
-        let jobs = read_last(&project, key.as_deref(), most);
-        let (mut ended, mut shown): (Vec<_>, Vec<_>) = jobs
-            .into_iter()
-            .partition(|(_, job)| job.state == JobState::Done);
-        ended.append(&mut shown);
-        let _ = if self.json {
-            let jobs = ended.iter().map(|(folder, job)| {
-                let mut object = serde_json::to_value(job).unwrap_or_default();
-                object["recorded"] = json!(is_recorded(folder, job));
-                object
-            });
-            context.answer(&json!({ "jobs": jobs.collect::<Vec<_>>() }))
-        } else if ended.is_empty() {
-            print::line("no jobs")
-        } else {
-            let lines: Vec<_> = ended
-                .iter()
-                .map(|(folder, job)| line(folder, job))
-                .collect();
-            print::line(&lines.join("\n"))
-        };
-        Ok(ExitCode::SUCCESS)
     }
 }
 
-fn line(folder: &JobFolder, job: &Job) -> String {
-    let mut line = format!("{}  {}  {}", job.id, job.by, what(job));
+fn line(listed: &ListedJob) -> String {
+    let job = &listed.job;
+    let mut line = format!("{}  {}  {}", job.id, job.by, describe(job));
     match (job.ended_at, job.state) {
         (Some(ended), _) => {
-            let first_bad = job.cells.iter().filter_map(|cell| cell.status.as_deref());
-            let status = first_bad.clone().find(|it| *it != "ok").unwrap_or("ok");
+            let mut statuses = job.cells.iter().filter_map(|cell| cell.status.as_deref());
+            let status = statuses.find(|it| *it != "ok").unwrap_or("ok");
             line = format!("{line} {status}  {}", print::moment(ended));
         }
         (None, JobState::Queued) => {
-            if let Some(behind) = behind(job) {
+            if let Some(behind) = describe_wait(job) {
                 line = format!("{line} behind {behind}");
             }
             line = format!("{line}  since {}", print::moment(job.asked_at));
         }
         (None, _) => line = format!("{line}  since {}", print::moment(job.asked_at)),
     }
-    if !is_recorded(folder, job) {
+    if !listed.recorded {
         line.push_str("  (its recorder was killed)");
     }
     if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
@@ -146,44 +136,72 @@ fn line(folder: &JobFolder, job: &Job) -> String {
     line
 }
 
-fn is_recorded(folder: &JobFolder, job: &Job) -> bool {
-    job.state == JobState::Done || job.generation.is_none() || folder.has_recorder()
-}
-
-/// Returns the jobs of a notebook, or of all, that run or wait, and at most so many of those that
-/// ended last; the oldest first. Of the others nothing is read.
-fn read_last(project: &Project, key: Option<&str>, most: usize) -> Vec<(JobFolder, Job)> {
-    let open = project.open_jobs();
-    let mut ended = 0;
-    let mut jobs = Vec::new();
-    for folder in project.jobs_lately() {
-        let has_room = ended < most;
-        if !has_room && open.iter().all(|open| open.id() != folder.id()) {
-            continue;
+impl Context {
+    /// Prints one job.
+    fn show_job(&self, record: &JobRecord) -> std::io::Result<()> {
+        let job = &record.job;
+        let mut lines = vec![format!(
+            "job {} · {} · {} · since {}",
+            job.id,
+            job.by,
+            describe(job),
+            print::moment(job.asked_at)
+        )];
+        for cell in &job.cells {
+            lines.push(head(cell));
+            if let Some(why) = &cell.unwritten {
+                lines.push(format!("   its outputs are not in the notebook: {why}"));
+            }
         }
-        let Ok(job) = folder.read() else { continue };
-        let is_over = job.state == JobState::Done;
-        if key.is_none_or(|key| key == job.notebook) && (has_room || !is_over) {
-            ended += usize::from(is_over);
-            jobs.push((folder, job));
+        lines.extend(job.notes.iter().cloned());
+        let printed = print::line(&lines.join("\n"));
+        if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
+            let next = format!("next: nb jobs {} --write", job.id);
+            print::note(&self.commands().complete(&next));
+        }
+        printed
+    }
+
+    /// Prints what became of the outputs that a job keeps.
+    fn end_of_write(&self, answer: &WriteJobAnswer, json: bool) -> ExitCode {
+        let (written, missed): (Vec<_>, Vec<_>) =
+            answer.cells.iter().partition(|cell| cell.written);
+        if json {
+            let _ = self.answer(answer);
+        } else {
+            let id = &answer.job;
+            if !written.is_empty() {
+                let cells: Vec<_> = written.iter().copied().map(name).collect();
+                let notebook = answer.notebook.display();
+                let cells = cells.join(", ");
+                let _ = print::line(&format!("job {id}: outputs of {cells} are in {notebook}"));
+            }
+            for cell in written.iter().filter(|cell| cell.stale) {
+                print::note(&format!(
+                    "cell {} says something else by now: its outputs say so",
+                    name(cell)
+                ));
+            }
+            for cell in &missed {
+                let why = cell.why.as_deref().unwrap_or_default();
+                print::note(&format!("outputs of {} are not written: {why}", name(cell)));
+            }
+            if !missed.is_empty() {
+                print::note(&format!(
+                    "they stay in job {id}: nb wait {id} shows them, --force writes over what ran since"
+                ));
+            }
+        }
+        match missed.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(5),
         }
     }
-    jobs.sort_by_key(|(_, job)| job.asked_at);
-    jobs
 }
 
-/// Returns the job that was asked for last and is not over, else the last one.
-fn last(project: &Project) -> Option<JobFolder> {
-    let last_of = |folders: Vec<JobFolder>, wanted: fn(&Job) -> bool| {
-        let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
-        let jobs = folders.into_iter().filter_map(read);
-        let last = jobs
-            .filter(|(job, _)| wanted(job))
-            .max_by_key(|(job, _)| job.asked_at);
-        last.map(|(_, folder)| folder)
-    };
-    last_of(project.open_jobs(), |job| job.state != JobState::Done)
-        .or_else(|| last_of(project.jobs(), |_| true))
+fn name(cell: &WrittenCell) -> String {
+    let id = cell.cell.clone();
+    id.unwrap_or_else(|| format!("{} of the job", cell.at))
 }
 
 /// Follow a job to its end, and print what it says
@@ -218,22 +236,16 @@ impl Command for Wait {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let project = context.caller.project_of(None)?;
-        let folder = match &self.job {
-            Some(id) => project.job(id)?,
-            None => last(&project).ok_or_else(|| {
-                Problem::new(ProblemKind::Usage, "there are no jobs")
-                    .hint("nb exec CELL begins one")
-            })?,
+        let request = WaitRequest {
+            job: self.job,
+            all: self.all,
+            follow: self.patience.options(&self.form, self.until),
         };
-        context.concerns(&project, &folder.read()?.notebook);
-        let following = Following::new(context, folder, &self.patience, self.form);
-        let following = if self.all {
-            following
-        } else {
-            following.since_last()
-        };
-        following.until(self.until.map(Until::new)).follow().await
+        let watcher = context.watcher(&self.form);
+        let answer = api::wait(&context.caller, request, &watcher).await;
+        watcher.end();
+        let answer = answer?;
+        Ok(context.end_of_job(&answer, &answer, &self.form))
     }
 }
 
@@ -262,57 +274,31 @@ impl Command for Reply {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        let project = context.caller.project_of(None)?;
-        let folder = project.job(&self.job)?;
-        let job = folder.read()?;
-        // What its code asks since, its front end was asked, and has gone.
-        let unheard = job.front_end.is_some() && job.state == JobState::Running;
-        let unseen = JobPrompt {
-            prompt: String::new(),
-            password: false,
+        let request = QuestionRequest {
+            job: self.job,
+            force: self.force,
         };
-        let prompt = match &job.prompt {
-            Some(prompt) => prompt,
-            None if unheard && self.force => &unseen,
-            None => {
-                let text = format!("job {} asks nothing: {}", job.id, what(&job));
-                let problem = Problem::new(ProblemKind::Refused, text);
-                return Err(match unheard {
-                    true => problem.hint(format!(
-                        "if its code waits for input all the same: nb reply {} TEXT --force",
-                        job.id
-                    )),
-                    false => problem,
-                });
-            }
-        };
-        if prompt.password && self.text != "-" {
+        let question = api::question(&context.caller, request).await?;
+        let id = question.job.clone();
+        if question.prompt.password && self.text != "-" {
             let text = "this is a password: others could read it in the list of processes";
-            return Err(Problem::new(ProblemKind::Usage, text)
-                .hint(format!("nb reply {} - < FILE", job.id)));
+            return Err(
+                Problem::new(ProblemKind::Usage, text).hint(format!("nb reply {id} - < FILE"))
+            );
         }
-        let mut text = self.text.clone();
+        let mut text = self.text;
         if text == "-" {
             text.clear();
             let read = std::io::stdin().read_to_string(&mut text);
             read.map_err(|error| Problem::failed("read the answer from stdin", &error))?;
             text.truncate(text.trim_end_matches(['\n', '\r']).len());
         }
-        if !folder.has_recorder() {
-            let text = format!(
-                "nobody records job {} any more: its recorder was killed",
-                job.id
-            );
-            return Err(Problem::new(ProblemKind::Failed, text)
-                .hint("nb interrupt interrupts what the kernel runs"));
-        }
-        reply(&folder, prompt, text)
-            .await
-            .map_err(|error| Problem::failed("hand the answer on", &error))?;
+        let request = ReplyRequest { question, text };
+        let answer = api::reply(&context.caller, request).await?;
         let _ = if self.json {
-            context.answer(&json!({ "job": job.id, "answered": true }))
+            context.answer(&answer)
         } else {
-            let told = format!("job {0}: answered · nb wait {0}", job.id);
+            let told = format!("job {id}: answered · nb wait {id}");
             print::line(&context.commands().complete(&told))
         };
         Ok(ExitCode::SUCCESS)

@@ -19,7 +19,6 @@ mod gc;
 mod help;
 mod insert;
 mod interrupt;
-mod job;
 mod jobs;
 mod kernels;
 mod log;

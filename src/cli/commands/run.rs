@@ -5,21 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
-use crate::api::outputs;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, PeekRequest, PeekStatus, RunRequest};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
-use crate::cli::commands::follow::{Following, Form, Patience};
+use crate::cli::commands::follow::{Form, Patience};
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
-use crate::execution::exec::{self, MAX_OUTPUT, Wanted};
-use crate::execution::fold;
-use crate::execution::look::LookError;
-use crate::execution::peek::{PeekError, peek};
-use crate::project::jobs::JobCell;
 
 /// Run code on the notebook's kernel, outside the notebook
 ///
@@ -81,21 +75,18 @@ impl Command for Run {
         if self.peek {
             return self.peek(context, notebook, &code).await;
         }
-        let wanted = Wanted {
-            cells: vec![JobCell::new(None, code)],
-            max_time: crate::cli::commands::exec::limit(self.max_time)?,
-            // The recorder's memory is bounded; all of it is in the job.
-            max_output: Some(MAX_OUTPUT),
-            ..Wanted::default()
+        let follow = self.patience.options(&self.form, None);
+        let request = RunRequest {
+            notebook,
+            code,
+            max_time: self.max_time,
+            follow: (!self.detach).then_some(follow),
         };
-        let target = context.target(notebook).await?;
-        let (project, key) = (&target.project, &target.notebook_key);
-        let folder = exec::begin(project, key, context.by(), wanted).await?;
-        let following = Following::new(context, folder, &self.patience, self.form);
-        if self.detach {
-            return following.leave();
-        }
-        following.follow().await
+        let watcher = context.watcher(&self.form);
+        let answer = api::run(&context.caller, request, &watcher).await;
+        watcher.end();
+        let answer = answer?;
+        Ok(context.end_of_run(&answer, &answer, &self.form))
     }
 }
 
@@ -106,47 +97,34 @@ impl Run {
         notebook: Option<PathBuf>,
         code: &str,
     ) -> Result<ExitCode, Problem> {
-        let target = context.target(notebook).await?;
-        let (project, key, session) = (&target.project, &target.key, &target.session);
-        let wait = self.patience.wait(context)?;
         let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("handle Ctrl-C", &error))?;
-        let stop = ctrl_c.pressed();
-        let peeked = match peek(project, key, session, context.by(), code, wait, stop).await {
-            Err(PeekError::Look(LookError::Stopped { over })) => {
-                return Ok(self.stopped(context, &target.notebook_key, over));
+        let request = PeekRequest {
+            notebook,
+            code: code.to_owned(),
+            timeout: self.patience.timeout(),
+            limit: self.patience.limit(),
+            outputs: self.form.outputs(),
+        };
+        let answer = api::peek(&context.caller, request, ctrl_c.pressed()).await?;
+        let _ = match (&answer.text, answer.over) {
+            _ if self.form.json => context.answer(&answer),
+            (Some(text), _) => print::both(text),
+            (None, Some(false)) => {
+                print::note(
+                    "the code does not heed the interrupt, and goes on; nb restart ends it",
+                );
+                Ok(())
             }
-            peeked => peeked?,
+            (None, _) => {
+                print::note("interrupted");
+                Ok(())
+            }
         };
-        let code = if peeked.raised() { 3 } else { 0 };
-        let cut = self.patience.cut("--limit 0 shows all");
-        let _ = if self.form.json {
-            let mut outputs = peeked.outputs;
-            outputs::for_json(&mut outputs, cut.limit, &cut.more);
-            context.answer(&json!({
-                "notebook": target.notebook_key,
-                "status": if code == 0 { "ok" } else { "error" },
-                "outputs": fold::to_json(&outputs),
-                "beside": peeked.beside,
-            }))
-        } else {
-            print::both(&outputs::text(&peeked.outputs, &cut))
-        };
-        Ok(ExitCode::from(code))
-    }
-
-    fn stopped(&self, context: &Context, notebook: &str, over: bool) -> ExitCode {
-        let text = match over {
-            true => "interrupted",
-            false => "the code does not heed the interrupt, and goes on; nb restart ends it",
-        };
-        if self.form.json {
-            let _ = context.answer(&json!({
-                "notebook": notebook, "status": "interrupted", "over": over, "outputs": [],
-            }));
-        } else {
-            print::note(text);
-        }
-        ExitCode::from(130)
+        Ok(ExitCode::from(match answer.status {
+            PeekStatus::Ok => 0,
+            PeekStatus::Error => 3,
+            PeekStatus::Interrupted => 130,
+        }))
     }
 
     fn meant(&self) -> Result<(Option<PathBuf>, String), Problem> {

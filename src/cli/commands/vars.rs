@@ -5,23 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
 
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{self, VarsAnswer, VarsRequest};
 use crate::cli::Context;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::{Command, Group};
 use crate::cli::render::{columns, print};
-use crate::execution::vars::{self, Found, Variable, Wanted};
-use crate::kernel::shell::quote;
+use crate::execution::vars::Variable;
 use crate::notebook::size;
-use crate::project::Status;
-
-/// How many characters of a value stand in the list.
-const SHORT: usize = 80;
-
-/// How many of one variable's value are printed.
-const LONG: usize = 4000;
 
 /// List the kernel's variables, or show one: type, shape, size, value
 ///
@@ -66,31 +58,17 @@ impl Command for Vars {
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let (notebook, name) = self.meant()?;
-        let target = context.target(notebook).await?;
-        let session = &target.session;
-        if matches!(session.status, Status::Stopped | Status::Died) {
-            let text = format!("{} has no kernel now", target.notebook_key);
-            let open = format!("nb open {}", quote(&session.notebook));
-            return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
-        }
-        let wanted = Wanted {
-            all: self.all,
-            most: if self.limit == 0 {
-                usize::MAX >> 1
-            } else {
-                self.limit
-            },
-            limit: if name.is_some() { LONG } else { SHORT },
+        let is_one = name.is_some();
+        let request = VarsRequest {
+            notebook,
             name,
+            all: self.all,
+            most: (self.limit > 0).then_some(self.limit),
         };
-        let found =
-            vars::look(&target.project, &target.key, session, context.by(), &wanted).await?;
-        let _ = if self.json {
-            context.answer(&json!({
-                "notebook": target.notebook_key, "variables": found.variables, "more": found.more,
-            }))
-        } else {
-            show(&found, wanted.name.is_some())
+        let answer = api::vars(&context.caller, request).await?;
+        let _ = match self.json {
+            true => context.answer(&answer),
+            false => show(&answer, is_one),
         };
         Ok(ExitCode::SUCCESS)
     }
@@ -113,7 +91,7 @@ impl Vars {
     }
 }
 
-fn show(found: &Found, whole: bool) -> io::Result<()> {
+fn show(found: &VarsAnswer, whole: bool) -> io::Result<()> {
     if whole {
         return found.variables.iter().try_for_each(detail);
     }

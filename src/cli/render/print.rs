@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::api::outputs::{self, Text};
+use crate::api::outputs::{self, OutputText};
 pub(crate) use crate::api::time::{age, moment, took};
 use crate::cli::render::harmless::{Kind, harmless};
 use crate::execution::run::Output;
@@ -63,7 +63,7 @@ fn is_control(byte: u8) -> bool {
 }
 
 /// Prints a cell's text, what went wrong first.
-pub(crate) fn both(text: &Text) -> io::Result<()> {
+pub(crate) fn both(text: &OutputText) -> io::Result<()> {
     on_stderr(&text.err, Kind::Text)?;
     raw(text.out.as_bytes())
 }

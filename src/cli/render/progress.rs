@@ -5,9 +5,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 
+use crate::api::job::describe_wait;
 use crate::api::outputs::plain;
 use crate::cli::render::print;
-use crate::cli::render::report::behind;
 use crate::project::jobs::{Job, JobState};
 
 /// A line at the bottom of the terminal; nothing where stderr is none.
@@ -69,7 +69,7 @@ fn text(job: &Job, last: &str) -> String {
     if count > 1 {
         text = format!("{text} ({} of {count})", at + 1);
     }
-    match (job.state, behind(job), cell.begun_at) {
+    match (job.state, describe_wait(job), cell.begun_at) {
         (JobState::Queued, Some(behind), _) => text = format!("{text} · waits behind {behind}"),
         (JobState::WaitingInput, ..) => text.push_str(" · asks"),
         (_, _, Some(begun)) => {

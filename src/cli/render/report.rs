@@ -1,121 +1,46 @@
-//! What came of a job: in words, as JSON, and as an exit code.
+//! What came of a job: in words, and as an exit code.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
+use crate::api::job::{JobAnswer, JobVerdict, describe_code, describe_wait};
 use crate::api::outputs;
 use crate::cli::render::hints::Commands;
-use crate::cli::render::news::News;
 use crate::cli::render::print;
-use crate::execution::fold;
-use crate::execution::follow::{Followed, Left};
+use crate::execution::follow::Left;
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
-use crate::notebook::OmittedOutput;
-use crate::project::cursor::Cursor;
-use crate::project::jobs::{Job, JobCell, JobFolder, JobState};
+use crate::project::jobs::{Job, JobCell, JobState};
 
-/// What a report is made of.
+/// An answer, as a person or an agent reads it.
 pub(crate) struct Report<'a> {
-    pub(crate) folder: &'a JobFolder,
-    pub(crate) followed: &'a Followed,
-    pub(crate) news: &'a News,
-    /// What was seen before.
-    pub(crate) seen: Cursor,
-    /// How many characters of output are shown.
-    pub(crate) limit: Option<usize>,
-    /// For how long it was followed.
-    pub(crate) waited: Duration,
+    pub(crate) answer: &'a JobAnswer,
     /// How its commands name the notebook.
     pub(crate) commands: Commands,
 }
 
 impl Report<'_> {
-    /// Returns it as a program reads it: a job of code has its outputs at the top, one of cells under
-    /// `cells`.
-    pub(crate) fn object(&self) -> Value {
-        let job = &self.followed.job;
-        let mut object = json!({
-            "job": job.id,
-            "notebook": job.notebook,
-            "state": if self.followed.left == Left::Lost { json!("lost") } else { json!(job.state) },
-        });
-        let cells = job.cells.iter().enumerate();
-        let cells: Vec<_> = cells.map(|(at, cell)| self.cell(at, cell)).collect();
-        match <[Value; 1]>::try_from(cells) {
-            Ok([Value::Object(mut cell)]) if is_code(job) => {
-                cell.shift_remove("cell");
-                cell.shift_remove("revision");
-                cell.shift_remove("unwritten");
-                if let Some(object) = object.as_object_mut() {
-                    object.append(&mut cell);
-                }
-            }
-            Ok(cells) => object["cells"] = json!(cells),
-            Err(cells) => object["cells"] = json!(cells),
-        }
-        if let Some(until) = self.news.until() {
-            object["until"] = json!({ "regex": until.pattern(), "matched": until.matched() });
-        }
-        object["prompt"] = json!(job.prompt);
-        object["behind"] = json!(job.behind);
-        object["notes"] = json!(job.notes);
-        object["kernel_generation"] = json!(job.generation);
-        object
-    }
-
-    fn cell(&self, at: usize, cell: &JobCell) -> Value {
-        let heard = self.news.of(at);
-        let mut outputs = heard.map(|heard| heard.outputs.read()).unwrap_or_default();
-        outputs::for_json(&mut outputs, self.limit, &more(&self.followed.job));
-        let left_out = heard.map(|heard| heard.outputs.left_out());
-        let left_out = left_out.filter(|it| *it != OmittedOutput::default());
-        let mut object = json!({
-            "cell": cell.cell, "revision": cell.revision, "status": cell.status,
-            "execution_count": cell.execution_count, "took_ms": cell.took_ms,
-            "outputs": fold::to_json(&outputs), "unwritten": cell.unwritten,
-        });
-        if let Some(it) = left_out {
-            object["left_out"] =
-                json!({ "bytes": it.bytes, "lines": it.lines, "displays": it.displays });
-        }
-        object
-    }
-
     /// Prints it: of several cells each that said something, or did not end well, under a line of its
     /// own.
     pub(crate) fn print(&self) -> std::io::Result<()> {
-        let job = &self.followed.job;
+        let answer = self.answer;
+        let job = &answer.record;
         let several = job.cells.len() > 1;
-        let cells = job.cells.iter().enumerate();
-        let cells = cells.map(|(at, cell)| (at, cell, self.news.of(at)));
-        let shown: Vec<_> = cells
-            .filter(|(at, cell, heard)| {
-                let status = cell.status.as_deref();
-                let is_bad = status.is_some_and(|it| it != "ok" && it != "not_run");
-                heard.is_some() || (several && is_bad && *at >= self.seen.over)
-            })
-            .collect();
-        let sizes: Vec<_> = shown
-            .iter()
-            .map(|(.., heard)| heard.map_or(0, |it| outputs::characters(&it.outputs.read())))
-            .collect();
-        let shares = outputs::shares(&sizes, self.limit);
-        for ((_, cell, heard), share) in shown.iter().zip(shares) {
-            if several {
+        let results = job.cells.iter().zip(answer.runs()).enumerate();
+        for (at, (cell, result)) in results {
+            if several && result.is_told_at(at, answer.seen) {
                 print::line(&head(cell))?;
             }
-            if let Some(heard) = heard {
-                print::both(&heard.text(job, share))?;
+            if let Some(text) = &result.text {
+                print::both(text)?;
             }
         }
         // The cause first, then what follows from it.
         for note in job.notes.iter().filter(|note| !self.is_raised(note)) {
             self.note(note);
         }
-        let cells = job.cells.iter().enumerate().skip(self.seen.over);
+        let cells = job.cells.iter().enumerate().skip(answer.seen.over);
         for (at, cell) in cells {
             if let Some(text) = told(job, cell) {
                 self.note(&text);
@@ -123,12 +48,12 @@ impl Report<'_> {
             if let (Some(id), Some(why)) = (&cell.cell, &cell.unwritten) {
                 print::note(&format!("outputs of {id} are not in the notebook: {why}"));
             }
-            if self.followed.left == Left::Over && several && at + 1 == job.cells.len() {
+            if answer.left == Left::Over && several && at + 1 == job.cells.len() {
                 print::note(&summary(job));
             }
         }
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
-        if self.followed.left == Left::Over && job.cells.iter().any(is_missing) {
+        if answer.left == Left::Over && job.cells.iter().any(is_missing) {
             let id = &job.id;
             self.note(&format!(
                 "they are kept: nb jobs {id} --write writes them, once that is mended"
@@ -140,7 +65,8 @@ impl Report<'_> {
 
     /// Says whether an error that was shown has this text.
     fn is_raised(&self, note: &str) -> bool {
-        let mut heard = (0..self.followed.job.cells.len()).filter_map(|at| self.news.of(at));
+        let runs = self.answer.runs();
+        let mut heard = runs.iter().filter_map(|result| result.heard.as_ref());
         heard.any(|heard| heard.raised.as_deref() == Some(note))
     }
 
@@ -150,11 +76,12 @@ impl Report<'_> {
     }
 
     fn how_it_was_left(&self) {
-        let job = &self.followed.job;
+        let answer = self.answer;
+        let job = &answer.record;
         let id = &job.id;
-        let said_something = (0..job.cells.len()).any(|at| self.news.of(at).is_some());
-        if let Some(until) = self.news.until() {
-            match (until.matched(), self.followed.left) {
+        let said_something = answer.runs().iter().any(|result| result.heard.is_some());
+        if let Some(until) = &answer.until {
+            match (&until.matched, answer.left) {
                 (Some(line), _) => {
                     self.note(&format!("matched: {line}"));
                     if job.state != JobState::Done {
@@ -163,7 +90,7 @@ impl Report<'_> {
                     return;
                 }
                 (None, Left::Over) => {
-                    let pattern = until.pattern();
+                    let pattern = &until.regex;
                     self.note(&format!(
                         "job {id} is over, and no line of it matches {pattern}"
                     ));
@@ -171,8 +98,8 @@ impl Report<'_> {
                 (None, _) => {}
             }
         }
-        match self.followed.left {
-            Left::Over if !said_something && self.seen.at > 0 => self.note(&format!(
+        match answer.left {
+            Left::Over if !said_something && answer.seen.at > 0 => self.note(&format!(
                 "job {id} is over, and said nothing since you looked; nb wait {id} --all shows all"
             )),
             Left::Over | Left::Enough => {}
@@ -194,34 +121,34 @@ impl Report<'_> {
             Left::Lost => self.note(&format!(
                 "the recorder of job {id} was killed: what the code said after that is not kept \
                  (what it said before is in {})",
-                self.folder.path().display()
+                answer.folder.path().display()
             )),
         }
     }
 
     /// Says what still runs, and how far it has come.
     fn still_running(&self) -> String {
-        let job = &self.followed.job;
-        let seconds = self.waited.as_secs();
-        if let (JobState::Queued, Some(behind)) = (job.state, behind(job)) {
+        let job = &self.answer.record;
+        let seconds = self.answer.waited.as_secs();
+        if let (JobState::Queued, Some(behind)) = (job.state, describe_wait(job)) {
             return format!(
                 "still waiting after {seconds} s behind {behind}: job {}, {}",
                 job.id,
-                of_what(job)
+                describe_code(job)
             );
         }
         let mut text = format!(
             "still running after {seconds} s: job {}, {}",
             job.id,
-            of_what(job)
+            describe_code(job)
         );
         let under_way = job.cells.iter().position(|cell| cell.status.is_none());
         if let Some(at) = under_way {
             if let ([_, _, ..], Some(id)) = (&job.cells[..], &job.cells[at].cell) {
                 text = format!("{text}, at {id} ({} of {})", at + 1, job.cells.len());
             }
-            if let Some(heard) = self.news.of(at) {
-                let last = outputs::plain(&heard.last);
+            if let Some(heard) = self.answer.runs().get(at).and_then(|it| it.heard.as_ref()) {
+                let last = outputs::plain(&heard.last_line);
                 let last: String = last.trim().chars().take(LAST).collect();
                 let lines = print::count(heard.lines, "new line");
                 text = format!("{text}, {lines} (last: \"{last}\")");
@@ -229,80 +156,26 @@ impl Report<'_> {
         }
         text
     }
-
-    /// What the end of a job means to the caller.
-    pub(crate) fn code(&self) -> u8 {
-        let is_matched = self.news.until().map(|until| until.matched().is_some());
-        match (self.followed.left, is_matched) {
-            (_, Some(true)) => return 0,
-            (Left::StillRunning, _) => return 4,
-            (Left::Asks, _) => return 7,
-            (Left::Lost, _) => return 1,
-            (Left::Over | Left::Enough, _) => {}
-        }
-        let cells = self.followed.job.cells.iter();
-        let statuses = cells.filter_map(|cell| match cell.status.as_deref() {
-            Some("error") if cell.may_raise => None,
-            status => status,
-        });
-        let mut codes = statuses.map(|status| match status {
-            "ok" => 0,
-            "error" => 3,
-            "interrupted" | "withdrawn" => 130,
-            "kernel_died" | "no_kernel" => 6,
-            "aborted" => 5,
-            _ => 1,
-        });
-        // The first that went wrong; those after it were not run.
-        match codes.find(|code| *code != 0) {
-            Some(code) => code,
-            // What was waited for never came.
-            None => u8::from(is_matched == Some(false)),
-        }
-    }
 }
 
-/// Returns what shows all that a job said.
-pub(crate) fn more(job: &Job) -> String {
-    format!("nb wait {} --all --stream shows all", job.id)
+/// Returns the exit code of a job.
+pub(crate) fn code(verdict: JobVerdict) -> u8 {
+    match verdict {
+        JobVerdict::Well => 0,
+        JobVerdict::Failed => 1,
+        JobVerdict::Raised => 3,
+        JobVerdict::StillRunning => 4,
+        JobVerdict::Aborted => 5,
+        JobVerdict::NoKernel => 6,
+        JobVerdict::Asks => 7,
+        JobVerdict::Interrupted => 130,
+    }
 }
 
 /// How many characters of the last line are told.
 const LAST: usize = 80;
 
-/// Returns whose cell a job waits for: `ada's cell 3f2c, running for 12 s`.
-pub(crate) fn behind(job: &Job) -> Option<String> {
-    let behind = job.behind.as_ref()?;
-    Some(match job.behind_since {
-        Some(since) => format!("{behind}, running for {}", print::age(since)),
-        None => behind.clone(),
-    })
-}
-
-/// Returns what a job is about: `cell 3f2c of train.ipynb · running`.
-pub(crate) fn what(job: &Job) -> String {
-    let state = match job.state {
-        JobState::Queued => "queued",
-        JobState::Running => "running",
-        JobState::WaitingInput => "asks something",
-        JobState::Done => "done",
-    };
-    format!("{} · {state}", of_what(job))
-}
-
-fn of_what(job: &Job) -> String {
-    match job.cells.as_slice() {
-        [JobCell { cell: Some(id), .. }] => format!("cell {id} of {}", job.notebook),
-        [_] => format!("code for {}", job.notebook),
-        cells => format!("{} cells of {}", cells.len(), job.notebook),
-    }
-}
-
-/// Whether it runs code outside the notebook.
-fn is_code(job: &Job) -> bool {
-    matches!(job.cells.as_slice(), [JobCell { cell: None, .. }])
-}
-
+/// Returns the line above what a cell said.
 pub(crate) fn head(cell: &JobCell) -> String {
     let id = cell.cell.as_deref().unwrap_or("code");
     let count = cell

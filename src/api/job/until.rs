@@ -1,12 +1,12 @@
-//! `--until REGEX`: a line that is waited for in what a job says.
+//! A line that is waited for in the outputs of a job.
 
 use regex::Regex;
 
 use crate::api::outputs::{self, plain};
 use crate::execution::run::Output;
 
-/// What is waited for.
-pub(crate) struct Until {
+/// Looks for a line in outputs as they come.
+pub(super) struct Until {
     pattern: Regex,
     /// The line that is being written, of stdout and of stderr.
     lines: [String; 2],
@@ -17,7 +17,7 @@ pub(crate) struct Until {
 const LONGEST: usize = 64 << 10;
 
 impl Until {
-    pub(crate) fn new(pattern: Regex) -> Self {
+    pub(super) fn new(pattern: Regex) -> Self {
         Self {
             pattern,
             lines: [String::new(), String::new()],
@@ -25,18 +25,18 @@ impl Until {
         }
     }
 
-    /// Returns what is waited for.
-    pub(crate) fn pattern(&self) -> &str {
+    /// Returns the regular expression.
+    pub(super) fn pattern(&self) -> &str {
         self.pattern.as_str()
     }
 
     /// Returns the line that came.
-    pub(crate) fn matched(&self) -> Option<&str> {
+    pub(super) fn matched(&self) -> Option<&str> {
         self.matched.as_deref()
     }
 
     /// Hears an output; says whether the line is there.
-    pub(crate) fn hears(&mut self, output: &Output) -> bool {
+    pub(super) fn hears(&mut self, output: &Output) -> bool {
         if self.matched.is_none() {
             self.matched = match output {
                 Output::Stream(it) => self.stream(usize::from(it.name == "stderr"), &it.text),

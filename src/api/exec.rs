@@ -1,0 +1,312 @@
+//! `exec`: cells of a notebook, run in its kernel.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::cells::places;
+use super::edit::EditAnswer;
+use super::envelope::Answer;
+use super::job::{CellResult, FollowOptions, JobObserver, RunAnswer};
+use super::problem::editing::LIST;
+use super::problem::{Problem, ProblemKind};
+use super::restart::{RestartRequest, restart};
+use super::run::{begun, max_time};
+use crate::editing::notebook_file::NotebookFile;
+use crate::editing::view;
+use crate::execution::exec::{self, AlreadyRun, ExecError, MAX_OUTPUT, Wanted, Which};
+use crate::execution::replay::Replay;
+use crate::kernel::shell::quote;
+use crate::notebook::{CellChange, CellSelector, Document, Revision};
+
+/// Which cells run, and how.
+#[derive(Clone, Debug)]
+pub struct ExecRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The cells.
+    pub cells: CellsToRun,
+    /// Whether the kernel is replaced by a new one first: its variables are gone.
+    pub restart: bool,
+    /// Whether the kernel is replaced even when that ends others' work.
+    pub force: bool,
+    /// Whether the next cell runs where one raises.
+    pub allow_errors: bool,
+    /// The seconds after which a cell is interrupted; 0 is never.
+    pub max_time: Option<f64>,
+    /// Whether the outputs go into the notebook.
+    pub saves: bool,
+    /// About how many bytes of text of each cell go into the notebook; 0 is no limit.
+    pub max_output: u64,
+    /// How the job is followed; none begins it only.
+    pub follow: Option<FollowOptions>,
+}
+
+impl Default for ExecRequest {
+    fn default() -> Self {
+        Self {
+            notebook: None,
+            cells: CellsToRun::default(),
+            restart: false,
+            force: false,
+            allow_errors: false,
+            max_time: None,
+            saves: true,
+            max_output: MAX_OUTPUT,
+            follow: Some(FollowOptions::default()),
+        }
+    }
+}
+
+/// Which cells of a notebook run.
+#[derive(Clone, Debug, Default)]
+pub struct CellsToRun {
+    /// These.
+    pub named: Vec<CellSelector>,
+    /// All of them.
+    pub all: bool,
+    /// Those from this one on.
+    pub from: Option<CellSelector>,
+    /// Those up to this one.
+    pub to: Option<CellSelector>,
+    /// Of them only those that show an error.
+    pub failed: bool,
+    /// Of them only those with one of these tags.
+    pub tags: Vec<String>,
+    /// Of them only those whose source is not what the kernel ran of them last.
+    pub changed: bool,
+    /// What ran without error in the kernel before the present one, in that order.
+    pub replay: bool,
+}
+
+/// What came of running cells.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum ExecAnswer {
+    /// No cell was to be run.
+    Nothing {
+        /// The notebook's key in its project.
+        notebook: String,
+        /// None.
+        cells: [CellResult; 0],
+        /// What was to be run again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        replay: Option<Replay>,
+    },
+    /// Cells run, or ran.
+    Job {
+        /// The job.
+        #[serde(flatten)]
+        job: RunAnswer,
+        /// What is run again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        replay: Option<Replay>,
+        /// The edit before it.
+        #[serde(flatten)]
+        edited: Option<EditedCells>,
+    },
+}
+
+impl Answer for ExecAnswer {
+    fn tells_generation(&self) -> bool {
+        match self {
+            Self::Nothing { .. } => false,
+            Self::Job { job, .. } => job.tells_generation(),
+        }
+    }
+}
+
+/// An edit whose cells are run.
+#[derive(Clone, Debug, Serialize)]
+pub struct EditedCells {
+    /// The name by which `undo` knows it.
+    pub op: Option<String>,
+    /// What was done to which cells.
+    pub changes: Vec<CellChange>,
+    /// The notebook's revision after it.
+    pub revision: Revision,
+}
+
+/// Runs cells of a notebook in its kernel, in the order of the notebook, as a job: it goes on where its
+/// caller does not.
+///
+/// # Errors
+/// The cells are not there, nothing was begun, or the job cannot be followed.
+pub async fn exec(
+    caller: &Caller,
+    request: ExecRequest,
+    observer: &impl JobObserver,
+) -> Result<ExecAnswer, Problem> {
+    let page = caller.page(request.notebook).await?;
+    let mut document = read(caller, &page).await?;
+    let meant = &request.cells;
+    let mut places = meant.places(&document)?;
+    if request.restart {
+        let request = RestartRequest {
+            notebook: Some(page.path.clone()),
+            timeout: None,
+            force: request.force,
+        };
+        restart(caller, request).await?;
+        // A restart takes seconds, in which somebody may have edited the notebook. The cells that were
+        // meant are run, as they are now.
+        let before = std::mem::replace(&mut document, read(caller, &page).await?);
+        places = match places.map(|places| moved(&before, &document, &places)) {
+            Some(Some(places)) => Some(places),
+            _ => meant.places(&document)?,
+        };
+    }
+    let replay = match meant.replay {
+        true => Some(to_replay(&page, &document).await?),
+        false => None,
+    };
+    if let Some(replay) = replay.as_ref().filter(|replay| replay.generation > 0) {
+        observer.replays(replay, &document, &page.path);
+    }
+    let cells = match &replay {
+        Some(replay) => replay.job(&document),
+        None => {
+            let already = meant
+                .changed
+                .then(|| AlreadyRun::of(&page.project, &page.key));
+            let which = Which {
+                places,
+                skips: meant.named.is_empty(),
+                failed: meant.failed,
+                tags: meant.tags.clone(),
+                not_run: already.transpose()?,
+            };
+            exec::cells(&document, &which)
+        }
+    };
+    if cells.is_empty() && (replay.is_some() || meant.changed || meant.failed) {
+        return Ok(ExecAnswer::Nothing {
+            notebook: page.key,
+            cells: [],
+            replay,
+        });
+    }
+    if cells.is_empty() {
+        let text = "none of these cells is code: nothing was run";
+        return Err(Problem::new(ProblemKind::Usage, text).hint(LIST));
+    }
+    let wanted = Wanted {
+        cells,
+        allow_errors: request.allow_errors,
+        max_time: max_time(request.max_time)?,
+        saves: request.saves,
+        max_output: Some(request.max_output).filter(|most| *most > 0),
+    };
+    let folder = exec::begin(&page.project, &page.key, caller.by(), wanted).await?;
+    let is_followed = request.follow.is_some();
+    let job = begun(caller, folder, request.follow, observer).await?;
+    Ok(ExecAnswer::Job {
+        job,
+        replay: replay.filter(|_| is_followed),
+        edited: None,
+    })
+}
+
+/// Runs the cells that an edit wrote; none where none of them is code, or where not all of the edit is in
+/// the notebook.
+///
+/// # Errors
+/// Nothing was begun, or the job cannot be followed.
+pub async fn exec_edited(
+    caller: &Caller,
+    edit: &EditAnswer,
+    follow: FollowOptions,
+    observer: &impl JobObserver,
+) -> Result<Option<ExecAnswer>, Problem> {
+    let cells = edit.document.cells().iter().enumerate();
+    let is_written = |id: &str| edit.changes.iter().any(|change| change.cell == id);
+    let places = cells.filter(|(_, cell)| is_written(cell.id()));
+    let which = Which {
+        places: Some(places.map(|(place, _)| place).collect()),
+        ..Which::default()
+    };
+    let cells = exec::cells(&edit.document, &which);
+    let is_whole = edit.conflicts.is_empty() && !cells.is_empty();
+    let Some(concerned) = caller.concerned().filter(|_| is_whole) else {
+        return Ok(None);
+    };
+    let wanted = Wanted {
+        cells,
+        saves: true,
+        max_output: Some(MAX_OUTPUT),
+        ..Wanted::default()
+    };
+    let (project, key) = (&concerned.project, &concerned.key);
+    let folder = exec::begin(project, key, caller.by(), wanted).await?;
+    let job = begun(caller, folder, Some(follow), observer).await?;
+    Ok(Some(ExecAnswer::Job {
+        job,
+        replay: None,
+        edited: Some(EditedCells {
+            op: edit.op.clone(),
+            changes: edit.changes.clone(),
+            revision: edit.revision,
+        }),
+    }))
+}
+
+async fn read(caller: &Caller, page: &NotebookFile) -> Result<Document, Problem> {
+    let (page, by) = (page.clone(), caller.by().to_owned());
+    blocking(move || Ok(view::open(&page, &by)?.document)).await
+}
+
+/// Looks up what is to be run again; an empty one where nothing ran before.
+async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
+    let replay = Replay::of(&page.project, &page.key, document).await;
+    let replay = replay.map_err(|error| match error {
+        ExecError::NoKernel { .. } => {
+            let hint = format!("nb open {0} && nb exec {0} --replay", quote(&page.path));
+            Problem::new(ProblemKind::NoKernel, error.to_string()).hint(hint)
+        }
+        error => error.into(),
+    })?;
+    Ok(replay.unwrap_or_default())
+}
+
+impl CellsToRun {
+    /// Returns the places of the cells; none are all.
+    fn places(&self, document: &Document) -> Result<Option<Vec<usize>>, Problem> {
+        let filters = self.failed || self.changed || self.replay || !self.tags.is_empty();
+        let end = |cell: &Option<CellSelector>| match cell {
+            Some(cell) => Ok::<_, Problem>(Some(document.find(cell)?)),
+            None => Ok(None),
+        };
+        let (from, to) = (end(&self.from)?, end(&self.to)?);
+        let is_part = from.is_some() || to.is_some();
+        match (self.named.is_empty(), self.all || filters || is_part) {
+            (true, false) => {
+                let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
+                let text = format!("which cells? --all runs all of them: {forms}");
+                let problem = Problem::new(ProblemKind::Usage, text);
+                Err(problem.hint(LIST).hint("nb exec --all"))
+            }
+            (false, _) if self.all || is_part || self.replay => Err(Problem::new(
+                ProblemKind::Usage,
+                "cells are named twice: by themselves and by --all, --from, --to or --replay",
+            )),
+            (false, _) => Ok(Some(places(document, &self.named)?)),
+            (true, true) if is_part => {
+                let last = document.cells().len().saturating_sub(1);
+                Ok(Some((from.unwrap_or(0)..=to.unwrap_or(last)).collect()))
+            }
+            (true, true) => Ok(None),
+        }
+    }
+}
+
+/// Returns the places that cells have in a later state of their notebook; none where one is gone.
+fn moved(before: &Document, after: &Document, places: &[usize]) -> Option<Vec<usize>> {
+    let place = |place: &usize| {
+        let id = before.cells().get(*place)?.id();
+        after.cells().iter().position(|cell| cell.id() == id)
+    };
+    let mut places: Vec<_> = places.iter().map(place).collect::<Option<_>>()?;
+    places.sort_unstable();
+    Some(places)
+}

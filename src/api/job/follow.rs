@@ -1,0 +1,124 @@
+//! Following a job to its end, to a time limit, to a line, or to a question.
+
+use std::time::{Duration, Instant};
+
+use super::answer::{JobAnswer, Place, text};
+use super::collected::Listener;
+use super::observer::JobObserver;
+use super::options::FollowOptions;
+use crate::api::caller::{Caller, PATIENCE};
+use crate::api::problem::{Problem, ProblemKind};
+use crate::execution::follow::{Followed, Left, follow, taken};
+use crate::execution::reply::reply;
+use crate::execution::run::EOF;
+use crate::project::cursor::Cursor;
+use crate::project::jobs::{Ask, JobFolder, JobState};
+
+/// Returns for how long a caller waits for what runs; none is for ever. Where no person waits it is not
+/// long, unless that is said.
+pub(in crate::api) fn patience(
+    caller: &Caller,
+    timeout: Option<f64>,
+) -> Result<Option<Duration>, Problem> {
+    Ok(match caller.wait(timeout)? {
+        Some(wait) => wait,
+        None if caller.actor.is_person => None,
+        None => Some(PATIENCE),
+    })
+}
+
+/// Follows a job from a place in its events on.
+pub(in crate::api) async fn follow_job(
+    caller: &Caller,
+    folder: JobFolder,
+    seen: Cursor,
+    options: FollowOptions,
+    observer: &impl JobObserver,
+) -> Result<JobAnswer, Problem> {
+    let wait = patience(caller, options.timeout)?;
+    let begun = Instant::now();
+    let mut following = Following {
+        by: caller.by(),
+        folder: &folder,
+        observer,
+        limit: options.limit,
+        listener: Listener::new(&options, observer),
+        at: seen.at,
+    };
+    let followed = following.to_its_end(wait).await?;
+    let Following { listener, at, .. } = following;
+    let waited = begun.elapsed();
+    let (collected, until) = (listener.cells, listener.until);
+    let place = Place {
+        folder,
+        seen,
+        at,
+        waited,
+    };
+    Ok(JobAnswer::of(
+        followed,
+        collected,
+        until.as_ref(),
+        &options,
+        place,
+    ))
+}
+
+struct Following<'a, O> {
+    by: &'a str,
+    folder: &'a JobFolder,
+    observer: &'a O,
+    limit: Option<usize>,
+    listener: Listener<'a, O>,
+    at: u64,
+}
+
+impl<O: JobObserver> Following<'_, O> {
+    /// Follows the job. The observer's first interrupt ends what runs, its second one the following.
+    async fn to_its_end(&mut self, wait: Option<Duration>) -> Result<Followed, Problem> {
+        let (folder, observer) = (self.folder, self.observer);
+        let mut is_interrupted = false;
+        loop {
+            let followed = tokio::select! {
+                followed = follow(folder, &mut self.at, wait, &mut self.listener) => followed?,
+                () = observer.interrupts() => {
+                    let job = folder.read()?;
+                    if std::mem::replace(&mut is_interrupted, true) && job.state != JobState::Done {
+                        let text = format!("job {} goes on", folder.id());
+                        let hint = format!("nb wait {}", folder.id());
+                        return Err(Problem::new(ProblemKind::StillRunning, text).hint(hint));
+                    }
+                    self.interrupt()?;
+                    continue;
+                }
+            };
+            let asks = followed.left == Left::Asks && observer.can_answer();
+            let Some(prompt) = followed.job.prompt.clone().filter(|_| asks) else {
+                return Ok(followed);
+            };
+            let so_far = self.listener.stop_collecting();
+            let so_far = so_far.iter().map(|it| text(&followed.job, it, self.limit));
+            let so_far: Vec<_> = so_far.collect();
+            let answer = tokio::select! {
+                answer = observer.answers(&prompt, &so_far) => answer,
+                () = observer.interrupts() => {
+                    is_interrupted = true;
+                    self.interrupt()?;
+                    taken(folder).await;
+                    continue;
+                }
+            };
+            let text = answer.unwrap_or_else(|| EOF.to_owned());
+            // Until it is taken the question is still there.
+            reply(folder, &prompt, text)
+                .await
+                .map_err(|error| Problem::failed("hand the answer on", &error))?;
+        }
+    }
+
+    fn interrupt(&self) -> Result<(), Problem> {
+        let by = self.by.to_owned();
+        let asked = self.folder.ask(&Ask::Interrupt { by });
+        asked.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))
+    }
+}

@@ -1,0 +1,183 @@
+//! What happens while a job is followed, and who is told.
+
+use std::cell::OnceCell;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::api::envelope::Answer;
+use crate::api::outputs::OutputText;
+use crate::execution::fold;
+use crate::execution::replay::Replay;
+use crate::execution::run::Output;
+use crate::notebook::Document;
+use crate::project::jobs::{Job, JobCell, JobPrompt, JobState, Said};
+
+/// What happened to a job that is followed: a line of `--events`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum JobEvent<'a> {
+    /// The job waits, runs or asks something.
+    State(StateEvent),
+    /// A cell of the job is over.
+    Cell(CellEvent),
+    /// The kernel sent an output of one of the job's cells.
+    Output(OutputEvent<'a>),
+}
+
+/// How far a job is that is not over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StateEvent {
+    /// The job's id.
+    pub job: String,
+    /// How far it is.
+    pub state: JobState,
+    /// Whose cell it waits for.
+    pub behind: Option<String>,
+    /// What its code asks.
+    pub prompt: Option<JobPrompt>,
+}
+
+impl StateEvent {
+    pub(super) fn of(job: &Job) -> Self {
+        Self {
+            job: job.id.clone(),
+            state: job.state,
+            behind: job.behind.clone(),
+            prompt: job.prompt.clone(),
+        }
+    }
+
+    /// Says whether this is still so.
+    pub(super) fn is_of(&self, job: &Job) -> bool {
+        self.state == job.state && self.behind == job.behind && self.prompt == job.prompt
+    }
+}
+
+/// How a cell of a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CellEvent {
+    /// Its place among the job's cells, from 0.
+    pub at: usize,
+    /// Its id; none for code outside the notebook.
+    pub cell: Option<String>,
+    /// How it ended.
+    pub status: Option<String>,
+    /// The number that the kernel gave it.
+    pub execution_count: Option<u64>,
+    /// How long it took, in milliseconds.
+    pub took_ms: Option<u64>,
+}
+
+impl CellEvent {
+    pub(super) fn of(at: usize, cell: &JobCell) -> Self {
+        Self {
+            at,
+            cell: cell.cell.clone(),
+            status: cell.status.clone(),
+            execution_count: cell.execution_count,
+            took_ms: cell.took_ms,
+        }
+    }
+}
+
+/// A message of the kernel about a cell of a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutputEvent<'a> {
+    /// The cell's place among the job's cells, from 0.
+    pub at: usize,
+    /// The cell's id; none for code outside the notebook.
+    pub cell: Option<&'a str>,
+    /// The message's type.
+    pub msg_type: &'a str,
+    /// The message's content, as the kernel wrote it.
+    pub content: &'a RawValue,
+    #[serde(skip)]
+    pub(super) said: &'a Said,
+    #[serde(skip)]
+    pub(super) read: OnceCell<Option<Output>>,
+}
+
+impl<'a> OutputEvent<'a> {
+    pub(super) fn of(job: &'a Job, said: &'a Said) -> Self {
+        let cell = job.cells.get(said.cell);
+        Self {
+            at: said.cell,
+            cell: cell.and_then(|cell| cell.cell.as_deref()),
+            msg_type: &said.msg_type,
+            content: &said.content,
+            said,
+            read: OnceCell::new(),
+        }
+    }
+
+    /// Reads the output; none where the message is something else.
+    pub fn output(&self) -> Option<&Output> {
+        let read = self.read.get_or_init(|| fold::output(self.said));
+        read.as_ref()
+    }
+}
+
+/// The last line of `--events`: the answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobEnd<'a, A: Answer> {
+    /// What came of the job.
+    #[serde(flatten)]
+    pub answer: &'a A,
+    event: &'static str,
+}
+
+impl<'a, A: Answer> JobEnd<'a, A> {
+    /// Returns an answer as the last event.
+    pub fn of(answer: &'a A) -> Self {
+        Self {
+            answer,
+            event: "end",
+        }
+    }
+}
+
+impl<A: Answer> Answer for JobEnd<'_, A> {
+    fn tells_generation(&self) -> bool {
+        self.answer.tells_generation()
+    }
+}
+
+/// Whoever follows a job, and is told what happens while it runs.
+pub trait JobObserver {
+    /// Is told what is run again, before that begins.
+    fn replays(&self, _replay: &Replay, _document: &Document, _notebook: &Path) {}
+
+    /// Is told what happens, in order.
+    fn happens(&self, _event: &JobEvent<'_>) {}
+
+    /// Sees how far the job is, each time it was looked at; `last_line` is what it printed last.
+    fn sees(&self, _job: &Job, _last_line: &str) {}
+
+    /// Says whether questions of the code can be answered. Where they cannot, following ends with one.
+    fn can_answer(&self) -> bool {
+        false
+    }
+
+    /// Answers a question of the code; none is the end of the input. `so_far` is what was collected for
+    /// the answer, which it no longer has: later outputs are only told. May be dropped halfway.
+    fn answers(
+        &self,
+        _prompt: &JobPrompt,
+        _so_far: &[OutputText],
+    ) -> impl Future<Output = Option<String>> {
+        std::future::pending()
+    }
+
+    /// Waits until the job is to be interrupted. May be dropped halfway.
+    fn interrupts(&self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
+}
+
+/// An observer that is told nothing: the answer is enough.
+#[derive(Clone, Copy, Debug)]
+pub struct Unobserved;
+
+impl JobObserver for Unobserved {}

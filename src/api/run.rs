@@ -1,0 +1,184 @@
+//! `run`: code on a notebook's kernel, outside the notebook.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::Caller;
+use super::envelope::Answer;
+use super::job::{
+    BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
+};
+use super::outputs::{self, Cut, OutputText};
+use super::problem::{Problem, ProblemKind};
+use crate::execution::exec::{self, MAX_OUTPUT, Wanted};
+use crate::execution::fold::NotebookOutput;
+use crate::execution::look::LookError;
+use crate::execution::peek::{self, PeekError};
+use crate::notebook::OmittedOutput;
+use crate::project::cursor::Cursor;
+use crate::project::jobs::{JobCell, JobFolder};
+
+/// Which code runs, and how.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The code.
+    pub code: String,
+    /// The seconds after which it is interrupted; 0 is never.
+    pub max_time: Option<f64>,
+    /// How it is followed; none begins it only.
+    pub follow: Option<FollowOptions>,
+}
+
+/// Runs code on a notebook's kernel, as a job: it goes on where its caller does not.
+///
+/// # Errors
+/// It was not begun, or cannot be followed.
+pub async fn run(
+    caller: &Caller,
+    request: RunRequest,
+    observer: &impl JobObserver,
+) -> Result<RunAnswer, Problem> {
+    let wanted = Wanted {
+        cells: vec![JobCell::new(None, request.code)],
+        max_time: max_time(request.max_time)?,
+        // The recorder's memory is bounded; all of it is in the job.
+        max_output: Some(MAX_OUTPUT),
+        ..Wanted::default()
+    };
+    let target = caller.target(request.notebook).await?;
+    let (project, key) = (&target.project, &target.notebook_key);
+    let folder = exec::begin(project, key, caller.by(), wanted).await?;
+    begun(caller, folder, request.follow, observer).await
+}
+
+/// Follows a job that was begun, where that is wanted.
+pub(super) async fn begun(
+    caller: &Caller,
+    folder: JobFolder,
+    follow: Option<FollowOptions>,
+    observer: &impl JobObserver,
+) -> Result<RunAnswer, Problem> {
+    let Some(options) = follow else {
+        return Ok(RunAnswer::Begun(BegunJob::from(folder.read()?)));
+    };
+    let answer = follow_job(caller, folder, Cursor::default(), options, observer).await?;
+    Ok(RunAnswer::Followed(Box::new(answer)))
+}
+
+/// Returns the seconds after which a cell is interrupted; 0 is never.
+pub(super) fn max_time(seconds: Option<f64>) -> Result<Option<f64>, Problem> {
+    match seconds {
+        Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
+            let text = format!("--max-time {seconds} is no number of seconds");
+            Err(Problem::new(ProblemKind::Usage, text))
+        }
+        seconds => Ok(seconds.filter(|seconds| *seconds > 0.0)),
+    }
+}
+
+/// Which code is run beside a cell that runs.
+#[derive(Clone, Debug)]
+pub struct PeekRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// The code.
+    pub code: String,
+    /// For how many seconds to wait, 0 is for ever; none is the caller's own limit.
+    pub timeout: Option<f64>,
+    /// How many characters of output the answer has at most; none is no limit.
+    pub limit: Option<usize>,
+    /// How the answer has the outputs.
+    pub outputs: OutputsAs,
+}
+
+/// What came of code that ran beside a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeekAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// How it ended.
+    pub status: PeekStatus,
+    /// Where it was interrupted: whether it is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<bool>,
+    /// What it said, each output shortened; where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<NotebookOutput>>,
+    /// The same as one text, shortened; where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<OutputText>,
+    /// Whether a cell ran meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<bool>,
+}
+
+impl Answer for PeekAnswer {}
+
+/// How code ended that ran beside a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeekStatus {
+    /// It ran to its end.
+    Ok,
+    /// It raised.
+    Error,
+    /// It was interrupted.
+    Interrupted,
+}
+
+/// Runs code beside whatever the kernel runs, without history. It is no job. When `stop` comes it is
+/// interrupted.
+///
+/// # Errors
+/// The kernel cannot be looked into now.
+pub async fn peek(
+    caller: &Caller,
+    request: PeekRequest,
+    stop: impl Future<Output = ()>,
+) -> Result<PeekAnswer, Problem> {
+    let target = caller.target(request.notebook).await?;
+    let (project, key, session) = (&target.project, &target.key, &target.session);
+    let wait = patience(caller, request.timeout)?;
+    let by = caller.by();
+    let mut answer = PeekAnswer {
+        notebook: target.notebook_key.clone(),
+        status: PeekStatus::Ok,
+        over: None,
+        outputs: None,
+        text: None,
+        beside: None,
+    };
+    let peeked = match peek::peek(project, key, session, by, &request.code, wait, stop).await {
+        Err(PeekError::Look(LookError::Stopped { over })) => {
+            answer.status = PeekStatus::Interrupted;
+            answer.over = Some(over);
+            answer.outputs = Some(Vec::new());
+            return Ok(answer);
+        }
+        peeked => peeked?,
+    };
+    if peeked.raised() {
+        answer.status = PeekStatus::Error;
+    }
+    answer.beside = Some(peeked.beside);
+    let more = "--limit 0 shows all".to_owned();
+    let mut outputs = peeked.outputs;
+    match request.outputs {
+        OutputsAs::Objects => {
+            outputs::for_json(&mut outputs, request.limit, &more);
+            answer.outputs = Some(outputs.into_iter().map(NotebookOutput::from).collect());
+        }
+        OutputsAs::Text | OutputsAs::Events => {
+            let cut = Cut {
+                limit: request.limit,
+                left_out: OmittedOutput::default(),
+                more,
+            };
+            answer.text = Some(outputs::text(&outputs, &cut));
+        }
+    }
+    Ok(answer)
+}

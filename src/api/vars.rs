@@ -1,0 +1,71 @@
+//! `vars`: the variables that a kernel holds.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::caller::Caller;
+use super::envelope::Answer;
+use super::problem::{Problem, ProblemKind};
+use crate::execution::vars::{self, Variable, Wanted};
+use crate::kernel::shell::quote;
+use crate::project::Status;
+
+/// How many characters of each value are in a list.
+const SHORT: usize = 80;
+
+/// How many characters of the value of one variable are in the answer.
+const LONG: usize = 4000;
+
+/// Which variables are told.
+#[derive(Clone, Debug)]
+pub struct VarsRequest {
+    /// The notebook, where not the one that the caller means.
+    pub notebook: Option<PathBuf>,
+    /// One variable, in detail; none lists them.
+    pub name: Option<String>,
+    /// Whether modules, functions, classes and IPython's own names are listed too.
+    pub all: bool,
+    /// How many are listed at most; none is no limit.
+    pub most: Option<usize>,
+}
+
+/// The variables of a kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct VarsAnswer {
+    /// The notebook's key in its project.
+    pub notebook: String,
+    /// The variables, by name.
+    pub variables: Vec<Variable>,
+    /// How many were left out.
+    pub more: u64,
+}
+
+impl Answer for VarsAnswer {}
+
+/// Returns the variables of a notebook's kernel. Nobody's code runs for it, and nothing is left behind
+/// in the kernel.
+///
+/// # Errors
+/// There is no kernel, or it cannot be looked into now.
+pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, Problem> {
+    let target = caller.target(request.notebook).await?;
+    let session = &target.session;
+    if matches!(session.status, Status::Stopped | Status::Died) {
+        let text = format!("{} has no kernel now", target.notebook_key);
+        let open = format!("nb open {}", quote(&session.notebook));
+        return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
+    }
+    let wanted = Wanted {
+        all: request.all,
+        most: request.most.unwrap_or(usize::MAX >> 1),
+        limit: if request.name.is_some() { LONG } else { SHORT },
+        name: request.name,
+    };
+    let found = vars::look(&target.project, &target.key, session, caller.by(), &wanted).await?;
+    Ok(VarsAnswer {
+        notebook: target.notebook_key,
+        variables: found.variables,
+        more: found.more,
+    })
+}

@@ -1,0 +1,144 @@
+//! What the command line shows of a job while it runs.
+
+use std::cell::{Cell, OnceCell};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::job::{JobEvent, JobObserver, describe, describe_wait};
+use crate::api::outputs::OutputText;
+use crate::cli::render::progress::Progress;
+use crate::cli::render::{print, replay};
+use crate::cli::terminal::{CtrlC, Lines};
+use crate::execution::replay::Replay;
+use crate::notebook::Document;
+use crate::project::jobs::{Job, JobPrompt, JobState};
+
+/// When outputs are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Printed {
+    /// Once, with the answer.
+    AtTheEnd,
+    /// As they come.
+    AsTheyCome,
+    /// As they come, with everything else that happens, in JSON.
+    Events,
+}
+
+/// Who reads what the command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A program, which is told nothing beside the answer.
+    Program,
+    /// An agent, which is told in lines.
+    Agent,
+    /// A person, who sees a line move at the bottom of the terminal.
+    Person,
+}
+
+/// How long a job is followed in silence: most are over by then.
+const SOON: Duration = Duration::from_millis(700);
+
+/// Shows a job while it runs; interrupts it on Ctrl-C, and puts its questions at the terminal.
+pub(crate) struct Watcher {
+    printed: Cell<Printed>,
+    progress: Progress,
+    /// Ctrl-C, once a job is followed: until then it ends the program.
+    ctrl_c: OnceCell<CtrlC>,
+    /// The terminal, where questions can be put.
+    lines: Option<Lines>,
+    tells_replay: bool,
+    /// Whether it is still to be said on stderr which job is waited for, and behind whom.
+    announces_job: Cell<bool>,
+    announces_wait: Cell<bool>,
+}
+
+impl Watcher {
+    /// Begins to watch; `can_ask` says whether somebody is there to answer.
+    pub(crate) fn new(printed: Printed, reader: Reader, can_ask: bool) -> Self {
+        let progress = Progress::new(reader == Reader::Person);
+        // The line at the bottom says the same.
+        let announces = reader != Reader::Program && !progress.is_seen();
+        Self {
+            printed: Cell::new(printed),
+            progress,
+            ctrl_c: OnceCell::new(),
+            lines: (can_ask && reader != Reader::Program).then(Lines::new),
+            tells_replay: reader != Reader::Program || printed == Printed::Events,
+            announces_job: Cell::new(announces),
+            announces_wait: Cell::new(announces),
+        }
+    }
+
+    /// Takes the line at the bottom of the terminal away.
+    pub(crate) fn end(&self) {
+        self.progress.clear();
+    }
+}
+
+impl JobObserver for Watcher {
+    fn replays(&self, replay: &Replay, document: &Document, notebook: &Path) {
+        if self.tells_replay {
+            let lines = replay::lines(replay, document, notebook);
+            lines.iter().for_each(|line| print::note(line));
+        }
+    }
+
+    fn happens(&self, event: &JobEvent<'_>) {
+        match (self.printed.get(), event) {
+            (Printed::Events, event) => {
+                let _ = print::json(event);
+            }
+            (Printed::AsTheyCome, JobEvent::Output(event)) => {
+                if let Some(output) = event.output() {
+                    let _ = self.progress.above(|| print::streamed(output));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn sees(&self, job: &Job, last_line: &str) {
+        self.progress.sees(job, last_line);
+        let age = Timestamp::now().duration_since(job.asked_at);
+        let is_long = job.state != JobState::Done && age.unsigned_abs() > SOON;
+        if is_long && self.announces_job.replace(false) {
+            print::note(&format!("job {} · {}", job.id, describe(job)));
+        }
+        if self.announces_wait.get()
+            && let Some(behind) = describe_wait(job)
+        {
+            self.announces_wait.set(false);
+            print::note(&format!("waiting behind {behind}"));
+        }
+    }
+
+    fn can_answer(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    async fn answers(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> Option<String> {
+        self.progress.clear();
+        // A question may make no sense without what was printed before it.
+        so_far.iter().for_each(|text| drop(print::both(text)));
+        self.printed.set(Printed::AsTheyCome);
+        match &self.lines {
+            Some(lines) => lines.ask(&prompt.prompt, prompt.password).await,
+            None => None,
+        }
+    }
+
+    async fn interrupts(&self) {
+        if self.ctrl_c.get().is_none() {
+            match CtrlC::listen() {
+                Ok(ctrl_c) => drop(self.ctrl_c.set(ctrl_c)),
+                Err(error) => print::note(&format!("nb: cannot handle Ctrl-C: {error}")),
+            }
+        }
+        match self.ctrl_c.get() {
+            Some(ctrl_c) => ctrl_c.pressed().await,
+            None => std::future::pending().await,
+        }
+    }
+}
