@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::one_line::first_line;
 use super::revision::{EXECUTION_KEYS, Revision, metadata_digest};
-use super::source::joined_strings;
+use super::source::{joined_strings, source_json};
 use crate::notebook::json::{
     Json, Layout, Object, digest, is, items, lossy, remove_value_at, set_value_at, value_at,
 };
@@ -74,6 +74,41 @@ impl Cell {
         self.revision = OnceLock::new();
     }
 
+    /// Sets a field to a value that is laid out already.
+    pub(in crate::notebook) fn set(&mut self, name: &str, value: &[u8], layout: &Layout) {
+        self.rewrite(self.object.set(&self.text, name, value, layout));
+    }
+
+    /// Removes a field.
+    pub(in crate::notebook) fn unset(&mut self, name: &str) {
+        self.rewrite(self.object.remove(&self.text, name));
+    }
+
+    /// Sets the source; the same one keeps its bytes, and so do lines that stay at its beginning and
+    /// its end. `lists` says whether a source is a list of lines where the cell does not show it.
+    pub(in crate::notebook) fn set_source(&mut self, source: &[u8], layout: &Layout, lists: bool) {
+        if *self.source_bytes() != *source {
+            let value = source_json(self.raw("source"), source, layout, lists);
+            self.set("source", &value, layout);
+        }
+    }
+
+    /// Sets a value of the metadata, or removes it.
+    pub(in crate::notebook) fn set_metadata(
+        &mut self,
+        path: &[&str],
+        value: Option<&Json>,
+        layout: &Layout,
+    ) {
+        let text = match value {
+            Some(value) => self.with_metadata(path, value, layout),
+            None => self.without_metadata(path, layout),
+        };
+        if let Some(text) = text {
+            self.rewrite(text);
+        }
+    }
+
     /// Returns a field as it is written.
     pub(in crate::notebook) fn raw(&self, name: &str) -> Option<&[u8]> {
         Some(self.object.get(&self.text, name)?.of(&self.text))
@@ -82,11 +117,6 @@ impl Cell {
     /// Returns its bytes with a field set to a value that is laid out already.
     pub(in crate::notebook) fn with(&self, name: &str, value: &[u8], layout: &Layout) -> Vec<u8> {
         self.object.set(&self.text, name, value, layout)
-    }
-
-    /// Returns its bytes without a field.
-    pub(in crate::notebook) fn without(&self, name: &str) -> Vec<u8> {
-        self.object.remove(&self.text, name)
     }
 
     /// Returns its bytes with a value of the metadata set; none where it is set already.
@@ -115,17 +145,17 @@ impl Cell {
     pub(in crate::notebook) fn as_type(&self, cell_type: CellType, layout: &Layout) -> Vec<u8> {
         let mut new = self.clone();
         let word = Json::string(cell_type.name());
-        new.rewrite(new.with("cell_type", word.bytes(), layout));
+        new.set("cell_type", word.bytes(), layout);
         if cell_type == CellType::Code {
-            new.rewrite(new.without("attachments"));
+            new.unset("attachments");
             for (name, value) in [("execution_count", &b"null"[..]), ("outputs", b"[]")] {
                 if new.raw(name).is_none() {
-                    new.rewrite(new.with(name, value, layout));
+                    new.set(name, value, layout);
                 }
             }
         } else {
-            new.rewrite(new.without("outputs"));
-            new.rewrite(new.without("execution_count"));
+            new.unset("outputs");
+            new.unset("execution_count");
             if self.cell_type() == CellType::Code
                 && let Some(text) = new.without_metadata(&["execution"], layout)
             {
@@ -247,7 +277,7 @@ impl Cell {
         let mut bare = self.clone();
         for (name, nothing) in [("outputs", &b"[]"[..]), ("execution_count", b"null")] {
             if bare.raw(name).is_some_and(|raw| raw != nothing) {
-                bare.rewrite(bare.with(name, nothing, &Layout::default()));
+                bare.set(name, nothing, &Layout::default());
             }
         }
         Json::of_valid(&bare.text)

@@ -94,7 +94,7 @@ fn stand_in(seed: &str, taken: &HashSet<String>) -> String {
 /// Sets a cell's id in a notebook whose format has no ids.
 pub(in crate::notebook) fn record_id(cell: &mut Cell, id: &str) {
     if cell.raw("id").is_some() {
-        cell.rewrite(cell.without("id"));
+        cell.unset("id");
     }
     id.clone_into(&mut cell.id);
     cell.own_id = false;
@@ -109,7 +109,7 @@ pub(in crate::notebook) fn write_id(cell: &mut Cell, id: &str, layout: &Layout) 
     if !own.own_id || own.id != id {
         let mut word = Vec::new();
         encode(&mut word, id.as_bytes(), layout.ascii);
-        cell.rewrite(cell.with("id", &word, layout));
+        cell.set("id", &word, layout);
     }
     cell.id = id.to_owned();
     cell.own_id = true;

@@ -1,7 +1,7 @@
 //! Naming another kernelspec in a notebook's bytes: only that object's bytes change.
 
 use super::not_a_notebook::NotANotebook;
-use crate::notebook::json::{Json, Layout, Object, Scanner, set_value_at, spliced, value_at};
+use crate::notebook::json::{Json, Layout, Object, Scanner, set_value_at, spliced, string_at};
 
 /// The kernel that a notebook's metadata names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl NamedKernel {
                 "metadata, which begins with {",
             ));
         }
-        let word = |path: &[&str]| value_at(text, path).and_then(|value| value.as_string());
+        let word = |path: &[&str]| string_at(text, path);
         // The kernel itself wrote language_info; the spec's word is second best.
         let language = word(&["language_info", "name"]);
         Ok(Self {

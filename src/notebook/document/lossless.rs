@@ -1,5 +1,7 @@
 //! The lossless document: a notebook as the bytes that it was read from.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
 use super::cell::Cell;
@@ -204,6 +206,11 @@ impl Document {
     /// Returns a string of the notebook's own metadata.
     pub fn metadata_string(&self, path: &[&str]) -> Option<String> {
         self.metadata(path)?.as_string()
+    }
+
+    /// Returns where each cell stands, by its id.
+    pub(in crate::notebook) fn positions_by_id(&self) -> HashMap<&str, usize> {
+        (self.cells.iter().map(Cell::id)).zip(0..).collect()
     }
 
     /// Returns the layout of a cell as an item of the list.

@@ -182,7 +182,7 @@ impl Document {
     /// No cell is, or several are; the error lists those that might be.
     pub fn find(&self, selector: &CellSelector) -> Result<usize, SelectError> {
         match selector {
-            CellSelector::Index(index) => self.place_of(*index, self.cells.len()),
+            CellSelector::Index(index) => self.position_of(*index, self.cells.len()),
             CellSelector::Id(given) => self.find_id(given),
             CellSelector::Count(count) => self.find_count(*count),
             CellSelector::Range { .. } => Err(SelectError::Many(selector.clone())),
@@ -203,11 +203,11 @@ impl Document {
             return self.find(selector).map(|index| index..index + 1);
         };
         let cells = self.cells.len();
-        let start = start.map_or(Ok(0), |start| self.place_of(start, cells))?;
+        let start = start.map_or(Ok(0), |start| self.position_of(start, cells))?;
         let end = match (end, inclusive) {
             (None, _) => cells,
-            (Some(end), true) => self.place_of(*end, cells)? + 1,
-            (Some(end), false) => self.place_of(*end, cells + 1)?,
+            (Some(end), true) => self.position_of(*end, cells)? + 1,
+            (Some(end), false) => self.position_of(*end, cells + 1)?,
         };
         if start >= end {
             return Err(SelectError::NoCells(selector.clone()));
@@ -216,7 +216,11 @@ impl Document {
     }
 
     /// Resolves a place below `limit`; negative ones count from the last cell.
-    fn place_of(&self, index: i64, limit: usize) -> Result<usize, SelectError> {
+    pub(in crate::notebook) fn position_of(
+        &self,
+        index: i64,
+        limit: usize,
+    ) -> Result<usize, SelectError> {
         let cells = self.cells.len();
         let place = match usize::try_from(index) {
             Ok(place) => Some(place),

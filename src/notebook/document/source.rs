@@ -46,21 +46,8 @@ pub(in crate::notebook) fn source_json(
     let inner = layout.deeper();
     // The separator between two lines is the cell's own, else the file's.
     let gap = match spans.as_slice() {
-        [first, second, ..] => Span {
-            start: first.end,
-            end: second.start,
-        }
-        .of(old)
-        .to_vec(),
-        [first] if first.start > 1 => [
-            b",",
-            Span {
-                start: 1,
-                end: first.start,
-            }
-            .of(old),
-        ]
-        .concat(),
+        [first, second, ..] => Span::new(first.end, second.start).of(old).to_vec(),
+        [first] if first.start > 1 => [b",", Span::new(1, first.start).of(old)].concat(),
         _ => inner.gap().into_bytes(),
     };
     let new = lines.get(head..lines.len() - tail).unwrap_or_default();
@@ -70,60 +57,24 @@ pub(in crate::notebook) fn source_json(
         }
         layout.string(&mut out, line);
     }
-    if head + tail > 0 {
+    if let (true, [first, .., last] | [first @ last]) = (head + tail > 0, spans.as_slice()) {
         // Some lines stay: the others are cut out, and the new ones put in, with one gap each.
-        let (before, after) = (head.checked_sub(1), spans.len() - tail);
-        let before = before.and_then(|at| spans.get(at));
-        let after = spans.get(after);
-        let (start, end, parts): (usize, usize, [&[u8]; 3]) = match (before, after) {
-            (Some(before), Some(after)) if new.is_empty() => {
-                (before.end, after.start, [&gap, b"", b""])
-            }
-            (Some(before), Some(after)) => (before.end, after.start, [&gap, &out, &gap]),
-            (Some(before), None) if new.is_empty() => {
-                let last = spans.last().map_or(before.end, |last| last.end);
-                (before.end, last, [b"", b"", b""])
-            }
-            (Some(before), None) => {
-                let last = spans.last().map_or(before.end, |last| last.end);
-                (before.end, last, [&gap, &out, b""])
-            }
-            (None, Some(after)) => {
-                let first = spans.first().map_or(after.start, |first| first.start);
-                let gap: &[u8] = if new.is_empty() { b"" } else { &gap };
-                (first, after.start, [&out, gap, b""])
-            }
-            (None, None) => (0, old.len(), [b"[", &out, b"]"]),
-        };
-        return spliced(old, Span { start, end }, &parts);
+        let before = head.checked_sub(1).and_then(|at| spans.get(at));
+        let after = spans.get(spans.len() - tail);
+        let start = before.map_or(first.start, |before| before.end);
+        let end = after.map_or(last.end, |after| after.start);
+        let gap_if = |is_needed: bool| if is_needed { &gap[..] } else { b"" };
+        let gap_before = gap_if(before.is_some() && (after.is_some() || !new.is_empty()));
+        let gap_after = gap_if(after.is_some() && !new.is_empty());
+        return spliced(old, Span::new(start, end), &[gap_before, &out, gap_after]);
     }
     if lines.is_empty() {
         return b"[]".to_vec();
     }
     let (open, close) = match spans.as_slice() {
-        [first, .., last] => (
-            Span {
-                start: 1,
-                end: first.start,
-            }
-            .of(old),
-            Span {
-                start: last.end,
-                end: old.len() - 1,
-            }
-            .of(old),
-        ),
-        [only] => (
-            Span {
-                start: 1,
-                end: only.start,
-            }
-            .of(old),
-            Span {
-                start: only.end,
-                end: old.len() - 1,
-            }
-            .of(old),
+        [first, .., last] | [first @ last] => (
+            Span::new(1, first.start).of(old),
+            Span::new(last.end, old.len() - 1).of(old),
         ),
         [] => (inner.lead.as_bytes(), layout.lead.as_bytes()),
     };

@@ -290,7 +290,7 @@ impl Document {
         for cell in self.cells.iter_mut().filter(|cell| !cell.own_id) {
             let mut id = Vec::new();
             encode(&mut id, cell.id.as_bytes(), layout.ascii);
-            cell.rewrite(cell.with("id", &id, &layout));
+            cell.set("id", &id, &layout);
             cell.own_id = true;
             cell.recorded_id = false;
         }

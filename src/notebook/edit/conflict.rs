@@ -3,7 +3,7 @@
 use crate::notebook::document::Revision;
 
 /// Something of the writer's that did not go into the file.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Conflict {
     /// The cell's id; none is the notebook's own metadata.
     pub cell: Option<String>,

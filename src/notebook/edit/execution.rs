@@ -1,9 +1,12 @@
 //! Outputs, execution count and times of a cell: one unit, set and cleared together.
 
+use std::borrow::Cow;
+
 use super::cells::{CellChange, ChangeKind};
 use super::error::EditError;
-use crate::notebook::document::{CellType, Document, split_lines};
-use crate::notebook::json::{Json, Layout, Object, decode, value_at};
+use super::jupyter_style::{is_in_lines, lines, sorted_and_mapped};
+use crate::notebook::document::{CellType, Document};
+use crate::notebook::json::{Json, Layout, string_at};
 use crate::notebook::outputs::MimeBundle;
 
 /// What an execution leaves in a cell.
@@ -40,22 +43,16 @@ impl Document {
                 .raw("outputs")
                 .is_some_and(|raw| layout.value(raw) == outputs);
             if !same {
-                new.rewrite(new.with("outputs", &outputs, layout));
+                new.set("outputs", &outputs, layout);
             }
             let count = match execution.execution_count {
                 Some(count) => count.to_string(),
                 None => "null".to_owned(),
             };
             if new.raw("execution_count") != Some(count.as_bytes()) {
-                new.rewrite(new.with("execution_count", count.as_bytes(), layout));
+                new.set("execution_count", count.as_bytes(), layout);
             }
-            let times = match &execution.times {
-                Some(times) => new.with_metadata(&["execution"], times, layout),
-                None => new.without_metadata(&["execution"], layout),
-            };
-            if let Some(text) = times {
-                new.rewrite(text);
-            }
+            new.set_metadata(&["execution"], execution.times.as_ref(), layout);
             (new.text != cell.text).then(|| new.text.to_vec())
         })
     }
@@ -108,61 +105,23 @@ fn list(outputs: &[Json], layout: &Layout, lists: bool) -> Vec<u8> {
 
 /// Returns an output with its fields and those of its data sorted, and its text in lines.
 fn as_jupyter(output: &[u8], lists: bool) -> Vec<u8> {
-    let stream = value_at(output, &["output_type"]).and_then(|word| word.as_string());
+    let stream = string_at(output, &["output_type"]);
     let stream = stream.as_deref() == Some("stream");
-    sorted(output, |key, value| match key {
-        b"data" => sorted(value, |mime, value| {
-            // nbformat's rule: text is lines, images and JSON are what they are.
-            let text = mime.starts_with(b"text/")
-                || [&b"application/javascript"[..], b"image/svg+xml"].contains(&mime);
-            if text && lists {
-                lines(value)
-            } else {
-                value.to_vec()
-            }
-        }),
-        b"text" if stream && lists => lines(value),
-        _ => value.to_vec(),
+    sorted_and_mapped(output, |key, value| match key {
+        b"data" => sorted_and_mapped(value, |mime, value| match lists && is_in_lines(mime) {
+            true => in_lines(value),
+            false => value.into(),
+        })
+        .into(),
+        b"text" if stream && lists => in_lines(value),
+        _ => value.into(),
     })
 }
 
-/// Returns an object with its fields sorted, each value through `each`; other values as they are.
-fn sorted(object: &[u8], each: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> Vec<u8> {
-    let Some(fields) = Object::read(object) else {
-        return object.to_vec();
-    };
-    let mut fields: Vec<_> = fields
-        .fields
-        .iter()
-        .map(|field| (decode(field.key().of(object)), field))
-        .collect();
-    fields.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut out = b"{".to_vec();
-    for (index, (key, field)) in fields.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(field.key().of(object));
-        out.push(b':');
-        out.extend_from_slice(&each(key, field.value().of(object)));
+/// Returns a string as a list of its lines; a list that the kernel sent stays as it is.
+fn in_lines(value: &[u8]) -> Cow<'_, [u8]> {
+    match value.starts_with(b"\"") {
+        true => lines(value),
+        false => value.into(),
     }
-    out.push(b'}');
-    out
-}
-
-/// Returns a string as a list of its lines.
-fn lines(value: &[u8]) -> Vec<u8> {
-    if !value.starts_with(b"\"") {
-        return value.to_vec();
-    }
-    let layout = Layout::default();
-    let mut out = b"[".to_vec();
-    for (index, line) in split_lines(&decode(value)).into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        layout.string(&mut out, line);
-    }
-    out.push(b']');
-    out
 }

@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 
 use super::error::EditError;
-use crate::notebook::document::{Document, split_lines};
-use crate::notebook::json::{Layout, Object, decode, encode, is, items, sorted};
+use super::jupyter_style::{is_in_lines, lines, mapped, string, text_of};
+use crate::notebook::document::Document;
+use crate::notebook::json::{Object, decode, is, items, sorted};
 use crate::notebook::outputs::is_json;
 
 impl Document {
@@ -95,37 +96,14 @@ fn output_in_lines(output: &[u8]) -> Vec<u8> {
 /// is.
 fn bundle_in_lines(bundle: &[u8]) -> Vec<u8> {
     mapped(bundle, |mime, value| {
-        let name = String::from_utf8_lossy(mime);
-        if name.starts_with("text/")
-            || ["application/javascript", "image/svg+xml"].contains(&&*name)
-        {
+        if is_in_lines(mime) {
             return lines(value);
         }
-        if is_json(&name) || !value.starts_with(b"[") {
+        if is_json(&String::from_utf8_lossy(mime)) || !value.starts_with(b"[") {
             return value.into();
         }
         text_of(value).map_or(value.into(), |text| string(&text).into())
     })
-}
-
-/// Returns an object with each value through `each`, which is told its key; other values as they are.
-fn mapped<'a>(object: &'a [u8], each: impl Fn(&[u8], &'a [u8]) -> Cow<'a, [u8]>) -> Vec<u8> {
-    let Some(fields) = Object::read(object) else {
-        return object.to_vec();
-    };
-    let mut out = Vec::with_capacity(object.len());
-    out.push(b'{');
-    for (index, field) in fields.fields.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        let key = field.key().of(object);
-        out.extend_from_slice(key);
-        out.push(b':');
-        out.extend_from_slice(&each(&decode(key), field.value().of(object)));
-    }
-    out.push(b'}');
-    out
 }
 
 /// Returns a list of these values; `old` where it is none.
@@ -156,49 +134,6 @@ fn without(object: &[u8], names: &[&str]) -> Vec<u8> {
         }
     }
     rest
-}
-
-/// Returns the characters of a string or of a list of strings; none of other values.
-fn text_of(value: &[u8]) -> Option<Vec<u8>> {
-    if value.starts_with(b"\"") {
-        return Some(decode(value).into_owned());
-    }
-    if !value.starts_with(b"[") {
-        return None;
-    }
-    let mut text = Vec::with_capacity(value.len());
-    for item in items(value) {
-        let item = item.of(value);
-        if !item.starts_with(b"\"") {
-            return None;
-        }
-        text.extend_from_slice(&decode(item));
-    }
-    Some(text)
-}
-
-/// Returns a text as a list of its lines; other values as they are.
-fn lines(value: &[u8]) -> Cow<'_, [u8]> {
-    let Some(text) = text_of(value) else {
-        return value.into();
-    };
-    let layout = Layout::default();
-    let mut out = Vec::with_capacity(value.len());
-    out.push(b'[');
-    for (index, line) in split_lines(&text).into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        layout.string(&mut out, line);
-    }
-    out.push(b']');
-    out.into()
-}
-
-fn string(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    encode(&mut out, text, false);
-    out
 }
 
 #[cfg(test)]

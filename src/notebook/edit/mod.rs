@@ -5,6 +5,7 @@ mod conflict;
 mod error;
 mod execution;
 mod format;
+mod jupyter_style;
 mod operation;
 mod split_join;
 mod widget_state;

@@ -272,7 +272,7 @@ impl Document {
             } => {
                 let cells = self.cells.len();
                 let at = match at {
-                    Some(at) => Some(from_end(*at, cells, cells + 1)?),
+                    Some(at) => Some(self.position_of(*at, cells + 1)?),
                     None => None,
                 };
                 let at = self.place(after.as_ref(), before.as_ref(), at, Some(cells))?;
@@ -340,7 +340,7 @@ impl Document {
                 let from = self.find(cell)?;
                 let cells = self.cells.len();
                 let to = match to {
-                    Some(to) => Some(from_end(*to, cells, cells)?),
+                    Some(to) => Some(self.position_of(*to, cells)?),
                     None => None,
                 };
                 let place = self.place(after.as_ref(), before.as_ref(), to, None)?;
@@ -444,23 +444,6 @@ impl Document {
             _ => Err(OperationError::Place),
         }
     }
-}
-
-/// Returns a place that is counted from the end where it is negative.
-fn from_end(place: i64, cells: usize, limit: usize) -> Result<usize, OperationError> {
-    let found = match usize::try_from(place) {
-        Ok(place) => Some(place),
-        Err(_) => usize::try_from(place.unsigned_abs())
-            .ok()
-            .and_then(|back| cells.checked_sub(back)),
-    };
-    let index = place;
-    found
-        .filter(|place| *place < limit)
-        .ok_or(OperationError::Select(SelectError::OutOfRange {
-            index,
-            cells,
-        }))
 }
 
 /// Returns several changes of one cell as one.

@@ -17,7 +17,7 @@ mod value;
 pub(super) use digest::digest;
 pub(super) use layout::Layout;
 pub(super) use object::{Field, Object, items, spliced};
-pub(super) use path::{remove_value_at, set_value_at, value_at};
+pub(super) use path::{remove_value_at, set_value_at, string_at, value_at};
 pub(super) use scan::Scanner;
 pub(super) use sorted::sorted;
 pub(super) use string::{
@@ -46,6 +46,12 @@ pub struct JsonError {
 pub(super) const LONGEST: usize = u32::MAX as usize;
 
 impl Span {
+    /// Returns the part from one byte up to another.
+    #[inline]
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
+    }
+
     /// Returns the part itself; nothing where the text ends before it.
     pub(super) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()

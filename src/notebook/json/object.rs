@@ -31,10 +31,7 @@ impl ShortSpan {
 
     #[inline]
     fn span(self) -> Span {
-        Span {
-            start: self.start as usize,
-            end: self.end as usize,
-        }
+        Span::new(self.start as usize, self.end as usize)
     }
 }
 
@@ -62,10 +59,7 @@ impl Field {
 
     /// Returns the field with each of its positions put through `to`.
     pub(in crate::notebook) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
-        let moved = |span: Span| Span {
-            start: to(span.start),
-            end: to(span.end),
-        };
+        let moved = |span: Span| Span::new(to(span.start), to(span.end));
         Self::new(moved(self.key()), moved(self.value()))
     }
 }
@@ -146,19 +140,11 @@ impl Object {
         ) {
             (Some(next), _) => {
                 let at = next.key().start;
-                spliced(
-                    text,
-                    Span { start: at, end: at },
-                    &[&key, colon, value, &gap],
-                )
+                spliced(text, Span::new(at, at), &[&key, colon, value, &gap])
             }
             (None, Some(last)) => {
                 let at = last.value().end;
-                spliced(
-                    text,
-                    Span { start: at, end: at },
-                    &[&gap, &key, colon, value],
-                )
+                spliced(text, Span::new(at, at), &[&gap, &key, colon, value])
             }
             (None, None) => {
                 let lead = layout.lead.as_bytes();
@@ -207,7 +193,7 @@ impl Object {
             return other.clone();
         };
         let between = |start, end| {
-            let between = Span { start, end }.of(text);
+            let between = Span::new(start, end).of(text);
             String::from_utf8_lossy(between).into_owned()
         };
         let lead = between(self.span.start + 1, first.key().start);
@@ -222,12 +208,9 @@ impl Object {
     /// Returns what stands between two fields, the comma included.
     fn gap(&self, text: &[u8], layout: &Layout) -> Vec<u8> {
         match self.fields.as_slice() {
-            [first, second, ..] => Span {
-                start: first.value().end,
-                end: second.key().start,
-            }
-            .of(text)
-            .to_vec(),
+            [first, second, ..] => Span::new(first.value().end, second.key().start)
+                .of(text)
+                .to_vec(),
             _ => layout.gap().into_bytes(),
         }
     }

@@ -11,6 +11,11 @@ pub(in crate::notebook) fn value_at(object: &[u8], path: &[&str]) -> Option<Json
     Some(Json::of_valid(text))
 }
 
+/// Returns the string that a path of keys leads to within an object; none where it is something else.
+pub(in crate::notebook) fn string_at(object: &[u8], path: &[&str]) -> Option<String> {
+    value_at(object, path)?.as_string()
+}
+
 /// Returns an object with the value that a path of keys leads to set; what is missing on the way is
 /// made, and what is no object there is replaced. None where it has that value already.
 ///
@@ -21,10 +26,7 @@ pub(in crate::notebook) fn set_value_at(
     value: &Json,
     layout: &Layout,
 ) -> Option<Vec<u8>> {
-    let mut span = Span {
-        start: 0,
-        end: object.len(),
-    };
+    let mut span = Span::new(0, object.len());
     let mut layout = layout.clone();
     let mut rest = path;
     loop {
@@ -37,10 +39,7 @@ pub(in crate::notebook) fn set_value_at(
             && !deeper.is_empty()
             && old.of(text).starts_with(b"{")
         {
-            span = Span {
-                start: span.start + old.start,
-                end: span.start + old.end,
-            };
+            span = Span::new(span.start + old.start, span.start + old.end);
             layout = layout.deeper();
             rest = deeper;
             continue;
@@ -64,17 +63,11 @@ pub(in crate::notebook) fn set_value_at(
 /// Returns an object without the field that a path of keys leads to; none where there is none.
 pub(in crate::notebook) fn remove_value_at(object: &[u8], path: &[&str]) -> Option<Vec<u8>> {
     let (key, way) = path.split_last()?;
-    let mut span = Span {
-        start: 0,
-        end: object.len(),
-    };
+    let mut span = Span::new(0, object.len());
     for key in way {
         let text = span.of(object);
         let old = Object::read(text)?.get(text, key)?;
-        span = Span {
-            start: span.start + old.start,
-            end: span.start + old.end,
-        };
+        span = Span::new(span.start + old.start, span.start + old.end);
     }
     let text = span.of(object);
     let fields = Object::read(text)?;

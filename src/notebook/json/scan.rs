@@ -141,7 +141,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let end = self.at;
-        Ok(Span { start, end })
+        Ok(Span::new(start, end))
     }
 
     /// Steps over an array; `item` steps over each of its values.
@@ -165,7 +165,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let end = self.at;
-        Ok(Span { start, end })
+        Ok(Span::new(start, end))
     }
 
     /// Steps over a comma (then there is more) or the closing bracket.

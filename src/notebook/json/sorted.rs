@@ -56,10 +56,7 @@ impl<'a> Tree<'a> {
                     rest.iter().position(end).unwrap_or(rest.len())
                 }
             };
-            let span = Span {
-                start: at,
-                end: at + length,
-            };
+            let span = Span::new(at, at + length);
             at += length;
             let parent = open.last().copied();
             let in_object = matches!(parent.and_then(|at| values.get(at)), Some(Value::Object(_)));

@@ -16,7 +16,7 @@ impl Document {
 
 /// Returns for each cell of `base` its place in a version that was made of it by edits, which keep
 /// the ids, stand-ins among them.
-pub(in crate::notebook) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<Option<usize>> {
+pub(super) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<Option<usize>> {
     let ids: HashMap<_, _> = places_by_id(edited, |_| true);
     base.iter()
         .map(|cell| ids.get(cell.id()).copied())
@@ -28,7 +28,7 @@ pub(in crate::notebook) fn align_edited(base: &[Cell], edited: &[Cell]) -> Vec<O
 /// Cells are the same if they have the same id in the file, or in the records beside it. Where one
 /// of two has none, the same type and source tell, wherever the cell stands now; then, for what was
 /// edited too, the place beside a cell that is known. `is_new` says of a cell's id that no cell of `base` is meant.
-pub(in crate::notebook) fn align(
+pub(super) fn align(
     base: &[Cell],
     other: &[Cell],
     is_new: impl Fn(&str) -> bool,
@@ -195,7 +195,7 @@ pub fn out_of_order(places: &[Option<usize>]) -> Vec<bool> {
 }
 
 /// Returns the map the other way round, for `length` places.
-pub(in crate::notebook) fn inverse(places: &[Option<usize>], length: usize) -> Vec<Option<usize>> {
+pub(super) fn inverse(places: &[Option<usize>], length: usize) -> Vec<Option<usize>> {
     let mut inverse = vec![None; length];
     for (from, to) in places.iter().enumerate() {
         if let Some(slot) = to.and_then(|to| inverse.get_mut(to)) {

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::fields::{merge_objects, same};
 use super::lines::merged;
-use crate::notebook::document::{Cell, CellType, Style, source_json};
+use crate::notebook::document::{Cell, CellType, Style};
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::{Json, Layout, Object, Span, decode, digest, lossy};
 
@@ -25,20 +25,20 @@ const KNOWN: [&str; 7] = [
 
 /// The decision about the source of a cell that was split or joined.
 #[derive(Debug)]
-pub(in crate::notebook) enum Source {
+pub(super) enum SourceMerge {
     /// The merged source.
-    MergedNotebook(Vec<u8>),
+    Merged(Vec<u8>),
     /// The file's source stays, and so do its outputs, count and times.
     Kept,
 }
 
 /// Returns the file's cell with the writer's changes of `base`; without a base both inserted it.
 /// `source` says what becomes of a cell that was split or joined.
-pub(in crate::notebook) fn merge_cell(
+pub(super) fn merge_cell(
     base: Option<&Cell>,
     file: &Cell,
     writer: &Cell,
-    source: Option<&Source>,
+    source: Option<&SourceMerge>,
     style: &Style,
     runs: &dyn Fn(&str) -> bool,
     conflicts: &mut Vec<Conflict>,
@@ -51,7 +51,7 @@ pub(in crate::notebook) fn merge_cell(
         && base.is_none_or(|base| !base.own_id)
         && let Some(id) = writer.raw("id")
     {
-        new.rewrite(new.with("id", id, &layout));
+        new.set("id", id, &layout);
         new.id.clone_from(&writer.id);
     }
     let same = file.text == writer.text || base.is_some_and(|base| base.text == writer.text);
@@ -68,14 +68,14 @@ pub(in crate::notebook) fn merge_cell(
     };
     merge.cell_type();
     match source {
-        Some(Source::MergedNotebook(source)) => merge.new = with_source(&merge.new, source, style),
-        Some(Source::Kept) => {}
+        Some(SourceMerge::Merged(source)) => merge.new = with_source(&merge.new, source, style),
+        Some(SourceMerge::Kept) => {}
         None => merge.source(style.lists),
     }
     merge.objects();
     merge.others();
     match source {
-        Some(Source::Kept) => {
+        Some(SourceMerge::Kept) => {
             let lost = base.and_then(|base| outputs_lost(base, writer));
             merge.lost.extend(lost);
         }
@@ -93,7 +93,7 @@ pub(in crate::notebook) fn merge_cell(
 /// Returns what the merged notebook calls a cell of the file. Where the file has no id for it, it
 /// keeps the name that it has in the base: the stand-in that the file's position gave it may be the
 /// name of another cell.
-pub(in crate::notebook) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a Cell) -> &'a str {
+pub(super) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a Cell) -> &'a str {
     match base {
         Some(base) if !file.own_id => base.id(),
         _ => file.id(),
@@ -101,13 +101,10 @@ pub(in crate::notebook) fn name_in_merged<'a>(base: Option<&'a Cell>, file: &'a 
 }
 
 /// Returns a cell with another source; the same one keeps its bytes.
-pub(in crate::notebook) fn with_source(cell: &Cell, source: &[u8], style: &Style) -> Cell {
+pub(super) fn with_source(cell: &Cell, source: &[u8], style: &Style) -> Cell {
     let mut new = cell.clone();
-    if *new.source_bytes() != *source {
-        let layout = new.object.layout(&new.text, &style.cell);
-        let value = source_json(new.raw("source"), source, &layout, style.lists);
-        new.rewrite(new.with("source", &value, &layout));
-    }
+    let layout = new.object.layout(&new.text, &style.cell);
+    new.set_source(source, &layout, style.lists);
     new
 }
 
@@ -158,12 +155,7 @@ impl MergeCell<'_> {
             None => None,
         };
         match source {
-            Some(source) if source == *file => {}
-            Some(source) => {
-                let value = source_json(self.new.raw("source"), &source, &self.layout, lists);
-                self.new
-                    .rewrite(self.new.with("source", &value, &self.layout));
-            }
+            Some(source) => self.new.set_source(&source, &self.layout, lists),
             None => {
                 let base = self.base.map(|base| base.source().into_owned());
                 let (yours, theirs) = (
@@ -188,7 +180,7 @@ impl MergeCell<'_> {
             let layout = self.layout.deeper();
             let (new, lost) = merge_objects([base, file, writer], name, &["execution"], &layout);
             if let Some(new) = new {
-                self.new.rewrite(self.new.with(name, &new, &self.layout));
+                self.new.set(name, &new, &self.layout);
             }
             self.lost.extend(lost);
         }
@@ -218,23 +210,15 @@ impl MergeCell<'_> {
                 continue;
             }
             if same(&file, &base) {
-                let text = match &writer {
-                    Some(value) => {
-                        self.new
-                            .with(name, &self.layout.value(value.bytes()), &self.layout)
-                    }
-                    None => self.new.without(name),
-                };
-                self.new.rewrite(text);
+                self.set_field(name, writer.as_ref().map(Json::bytes));
             } else {
                 let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
                 self.lost.push(Conflict {
-                    cell: None,
                     field: name.clone(),
                     base: text(base),
                     yours: text(writer),
                     theirs: text(file),
-                    revision: None,
+                    ..Conflict::default()
                 });
             }
         }
@@ -269,49 +253,46 @@ impl MergeCell<'_> {
             return;
         }
         for name in ["outputs", "execution_count"] {
-            let text = match self.writer.raw(name) {
-                Some(value) => self.new.with(name, &self.layout.value(value), &self.layout),
-                None => self.new.without(name),
-            };
-            self.new.rewrite(text);
+            self.set_field(name, self.writer.raw(name));
         }
         let path = ["execution"];
-        let text = match self.writer.metadata(&path) {
-            Some(times) => self.new.with_metadata(&path, &times, &self.layout),
-            None => self.new.without_metadata(&path, &self.layout),
-        };
-        if let Some(text) = text {
-            self.new.rewrite(text);
+        let times = self.writer.metadata(&path);
+        self.new.set_metadata(&path, times.as_ref(), &self.layout);
+    }
+
+    /// Sets a field to a value of another version of the cell, or removes it.
+    fn set_field(&mut self, name: &str, value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.new.set(name, &self.layout.value(value), &self.layout),
+            None => self.new.unset(name),
         }
     }
 
     fn lose(&mut self, field: &str, base: Option<String>, yours: String, theirs: String) {
         self.lost.push(Conflict {
-            cell: None,
             field: field.to_owned(),
             base,
             yours: Some(yours),
             theirs: Some(theirs),
-            revision: None,
+            ..Conflict::default()
         });
     }
 }
 
 /// Returns whether a cell has outputs that it did not have.
-pub(in crate::notebook) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
+pub(super) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
     is_new(old, cell, "outputs", b"[]")
 }
 
 /// Returns the conflict for new outputs of a cell that are not in the merged notebook.
-pub(in crate::notebook) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
+pub(super) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
     let text = |cell: &Cell| Some(cell.outputs_line(200));
     has_new_outputs(old, cell).then(|| Conflict {
         cell: Some(cell.id().to_owned()),
         field: "outputs".into(),
         base: text(old),
         yours: text(cell),
-        theirs: None,
-        revision: None,
+        ..Conflict::default()
     })
 }
 

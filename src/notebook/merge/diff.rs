@@ -6,10 +6,11 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::align::{align, align_edited, inverse, out_of_order};
+use super::fields::{MOST_LEVELS, is_object, same};
 use super::lines::differences;
 use crate::notebook::document::{Cell, CellType, Document, EXECUTION_KEYS, Revision};
 use crate::notebook::edit::{CellChange, ChangeKind};
-use crate::notebook::json::{Json, Layout, Object, digest, lossy, value_at};
+use crate::notebook::json::{Json, Layout, digest, lossy, value_at};
 
 /// One cell that is not the same in both versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -320,7 +321,11 @@ fn fields(name: &str, before: &[u8], after: &[u8], skipped: &[&str]) -> Vec<Fiel
     while let Some(path) = rest.pop() {
         let outer: Vec<&str> = path.iter().map(String::as_str).collect();
         let [was, is] = [before, after].map(|object| value_at(object, &outer));
-        let keys: BTreeSet<String> = [&was, &is].into_iter().flatten().flat_map(keys).collect();
+        let keys: BTreeSet<String> = [&was, &is]
+            .into_iter()
+            .flatten()
+            .flat_map(Json::keys)
+            .collect();
         for key in keys {
             if path.is_empty() && skipped.contains(&key.as_str()) {
                 continue;
@@ -328,14 +333,9 @@ fn fields(name: &str, before: &[u8], after: &[u8], skipped: &[&str]) -> Vec<Fiel
             let mut inner = outer.clone();
             inner.push(&key);
             let [was, is] = [before, after].map(|object| value_at(object, &inner));
-            let meaning = |value: &Option<Json>| value.as_ref().map(|value| digest(value.bytes()));
-            if meaning(&was) == meaning(&is) {
+            if same(&was, &is) {
                 continue;
             }
-            let is_object = |value: &Option<Json>| {
-                let value = value.as_ref();
-                value.is_some_and(|value| value.bytes().starts_with(b"{"))
-            };
             if is_object(&was) && is_object(&is) && inner.len() < MOST_LEVELS {
                 rest.push(inner.into_iter().map(str::to_owned).collect());
                 continue;
@@ -353,15 +353,6 @@ fn fields(name: &str, before: &[u8], after: &[u8], skipped: &[&str]) -> Vec<Fiel
     }
     found.sort_by(|a, b| a.field.cmp(&b.field));
     found
-}
-
-/// Objects deeper than this are compared whole.
-const MOST_LEVELS: usize = 20;
-
-fn keys(object: &Json) -> Vec<String> {
-    let text = object.bytes();
-    let fields = Object::read(text).unwrap_or_default().by_name(text);
-    fields.into_keys().collect()
 }
 
 #[cfg(test)]

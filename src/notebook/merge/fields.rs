@@ -7,13 +7,13 @@ use crate::notebook::json::{
     Json, Layout, Object, digest, remove_value_at, set_value_at, value_at,
 };
 
-/// Objects deeper than this are merged whole.
-const MOST_LEVELS: usize = 20;
+/// Objects deeper than this are merged, and compared, whole.
+pub(super) const MOST_LEVELS: usize = 20;
 
 /// Returns the file's object with the writer's changes, or none where there are none to make, and
 /// what both changed differently, without saying of which cell. The three are the base's, the
 /// file's and the writer's; `skipped` are outer keys that are no part of this.
-pub(in crate::notebook) fn merge_objects(
+pub(super) fn merge_objects(
     three: [&[u8]; 3],
     name: &str,
     skipped: &[&str],
@@ -55,12 +55,11 @@ pub(in crate::notebook) fn merge_objects(
             } else {
                 let text = |value: Option<Json>| value.map(|value| value.text().into_owned());
                 conflicts.push(Conflict {
-                    cell: None,
                     field: format!("{name}.{}", inner.join(".")),
                     base: text(base),
                     yours: text(writer),
                     theirs: text(file),
-                    revision: None,
+                    ..Conflict::default()
                 });
             }
         }
@@ -68,13 +67,13 @@ pub(in crate::notebook) fn merge_objects(
     (new, conflicts)
 }
 
-/// Whether two values, of which either may be missing, mean the same.
-pub(in crate::notebook) fn same(a: &Option<Json>, b: &Option<Json>) -> bool {
+/// Returns whether two values, of which either may be missing, mean the same.
+pub(super) fn same(a: &Option<Json>, b: &Option<Json>) -> bool {
     let meaning = |value: &Option<Json>| value.as_ref().map(|value| digest(value.bytes()));
     meaning(a) == meaning(b)
 }
 
-fn is_object(value: &Option<Json>) -> bool {
+pub(super) fn is_object(value: &Option<Json>) -> bool {
     let value = value.as_ref();
     value.is_some_and(|value| value.bytes().starts_with(b"{"))
 }

@@ -22,7 +22,7 @@ struct Replacement {
 }
 
 /// Returns `base` with the changes of both sides; none where they do not go together.
-pub(in crate::notebook) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
     if first == second || base == second {
         return Some(first.to_vec());
     }
@@ -100,7 +100,7 @@ fn meet(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 /// Returns which lines of one text became which of another: places in both, in their order.
-pub(in crate::notebook) fn differences<T: Eq + std::hash::Hash>(
+pub(super) fn differences<T: Eq + std::hash::Hash>(
     before: &[T],
     after: &[T],
 ) -> Vec<(Range<usize>, Range<usize>)> {

@@ -9,8 +9,6 @@
 use super::align::out_of_order;
 use super::three_way::same;
 use crate::notebook::document::{Cell, Document};
-use std::collections::HashMap;
-
 /// After so many spaces at one place they are taken out at once: a counter that goes from 1 to 2 and
 /// on, run after run, would have its line grow for ever.
 const MOST: usize = 16;
@@ -28,12 +26,7 @@ impl Document {
         {
             return self;
         }
-        let places: HashMap<&str, usize> = there
-            .cells
-            .iter()
-            .enumerate()
-            .map(|(at, cell)| (cell.id(), at))
-            .collect();
+        let places = there.positions_by_id();
         let old = |cell: &Cell| there.cells.get(*places.get(cell.id())?);
         let is_other = |cell: &&mut Cell| old(cell).is_none_or(|old| old.text != cell.text);
         let changed = self.cells.iter_mut().find(is_other);

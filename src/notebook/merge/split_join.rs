@@ -1,303 +1,275 @@
-//! Cells that were split or joined, merged with what the other side made of them meanwhile.
+//! Cells that were split or joined, merged with what the other side changed in them meanwhile.
 //!
 //! A split takes lines out of one cell and puts them into new ones; a join takes them out of cells
-//! that go. Merged cell by cell, where the other side has changed one of those, the lines would be
-//! there twice or nowhere. So such cells are merged as one text, which is cut where it was cut; where
-//! that does not go, all of the writer's change of them is refused.
+//! that it removes. If the other side has changed one of these cells, a merge cell by cell would keep
+//! the moved lines twice or not at all. So the cells of one split or join are merged as one text, and
+//! the result is cut at the same places. Where that is not possible, the writer's change of these
+//! cells is refused.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::cell::{Source, has_new_outputs, name_in_merged, with_source};
+use super::cell::{SourceMerge, has_new_outputs, name_in_merged, with_source};
 use super::lines::{differences, merged};
 use super::three_versions::ThreeVersions;
 use crate::notebook::document::Cell;
 use crate::notebook::edit::Conflict;
 use crate::notebook::json::lossy;
 
-/// What was decided of cells that were split or joined; all by their places.
+/// What was decided of cells that were split or joined; cells are named by their positions.
 #[derive(Debug, Default)]
-pub(in crate::notebook) struct Reshaped {
-    pub of_file: HashMap<usize, Source>,
-    /// Cells of the file that go with the writer's join.
+pub(super) struct SplitsAndJoins {
+    /// The sources of cells of the file.
+    pub of_file: HashMap<usize, SourceMerge>,
+    /// Cells of the file that the writer's join removes.
     pub joined: HashSet<usize>,
     /// Cells of the file that stay, as the writer's join is refused.
     pub kept: HashSet<usize>,
-    /// The writer's own cells: their source, or none where they do not go in.
+    /// The sources of the writer's own cells; none for a cell that is not inserted.
     pub of_writer: HashMap<usize, Option<Vec<u8>>>,
+    /// What of the writer's was refused.
     pub conflicts: Vec<Conflict>,
 }
 
 impl ThreeVersions<'_> {
     /// Finds cells that one side has split or joined and the other has changed.
-    pub(in crate::notebook) fn reshaped(&self) -> Reshaped {
-        let mut done = Reshaped::default();
-        // Most merges are of a few cells of many.
-        let new = self.of_writer.contains(&None);
-        let gone = |places: &[Option<usize>]| places.contains(&None);
-        if new {
+    pub(super) fn splits_and_joins(&self) -> SplitsAndJoins {
+        let mut done = SplitsAndJoins::default();
+        // Most merges are of a few cells of many: these three compare all of them.
+        if self.of_writer.contains(&None) {
             self.split_by_writer(&mut done);
         }
-        if gone(&self.in_writer) {
+        if self.in_writer.contains(&None) {
             self.joined_by_writer(&mut done);
         }
-        if gone(&self.in_file) {
+        if self.in_file.contains(&None) {
             self.joined_by_file(&mut done);
         }
         done
     }
 
-    fn split_by_writer(&self, done: &mut Reshaped) {
+    fn split_by_writer(&self, done: &mut SplitsAndJoins) {
+        // Cells that both sides inserted with one id are no parts of a split.
+        let by_both: HashSet<&usize> = self.inserted_by_both.values().collect();
         let mut used = HashSet::new();
         for (at, base) in self.base.cells.iter().enumerate() {
-            let (Some(to), Some(there)) = (self.writer_of(at), self.file_of(at)) else {
+            let (Some((to, writer)), Some((there, file))) =
+                (self.writer_cell(at), self.file_cell(at))
+            else {
                 continue;
             };
-            let (writer, file) = (&self.writer.cells[to], &self.file.cells[there]);
             if file.source_bytes() == base.source_bytes() {
                 continue;
             }
             let taken = lines_beyond(base, Some(writer));
-            let parts: Vec<usize> = self
-                .of_writer
-                .iter()
-                .enumerate()
-                .filter(|(index, of)| of.is_none() && !used.contains(index))
-                .filter(|(index, _)| {
-                    let cell = self.writer.cells.get(*index);
-                    cell.is_some_and(|cell| shares(&taken, &lines_beyond(cell, None)))
-                })
+            let new_cells = self.writer.cells.iter().zip(&self.of_writer).enumerate();
+            let parts: Vec<usize> = new_cells
+                .filter(|(index, (_, of))| of.is_none() && !used.contains(index))
+                .filter(|(_, (cell, _))| shares(&taken, &lines_beyond(cell, None)))
                 .map(|(index, _)| index)
                 .collect();
-            // What both inserted under one name is no part of a split.
-            let both: HashSet<&usize> = self.inserted_by_both.values().collect();
-            if parts.is_empty() || parts.iter().any(|part| both.contains(part)) {
+            if parts.is_empty() || parts.iter().any(|part| by_both.contains(part)) {
                 continue;
             }
             used.extend(parts.iter().copied());
-            let together = parts
+            let stand_together = parts
                 .iter()
                 .enumerate()
                 .all(|(n, part)| *part == to + 1 + n);
-            let all = std::iter::once(to).chain(parts.iter().copied());
-            let mut all: Vec<usize> = all.collect();
+            let mut all = parts.clone();
+            all.push(to);
             all.sort_unstable();
             let sources: Vec<_> = all
                 .iter()
                 .map(|at| self.writer.cells[*at].source_bytes())
                 .collect();
-            let cut = together
+            let texts = stand_together
                 .then(|| cut(&base.source_bytes(), &file.source_bytes(), &sources))
                 .flatten();
-            if let Some(texts) = cut {
-                for (place, text) in all.iter().zip(texts) {
-                    if *place == to {
-                        done.of_file.insert(there, Source::MergedNotebook(text));
+            if let Some(texts) = texts {
+                for (part, text) in all.iter().zip(texts) {
+                    if *part == to {
+                        done.of_file.insert(there, SourceMerge::Merged(text));
                         continue;
                     }
-                    // Where nothing is left of a part, the other side has taken all of it away.
+                    // The other side has removed all lines of this part.
                     let text = Some(text).filter(|text| !text.is_empty());
                     if text.is_none() {
-                        let part = &self.writer.cells[*place];
+                        let part = &self.writer.cells[*part];
                         done.conflicts.extend(besides_source(Some(writer), part));
                     }
-                    done.of_writer.insert(*place, text);
+                    done.of_writer.insert(*part, text);
                 }
                 continue;
             }
-            done.of_file.insert(there, Source::Kept);
+            done.of_file.insert(there, SourceMerge::Kept);
             for part in parts {
                 let cell = &self.writer.cells[part];
                 done.conflicts.extend(besides_source(Some(writer), cell));
                 done.of_writer.insert(part, None);
             }
             let yours = sources.join(&b"\n"[..]);
-            done.conflicts
-                .push(lost(name_in_merged(Some(base), file), base, &yours, file));
+            let id = name_in_merged(Some(base), file);
+            done.conflicts.push(refused_source(id, base, &yours, file));
         }
     }
 
-    fn joined_by_writer(&self, done: &mut Reshaped) {
+    fn joined_by_writer(&self, done: &mut SplitsAndJoins) {
         for (at, base) in self.base.cells.iter().enumerate() {
-            let (Some(to), Some(there)) = (self.writer_of(at), self.file_of(at)) else {
+            let (Some((_, writer)), Some((there, file))) =
+                (self.writer_cell(at), self.file_cell(at))
+            else {
                 continue;
             };
             if done.of_file.contains_key(&there) {
                 continue;
             }
-            let (writer, file) = (&self.writer.cells[to], &self.file.cells[there]);
             let came = lines_beyond(writer, Some(base));
             if came.is_empty() {
                 continue;
             }
-            let is_joined = |other: &usize| {
-                let cell = self.base.cells.get(*other);
-                self.writer_of(*other).is_none()
-                    && self.file_of(*other).is_some()
-                    && cell.is_some_and(|cell| shares(&came, &lines_beyond(cell, None)))
-            };
-            let joined: Vec<usize> = (0..self.base.cells.len()).filter(is_joined).collect();
-            let ran = |of: usize| {
-                let file = self
-                    .file_of(of)
-                    .and_then(|place| self.file.cells.get(place));
-                file.is_some_and(|file| has_new_outputs(&self.base.cells[of], file))
-            };
-            let changed = |of: usize| {
-                let file = self
-                    .file_of(of)
-                    .and_then(|place| self.file.cells.get(place));
-                file.is_some_and(|file| file.revision() != self.base.cells[of].revision())
-            };
-            // What is not source has no place in the joined cell.
-            let stays = |of: usize| {
-                let base = &self.base.cells[of];
-                let file = self
-                    .file_of(of)
-                    .and_then(|place| self.file.cells.get(place));
-                file.is_some_and(|file| {
-                    let style = &self.file.style;
-                    let same = with_source(file, &base.source_bytes(), style);
-                    has_new_outputs(base, file) || same.revision() != base.revision()
-                })
+            // Each with its version in the base and in the file.
+            let joined: Vec<(usize, &Cell, (usize, &Cell))> = (0..)
+                .zip(&self.base.cells)
+                .filter(|(of, _)| self.writer_cell(*of).is_none())
+                .filter_map(|(of, cell)| Some((of, cell, self.file_cell(of)?)))
+                .filter(|(_, cell, _)| shares(&came, &lines_beyond(cell, None)))
+                .collect();
+            let has_changed = |(_, base, (_, file)): &(usize, &Cell, (usize, &Cell))| {
+                file.revision() != base.revision() || has_new_outputs(base, file)
             };
             let source_changed = file.source_bytes() != base.source_bytes();
-            if joined.is_empty()
-                || !(source_changed || joined.iter().any(|of| changed(*of) || ran(*of)))
-            {
+            if joined.is_empty() || !(source_changed || joined.iter().any(has_changed)) {
                 continue;
             }
-            let mut all: Vec<usize> = joined.clone();
+            // The joined cell has no place for what is not source.
+            let has_more = |(_, base, (_, file)): &(usize, &Cell, (usize, &Cell))| {
+                let same = with_source(file, &base.source_bytes(), &self.file.style);
+                has_new_outputs(base, file) || same.revision() != base.revision()
+            };
+            let mut all: Vec<usize> = joined.iter().map(|(of, ..)| *of).collect();
             all.push(at);
             all.sort_unstable();
-            let places: Vec<usize> = all.iter().filter_map(|of| self.file_of(*of)).collect();
-            let together = follow(&all) && follow(&places) && !joined.iter().any(|of| stays(*of));
-            let text = together
+            let positions = all.iter().filter_map(|of| Some(self.file_cell(*of)?.0));
+            let positions: Vec<usize> = positions.collect();
+            let can_merge =
+                are_adjacent(&all) && are_adjacent(&positions) && !joined.iter().any(has_more);
+            let text = can_merge
                 .then(|| {
                     let base = joined_text(&self.base.cells, &all);
-                    let file = joined_text(&self.file.cells, &places);
+                    let file = joined_text(&self.file.cells, &positions);
                     merged(&base, &file, &writer.source_bytes())
                 })
                 .flatten();
-            let others = joined.iter().filter_map(|of| self.file_of(*of));
+            let others = joined.iter().map(|(_, _, (place, _))| *place);
             if let Some(text) = text {
-                done.of_file.insert(there, Source::MergedNotebook(text));
+                done.of_file.insert(there, SourceMerge::Merged(text));
                 done.joined.extend(others);
             } else {
-                done.of_file.insert(there, Source::Kept);
+                done.of_file.insert(there, SourceMerge::Kept);
                 done.kept.extend(others);
+                let id = name_in_merged(Some(base), file);
                 let yours = writer.source_bytes();
-                done.conflicts
-                    .push(lost(name_in_merged(Some(base), file), base, &yours, file));
+                done.conflicts.push(refused_source(id, base, &yours, file));
             }
         }
     }
 
-    /// The file has joined cells of which the writer has changed one that is gone.
-    fn joined_by_file(&self, done: &mut Reshaped) {
+    /// Finds cells that the file has joined, where the writer has changed one that is gone.
+    fn joined_by_file(&self, done: &mut SplitsAndJoins) {
         for (at, base) in self.base.cells.iter().enumerate() {
-            let Some(there) = self.file_of(at) else {
+            let Some((there, file)) = self.file_cell(at) else {
                 continue;
             };
             if done.of_file.contains_key(&there) {
                 continue;
             }
-            let file = &self.file.cells[there];
-            // What the writer has put there itself tells nothing: an earlier merge wrote it.
-            let writers = self.writer_of(at).and_then(|at| self.writer.cells.get(at));
-            let writers = writers.map(|writer| lines_beyond(writer, Some(base)));
+            // Lines that the writer has put there too do not count: an earlier merge wrote them.
+            let writers = self.writer_cell(at);
+            let writers = writers.map(|(_, writer)| lines_beyond(writer, Some(base)));
             let writers = writers.unwrap_or_default();
             let mut came = lines_beyond(file, Some(base));
             came.retain(|line| !writers.contains(line));
             if came.is_empty() {
                 continue;
             }
-            let is_joined = |other: &usize| {
-                let cell = self.base.cells.get(*other);
-                self.file_of(*other).is_none()
-                    && self.writer_of(*other).is_some()
-                    && cell.is_some_and(|cell| shares(&came, &lines_beyond(cell, None)))
+            // Each with its version in the base and in the writer's notebook.
+            let joined: Vec<(usize, &Cell, (usize, &Cell))> = (0..)
+                .zip(&self.base.cells)
+                .filter(|(of, _)| self.file_cell(*of).is_none())
+                .filter_map(|(of, cell)| Some((of, cell, self.writer_cell(of)?)))
+                .filter(|(_, cell, _)| shares(&came, &lines_beyond(cell, None)))
+                .collect();
+            let has_changed = |(_, base, (_, writer)): &(usize, &Cell, (usize, &Cell))| {
+                writer.revision() != base.revision()
             };
-            let joined: Vec<usize> = (0..self.base.cells.len()).filter(is_joined).collect();
-            let new = |of: usize| {
-                let writer = self.writer_of(of).and_then(|at| self.writer.cells.get(at));
-                writer.filter(|writer| writer.revision() != self.base.cells[of].revision())
-            };
-            if !joined.iter().any(|of| new(*of).is_some()) {
+            if !joined.iter().any(has_changed) {
                 continue;
             }
-            let mut all = joined.clone();
+            let mut all: Vec<usize> = joined.iter().map(|(of, ..)| *of).collect();
             all.push(at);
             all.sort_unstable();
-            let places: Vec<usize> = all.iter().filter_map(|of| self.writer_of(*of)).collect();
-            let together = places.len() == all.len() && follow(&all) && follow(&places);
-            let text = together
+            let positions = all.iter().filter_map(|of| Some(self.writer_cell(*of)?.0));
+            let positions: Vec<usize> = positions.collect();
+            let can_merge =
+                positions.len() == all.len() && are_adjacent(&all) && are_adjacent(&positions);
+            let text = can_merge
                 .then(|| {
                     let base = joined_text(&self.base.cells, &all);
-                    let writer = joined_text(&self.writer.cells, &places);
+                    let writer = joined_text(&self.writer.cells, &positions);
                     let text = merged(&base, &file.source_bytes(), &writer)?;
-                    // The same merge may be made once more, of the file that this one leaves.
+                    // The same merge may be made again, of the file that this one leaves.
                     let again = merged(&base, &text, &writer)?;
                     (again == text).then_some(text)
                 })
                 .flatten();
-            for of in &joined {
-                if let Some(place) = self.writer_of(*of) {
-                    done.of_writer.insert(place, None);
-                    let (old, cell) = (&self.base.cells[*of], &self.writer.cells[place]);
-                    done.conflicts.extend(besides_source(Some(old), cell));
-                }
+            for (_, old, (place, cell)) in &joined {
+                done.of_writer.insert(*place, None);
+                done.conflicts.extend(besides_source(Some(old), cell));
             }
             if let Some(text) = text {
-                done.of_file.insert(there, Source::MergedNotebook(text));
+                done.of_file.insert(there, SourceMerge::Merged(text));
                 continue;
             }
-            done.of_file.insert(there, Source::Kept);
+            done.of_file.insert(there, SourceMerge::Kept);
             for of in all {
-                if let Some(writer) = new(of) {
-                    let old = &self.base.cells[of];
+                let old = &self.base.cells[of];
+                if let Some((_, writer)) = self.writer_cell(of)
+                    && writer.revision() != old.revision()
+                {
                     let yours = writer.source_bytes();
-                    done.conflicts.push(lost(writer.id(), old, &yours, file));
+                    done.conflicts
+                        .push(refused_source(writer.id(), old, &yours, file));
                 }
             }
         }
     }
-
-    fn file_of(&self, base: usize) -> Option<usize> {
-        let place = self.in_file.get(base).copied().flatten();
-        place.filter(|place| *place < self.file.cells.len())
-    }
-
-    fn writer_of(&self, base: usize) -> Option<usize> {
-        let place = self.in_writer.get(base).copied().flatten();
-        place.filter(|place| *place < self.writer.cells.len())
-    }
 }
 
 /// Returns the sources of some cells as the source of one.
-fn joined_text(cells: &[Cell], places: &[usize]) -> Vec<u8> {
-    let sources = places.iter().filter_map(|at| cells.get(*at));
+fn joined_text(cells: &[Cell], positions: &[usize]) -> Vec<u8> {
+    let sources = positions.iter().filter_map(|at| cells.get(*at));
     let sources: Vec<_> = sources.map(Cell::source_bytes).collect();
     sources.join(&b"\n"[..])
 }
 
-/// Whether places follow each other.
-fn follow(places: &[usize]) -> bool {
-    places.windows(2).all(|two| two[1] == two[0] + 1)
+/// Returns whether each position is the one after the position before it.
+fn are_adjacent(positions: &[usize]) -> bool {
+    positions.windows(2).all(|two| two[1] == two[0] + 1)
 }
 
-fn lost(cell: &str, base: &Cell, yours: &[u8], theirs: &Cell) -> Conflict {
+fn refused_source(cell: &str, base: &Cell, yours: &[u8], theirs: &Cell) -> Conflict {
     Conflict {
         cell: Some(cell.to_owned()),
         field: "source".into(),
         base: Some(base.source().into_owned()),
         yours: Some(lossy(Cow::Borrowed(yours)).into_owned()),
         theirs: Some(theirs.source().into_owned()),
-        revision: None,
+        ..Conflict::default()
     }
 }
 
-/// Says what of a cell that does not go in is in no source: its metadata, and what running it left.
+/// Returns the conflicts for what a refused cell holds besides its source: its metadata and outputs.
 fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
     let metadata = |cell: &Cell| cell.metadata(&[]).map(|json| json.text().into_owned());
     let conflict = |field: &str, base, yours| Conflict {
@@ -305,8 +277,7 @@ fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
         field: field.into(),
         base,
         yours,
-        theirs: None,
-        revision: None,
+        ..Conflict::default()
     };
     let (had, has) = (old.and_then(metadata), metadata(cell));
     let mut lost = Vec::new();
@@ -321,7 +292,7 @@ fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
     lost
 }
 
-/// Merges a cell that was split, as one text, and cuts the result where it was cut.
+/// Merges a cell that was split as one text, and cuts the result where the writer has cut it.
 fn cut(base: &[u8], file: &[u8], parts: &[Cow<'_, [u8]>]) -> Option<Vec<Vec<u8>>> {
     let whole = parts.join(&b"\n"[..]);
     let text = merged(base, file, &whole)?;
@@ -347,7 +318,7 @@ fn cut(base: &[u8], file: &[u8], parts: &[Cow<'_, [u8]>]) -> Option<Vec<Vec<u8>>
     Some(texts)
 }
 
-/// Returns where a place between two lines is after changes; none where it is within one.
+/// Returns where a border between two lines is after changes; none where it is within one of them.
 fn moved_to(
     place: usize,
     hunks: &[(std::ops::Range<usize>, std::ops::Range<usize>)],
@@ -363,8 +334,8 @@ fn moved_to(
     Some(at)
 }
 
-/// Returns the lines of a cell that another version of it has not, without blank ones.
-pub(in crate::notebook) fn lines_beyond(cell: &Cell, other: Option<&Cell>) -> Vec<Vec<u8>> {
+/// Returns the lines of a cell that another version of it does not have; blank lines do not count.
+pub(super) fn lines_beyond(cell: &Cell, other: Option<&Cell>) -> Vec<Vec<u8>> {
     let lines = |cell: &Cell| -> Vec<Vec<u8>> {
         let source = cell.source_bytes();
         let lines = source.split(|byte| *byte == b'\n');
@@ -386,8 +357,8 @@ pub(in crate::notebook) fn lines_beyond(cell: &Cell, other: Option<&Cell>) -> Ve
     beyond
 }
 
-/// Whether two cells' lines have one that is the same.
-pub(in crate::notebook) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
+/// Returns whether two lists of lines have a line in common.
+pub(super) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
     one.iter().any(|line| other.contains(line))
 }
 

@@ -3,30 +3,26 @@
 use std::collections::HashMap;
 
 use super::align::{align, align_edited, inverse};
-use crate::notebook::document::Document;
+use crate::notebook::document::{Cell, Document};
 
 /// Three versions of a notebook, and for each cell its position in the others.
-pub(in crate::notebook) struct ThreeVersions<'a> {
-    pub(in crate::notebook) base: &'a Document,
-    pub(in crate::notebook) file: &'a Document,
-    pub(in crate::notebook) writer: &'a Document,
+pub(super) struct ThreeVersions<'a> {
+    pub(super) base: &'a Document,
+    pub(super) file: &'a Document,
+    pub(super) writer: &'a Document,
     /// For each cell of the base its position in the file, and in the writer's version.
-    pub(in crate::notebook) in_file: Vec<Option<usize>>,
-    pub(in crate::notebook) in_writer: Vec<Option<usize>>,
+    pub(super) in_file: Vec<Option<usize>>,
+    pub(super) in_writer: Vec<Option<usize>>,
     /// For each cell of the file, and of the writer's version, its position in the base.
-    pub(in crate::notebook) of_file: Vec<Option<usize>>,
-    pub(in crate::notebook) of_writer: Vec<Option<usize>>,
+    pub(super) of_file: Vec<Option<usize>>,
+    pub(super) of_writer: Vec<Option<usize>>,
     /// For cells that both sides inserted with one id, as in a merge that is made again: the position
     /// in the writer's version by that in the file.
-    pub(in crate::notebook) inserted_by_both: HashMap<usize, usize>,
+    pub(super) inserted_by_both: HashMap<usize, usize>,
 }
 
 impl<'a> ThreeVersions<'a> {
-    pub(in crate::notebook) fn of(
-        base: &'a Document,
-        file: &'a Document,
-        writer: &'a Document,
-    ) -> Self {
+    pub(super) fn of(base: &'a Document, file: &'a Document, writer: &'a Document) -> Self {
         let in_writer = align_edited(&base.cells, &writer.cells);
         let of_writer = inverse(&in_writer, writer.cells.len());
         let new_cells = writer.cells.iter().enumerate().zip(&of_writer);
@@ -52,4 +48,31 @@ impl<'a> ThreeVersions<'a> {
             inserted_by_both,
         }
     }
+
+    /// Returns the cell of the base that one of the file's is, and the writer's that is the same.
+    pub(super) fn counterparts_of_file(&self, at: usize) -> (Option<usize>, Option<usize>) {
+        let base = position(&self.of_file, at);
+        let writer = match base {
+            Some(base) => position(&self.in_writer, base),
+            None => self.inserted_by_both.get(&at).copied(),
+        };
+        (base, writer)
+    }
+
+    /// Returns the file's version of a cell of the base, and its position.
+    pub(super) fn file_cell(&self, base: usize) -> Option<(usize, &'a Cell)> {
+        let at = position(&self.in_file, base)?;
+        Some((at, self.file.cells.get(at)?))
+    }
+
+    /// Returns the writer's version of a cell of the base, and its position.
+    pub(super) fn writer_cell(&self, base: usize) -> Option<(usize, &'a Cell)> {
+        let at = position(&self.in_writer, base)?;
+        Some((at, self.writer.cells.get(at)?))
+    }
+}
+
+/// Returns the position that a list of positions has for a cell.
+pub(super) fn position(positions: &[Option<usize>], cell: usize) -> Option<usize> {
+    positions.get(cell).copied().flatten()
 }

@@ -9,8 +9,8 @@
 use super::align::out_of_order;
 use super::cell::{has_new_outputs, merge_cell, name_in_merged, outputs_lost, with_source};
 use super::fields::merge_objects;
-use super::split_join::Reshaped;
-use super::three_versions::ThreeVersions;
+use super::split_join::SplitsAndJoins;
+use super::three_versions::{ThreeVersions, position};
 use crate::notebook::document::ids;
 use crate::notebook::document::{Cell, Document, record_id, write_id};
 use crate::notebook::edit::Conflict;
@@ -63,12 +63,11 @@ pub fn merge(
     if file.is_read_only() {
         let format = |(major, minor)| Some(format!("{major}.{minor}"));
         let conflicts = vec![Conflict {
-            cell: None,
             field: "nbformat".into(),
             base: format(base.nbformat),
             yours: format(writer.nbformat),
             theirs: format(file.nbformat),
-            revision: None,
+            ..Conflict::default()
         }];
         return MergedNotebook {
             document: file.clone(),
@@ -81,7 +80,7 @@ pub fn merge(
     ThreeVersions::of(base, file, writer).run(runs)
 }
 
-pub(in crate::notebook) fn same(a: &Document, b: &Document) -> bool {
+pub(super) fn same(a: &Document, b: &Document) -> bool {
     let parts = |document: &Document| {
         let cells = document.cells.iter();
         let length: usize = cells.map(|cell| cell.before.len() + cell.text.len()).sum();
@@ -100,9 +99,9 @@ pub(in crate::notebook) fn same(a: &Document, b: &Document) -> bool {
 impl ThreeVersions<'_> {
     pub(super) fn run(&self, runs: &dyn Fn(&str) -> bool) -> MergedNotebook {
         let mut conflicts = Vec::new();
-        let mut reshaped = self.reshaped();
-        let order = self.order(&reshaped, &mut conflicts);
-        conflicts.append(&mut reshaped.conflicts);
+        let mut split_joined = self.splits_and_joins();
+        let order = self.order(&split_joined, &mut conflicts);
+        conflicts.append(&mut split_joined.conflicts);
         let item_layout = self.file.item_layout();
         let same_style = item_layout == self.writer.item_layout();
         let mut cells: Vec<Cell> = Vec::with_capacity(order.len());
@@ -113,7 +112,7 @@ impl ThreeVersions<'_> {
             let mut cell = match from {
                 From::Begin => continue,
                 From::Writer(at) => match self.writer.cells.get(at) {
-                    Some(cell) => match reshaped.of_writer.get(&at) {
+                    Some(cell) => match split_joined.of_writer.get(&at) {
                         Some(Some(source)) => with_source(cell, source, &self.writer.style),
                         _ => cell.clone(),
                     },
@@ -123,16 +122,12 @@ impl ThreeVersions<'_> {
                     let Some(file) = self.file.cells.get(at) else {
                         continue;
                     };
-                    let base = self.of_file.get(at).copied().flatten();
-                    let writer = match base {
-                        Some(base) => self.in_writer.get(base).copied().flatten(),
-                        None => self.inserted_by_both.get(&at).copied(),
-                    };
+                    let (base, writer) = self.counterparts_of_file(at);
                     match writer.and_then(|at| self.writer.cells.get(at)) {
                         Some(writer) => {
                             let base = base.and_then(|at| self.base.cells.get(at));
                             let style = &self.file.style;
-                            let source = reshaped.of_file.get(&at);
+                            let source = split_joined.of_file.get(&at);
                             merge_cell(base, file, writer, source, style, runs, &mut conflicts)
                         }
                         None => file.clone(),
@@ -153,7 +148,7 @@ impl ThreeVersions<'_> {
                 }
             }
             let of_base = match from {
-                From::File(at) => self.of_file.get(at).copied().flatten(),
+                From::File(at) => position(&self.of_file, at),
                 _ => None,
             };
             let of_base = of_base.and_then(|at| self.base.cells.get(at));
@@ -233,7 +228,7 @@ impl ThreeVersions<'_> {
     }
 
     /// Returns the cells of the result in their order.
-    fn order(&self, reshaped: &Reshaped, conflicts: &mut Vec<Conflict>) -> Vec<From> {
+    fn order(&self, split_joined: &SplitsAndJoins, conflicts: &mut Vec<Conflict>) -> Vec<From> {
         let moved_by_writer = out_of_order(&self.in_writer);
         let moved_by_file = out_of_order(&self.in_file);
         let is = |list: &[bool], at: usize| list.get(at) == Some(&true);
@@ -249,16 +244,12 @@ impl ThreeVersions<'_> {
             }
         };
         for (at, file) in self.file.cells.iter().enumerate() {
-            let base = self.of_file.get(at).copied().flatten();
-            let writer = match base {
-                Some(base) => self.in_writer.get(base).copied().flatten(),
-                None => self.inserted_by_both.get(&at).copied(),
-            };
+            let (base, writer) = self.counterparts_of_file(at);
             if let Some(base) = base {
                 if writer.is_some() && is(&moved_by_writer, base) && !is(&moved_by_file, base) {
                     continue;
                 }
-                if writer.is_none() && reshaped.joined.contains(&at) {
+                if writer.is_none() && split_joined.joined.contains(&at) {
                     continue;
                 }
                 if writer.is_none() {
@@ -266,16 +257,15 @@ impl ThreeVersions<'_> {
                     let unchanged = old.is_some_and(|old| {
                         old.revision() == file.revision() && !has_new_outputs(old, file)
                     });
-                    if unchanged && !reshaped.kept.contains(&at) {
+                    if unchanged && !split_joined.kept.contains(&at) {
                         continue;
                     }
                     conflicts.extend((!unchanged).then(|| Conflict {
                         cell: Some(name_in_merged(old, file).to_owned()),
                         field: "deleted".into(),
                         base: old.map(|old| old.source().into_owned()),
-                        yours: None,
                         theirs: Some(file.source().into_owned()),
-                        revision: None,
+                        ..Conflict::default()
                     }));
                 }
             }
@@ -295,11 +285,11 @@ impl ThreeVersions<'_> {
                 after = item;
                 continue;
             }
-            if reshaped.of_writer.get(&at) == Some(&None) {
+            if split_joined.of_writer.get(&at) == Some(&None) {
                 continue;
             }
-            let base = self.of_writer.get(at).copied().flatten();
-            let file = base.and_then(|base| self.in_file.get(base).copied().flatten());
+            let base = position(&self.of_writer, at);
+            let file = base.and_then(|base| position(&self.in_file, base));
             let from = match (base, file) {
                 (_, Some(file)) => From::File(file),
                 (Some(base), None) => {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use super::limit::{OmittedOutput, OutputLimit, weight};
 use super::terminal_text::TerminalText;
-use crate::notebook::json::{Json, Object, in_parts, lossy, value_at};
+use crate::notebook::json::{Json, Object, in_parts, lossy, string_at, value_at};
 
 /// The outputs so far.
 #[derive(Clone, Debug, Default)]
@@ -248,9 +248,8 @@ impl OutputAccumulator {
             data,
             metadata: Json::of_valid(object("metadata").unwrap_or(b"{}")),
         };
-        let display_id = value_at(content, &["transient", "display_id"])
-            .and_then(|id| id.as_string())
-            .filter(|id| !id.is_empty());
+        let display_id =
+            string_at(content, &["transient", "display_id"]).filter(|id| !id.is_empty());
         if let Some(id) = &display_id {
             self.update(id, &shown);
         }
@@ -448,10 +447,7 @@ fn json(text: &str) -> Json {
 
 /// Returns a string of an object; an empty one where there is none.
 fn string(object: &[u8], key: &str) -> String {
-    let value = value_at(object, &[key]);
-    value
-        .and_then(|value| value.as_string())
-        .unwrap_or_default()
+    string_at(object, &[key]).unwrap_or_default()
 }
 
 /// Returns a content as text: what is not UTF-8 is replaced, as jupyter_client does.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::accumulator::OutputAccumulator;
 use crate::notebook::document::Document;
-use crate::notebook::json::{Json, items, value_at};
+use crate::notebook::json::{Json, items, string_at, value_at};
 
 /// The type of the state, which is its key in `metadata.widgets`.
 pub(in crate::notebook) const WIDGET_STATE: &str = "application/vnd.jupyter.widget-state+json";
@@ -137,7 +137,7 @@ impl Widgets {
     fn tell(&mut self, content: &[u8], buffers: &[impl AsRef<[u8]>]) {
         let content = String::from_utf8_lossy(content);
         let content = content.as_bytes();
-        let id = value_at(content, &["comm_id"]).and_then(|id| id.as_string());
+        let id = string_at(content, &["comm_id"]);
         let state = value_at(content, &["data", "state"]);
         // Others' comms, and widgets' own messages, have none.
         let (Some(id), Some(state)) = (id, state) else {
@@ -181,7 +181,7 @@ impl Widgets {
 
 /// Returns which comm a message is of.
 fn comm(content: &[u8]) -> Option<String> {
-    value_at(content, &["comm_id"])?.as_string()
+    string_at(content, &["comm_id"])
 }
 
 impl Model {

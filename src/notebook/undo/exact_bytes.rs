@@ -102,7 +102,7 @@ impl ExactBytes {
 
     /// Puts the earlier bytes into a notebook in which the operation was taken back; `now` is the
     /// notebook before that.
-    pub(in crate::notebook) fn put(&self, now: &Document, document: &mut Document) {
+    pub(super) fn put(&self, now: &Document, document: &mut Document) {
         let same_style = style(now) == self.style;
         for exact in &self.cells {
             let there = now.cells.iter().find(|cell| cell.id == exact.id);

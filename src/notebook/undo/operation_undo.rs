@@ -109,8 +109,7 @@ impl OperationUndo {
                         field: "deleted".into(),
                         base: text(after),
                         yours: text(before),
-                        theirs: None,
-                        revision: None,
+                        ..Conflict::default()
                     });
                 }
                 _ => {}
@@ -233,12 +232,7 @@ impl OperationUndo {
 /// Returns where a cell goes that stood among others: after the nearest of those before it that is
 /// there, else before the nearest of those after it, else at the end.
 pub fn position_beside(document: &Document, order: &[String], id: &str) -> usize {
-    let there: HashMap<&str, usize> = document
-        .cells
-        .iter()
-        .enumerate()
-        .map(|(index, cell)| (cell.id(), index))
-        .collect();
+    let there = document.positions_by_id();
     let stood = order.iter().position(|other| other == id);
     let (earlier, later) = order.split_at(stood.unwrap_or(order.len()));
     let place = |id: &String| there.get(id.as_str()).copied();
@@ -274,10 +268,7 @@ impl Document {
 }
 
 fn numbered(ids: &[String]) -> HashMap<&str, usize> {
-    ids.iter()
-        .enumerate()
-        .map(|(at, id)| (id.as_str(), at))
-        .collect()
+    ids.iter().map(String::as_str).zip(0..).collect()
 }
 
 fn place_of(document: &Document, id: &str) -> Option<usize> {
@@ -290,12 +281,7 @@ fn is_of(document: &Document, at: usize, version: &RememberedCell) -> bool {
 }
 
 fn source_of(cell: &Json) -> String {
-    let cell = Document::of_cells([("", cell)]);
-    let source = cell.ok().and_then(|document| {
-        let cell = document.cells.first()?;
-        Some(cell.source().into_owned())
-    });
-    source.unwrap_or_default()
+    cell.cell_source().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -322,7 +308,7 @@ mod tests {
             let mut bare = cell.clone();
             for (name, value) in [("outputs", &b"[]"[..]), ("execution_count", b"null")] {
                 if bare.raw(name).is_some() {
-                    bare.rewrite(bare.with(name, value, &Layout::default()));
+                    bare.set(name, value, &Layout::default());
                 }
             }
             Some(RememberedCell {

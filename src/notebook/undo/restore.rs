@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::notebook::document::{
-    Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, source_json, write_id,
+    Cell, CellType, Document, EXECUTION_KEYS, metadata_digest, record_id, write_id,
 };
 use crate::notebook::edit::{CellChange, ChangeKind, EditError};
 use crate::notebook::json::{Json, Layout, Object, digest, remove_value_at, set_value_at};
@@ -112,18 +112,14 @@ fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell 
         // No version of the format knows it, but the file had it.
         CellType::Unknown => {
             if let Some(word) = version.raw("cell_type") {
-                new.rewrite(new.with("cell_type", word, layout));
+                new.set("cell_type", word, layout);
             }
         }
         other => new.rewrite(new.as_type(other, layout)),
     }
-    let source = version.source_bytes();
-    if *new.source_bytes() != *source {
-        let value = source_json(new.raw("source"), &source, layout, lists);
-        new.rewrite(new.with("source", &value, layout));
-    }
+    new.set_source(&version.source_bytes(), layout, lists);
     if let Some(metadata) = metadata_as_it_was(&new, version, layout) {
-        new.rewrite(new.with("metadata", &metadata, layout));
+        new.set("metadata", &metadata, layout);
     }
     let attachments = |cell: &Cell| {
         let raw = cell.raw("attachments").filter(|raw| *raw != b"{}");
@@ -131,20 +127,18 @@ fn as_it_was(cell: &Cell, version: &Cell, layout: &Layout, lists: bool) -> Cell 
     };
     match attachments(version) {
         had if had.as_deref().map(digest) == attachments(&new).as_deref().map(digest) => {}
-        Some(had) => new.rewrite(new.with("attachments", &layout.value(&had), layout)),
-        None => new.rewrite(new.without("attachments")),
+        Some(had) => new.set("attachments", &layout.value(&had), layout),
+        None => new.unset("attachments"),
     }
     if new.cell_type() == CellType::Code && !new.has_run() && version.has_run() {
         for name in ["outputs", "execution_count"] {
             if let Some(value) = version.raw(name) {
-                new.rewrite(new.with(name, &layout.value(value), layout));
+                new.set(name, &layout.value(value), layout);
             }
         }
         for key in EXECUTION_KEYS {
-            if let Some(times) = version.metadata(&[key])
-                && let Some(text) = new.with_metadata(&[key], &times, layout)
-            {
-                new.rewrite(text);
+            if let Some(times) = version.metadata(&[key]) {
+                new.set_metadata(&[key], Some(&times), layout);
             }
         }
     }
