@@ -1,4 +1,4 @@
-//! The front end's side: the five ports of its connection file, bound by us.
+//! The front end's side: the five ports of its connection file, which this process binds.
 
 use std::io;
 use std::path::PathBuf;

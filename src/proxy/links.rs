@@ -336,7 +336,7 @@ impl DialHandler for Own {
         let asks = (self.channel == Channel::Stdin).then(|| message.clone());
         shell.route(|bridge, now| bridge.kernel_message(now, &self.client, self.channel, message));
         if let Some(message) = asks {
-            shell.keeps_question(&self.client, &message);
+            shell.buffer_question(&self.client, &message);
         }
     }
 
@@ -392,7 +392,7 @@ impl DialHandler for Iopub {
         if !shell.listens() {
             return shell.count.untime();
         }
-        shell.keeps(&message);
+        shell.buffer_output(&message);
         shell.route(|bridge, now| bridge.iopub_message(now, message));
     }
 

@@ -4,47 +4,49 @@
 //! for, so that a front end which dials at once finds somebody. Then everything runs on one
 //! thread: sockets hand verified messages to [`crate::route::Bridge`] and carry out what it says.
 //!
-//! Which kernel that is, a launch says (`args`, `origin`), or only the front end's traffic does:
-//! then everything waits until it is `bound`.
+//! Which kernel that is, a launch says (`args`, `front_end`), or only the front end's traffic does:
+//! then everything waits until the notebook is resolved.
 //!
 //! | file | idea |
 //! |---|---|
-//! | `args`, `origin` | what was asked for; which front end it was |
+//! | `args`, `front_end` | what was asked for; front-end detection |
 //! | `target` | which kernel is meant and what `state.json` says of it |
-//! | `bound` | the session that is served, once it is known |
-//! | `life` | following its kernel; `words` what people read of it; `watch` when to look |
-//! | `start`, `restart`, `relaunch` | kernels begun anew, and which launch is VS Code's Restart |
+//! | `attachment` | notebook resolution, and the session that this process is attached to |
+//! | `follow` | following the kernel; `messages` what people read of it; `watch` when to look |
+//! | `start`, `restart`, `vscode_restart` | kernels started and restarted; which launch is VS Code's Restart |
 //! | `front`, `links` | the front end's sockets, those to the kernel; `faults` of peers |
-//! | `shell` | how these meet: actions, the loop; `stop` signals and orphans; `panics` what follows one |
+//! | `shell` | how these meet: actions, the loop and its `alarm`; `stop` signals and orphans; `exit` why it ends; `panics` |
 //! | `log`, `journal`, `presence` | what is left for others to read; `trouble` in doing so |
-//! | `counters`, `report` | what passes, counted; and told |
+//! | `counters`, `report` | what passes, counted and reported |
 //! | `storage` | file work, on other threads |
-//! | `keep` | what cells say, for a recorder to go on with when the front end goes |
+//! | `stored_outputs` | outputs of cells, for a recorder to go on with when the front end goes |
 
+mod alarm;
 mod args;
-mod bound;
+mod attachment;
 mod counters;
+mod exit;
 mod faults;
+mod follow;
 mod front;
+mod front_end;
 mod journal;
-mod keep;
-mod life;
 mod links;
 mod log;
-mod origin;
+mod messages;
 mod panics;
 mod presence;
-mod relaunch;
 mod report;
 mod restart;
 mod shell;
 mod start;
 mod stop;
 mod storage;
+mod stored_outputs;
 mod target;
 mod trouble;
+mod vscode_restart;
 mod watch;
-mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

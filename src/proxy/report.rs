@@ -44,8 +44,8 @@ impl Shell {
     fn tell(&self, counted: Counted) -> bool {
         let queued = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel;
         let waits = queued + counted.spilled_bytes + counted.held.messages > 0;
-        if let Some(bound) = self.bound() {
-            bound.tell(self.bridge.borrow().joined().count(), Some(counted));
+        if let Some(attachment) = self.attachment() {
+            attachment.tell(self.bridge.borrow().joined().count(), Some(counted));
         }
         waits
     }

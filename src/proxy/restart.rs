@@ -1,23 +1,24 @@
-//! A front end's Restart: recognised or asked for in words, carried out, and waited for.
+//! A front end's Restart: recognised or asked for by a message, carried out, and waited for.
 //!
-//! The deed is done by a process of its own, since this one is about to be killed by whoever has
+//! The restart is done by a process of its own, since this one is about to be killed by whoever has
 //! asked for it; the proxy that comes next holds its client's messages until the kernel is there.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::bound::open_log;
-use super::relaunch::{self, Launched, Own, Record};
+use super::attachment::open_log;
+use super::exit::ExitReason;
 use super::shell::Shell;
 use super::start::{PATIENCE, Pending};
 use super::target::Target;
+use super::vscode_restart::{self, Launched, OwnRecord, Record};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
 use crate::project::{OnRestart, Project, Status};
 use crate::route::FrontEnd;
 
-/// How long a front end that has asked for a restart is kept until the restart has begun.
+/// How long a front end that has asked for a restart waits until the restart has begun.
 /// JupyterLab's server sends SIGTERM 2.5 s after its request.
 const BEGINNING: Duration = Duration::from_secs(2);
 
@@ -29,17 +30,17 @@ impl Shell {
 
     /// Writes down what makes the next launch recognisable as a restart.
     pub(super) fn leave_traces(&self) {
-        if self.origin.front_end != FrontEnd::VsCode {
+        if self.launch.front_end.kind != FrontEnd::VsCode {
             return;
         }
-        let (Some(bound), Some(launched)) = (self.bound(), self.launched()) else {
+        let (Some(attachment), Some(launched)) = (self.attachment(), self.launched()) else {
             return;
         };
-        let Target { project, key } = &bound.target;
+        let Target { project, key } = &attachment.target;
         if !self.restarts(project) {
             return;
         }
-        match Own::serve(project, &launched, key, 0) {
+        match OwnRecord::serve(project, &launched, key, 0) {
             Ok(own) => *self.record.borrow_mut() = own,
             Err(error) => tracing::warn!("a restart will not be recognised: {error}"),
         }
@@ -47,8 +48,8 @@ impl Shell {
 
     fn launched(&self) -> Option<Launched> {
         Some(Launched {
-            at: self.launched_at,
-            parent: self.parent.clone(),
+            at: self.launch.at,
+            parent: self.launch.parent.clone(),
             session: self.session.borrow().clone()?,
             by_jupyter: std::env::var_os("JPY_PARENT_PID").is_some(),
         })
@@ -61,28 +62,28 @@ impl Shell {
             return None;
         }
         let launched = self.launched()?;
-        let deadline = Instant::now() + relaunch::PATIENCE;
+        let deadline = Instant::now() + vscode_restart::PATIENCE;
         let mut waited = false;
         loop {
-            match relaunch::look(project, &launched) {
-                relaunch::Found::Restart(record) => return Some(*record),
+            match vscode_restart::look(project, &launched) {
+                vscode_restart::Found::Restart(record) => return Some(*record),
                 // Whose end was awaited has just written it: one more look finds it.
-                relaunch::Found::Nothing(_) if std::mem::take(&mut waited) => {
-                    tokio::time::sleep(relaunch::LOOK).await;
+                vscode_restart::Found::Nothing(_) if std::mem::take(&mut waited) => {
+                    tokio::time::sleep(vscode_restart::LOOK).await;
                 }
-                relaunch::Found::Nothing(rejected) => {
+                vscode_restart::Found::Nothing(rejected) => {
                     for (key, why) in rejected {
                         tracing::info!("no restart of the kernel of {key}: {why}");
                     }
                     return None;
                 }
-                relaunch::Found::Wait if Instant::now() > deadline => {
+                vscode_restart::Found::Wait if Instant::now() > deadline => {
                     tracing::info!("no restart: the proxy before serves on");
                     return None;
                 }
-                relaunch::Found::Wait => {
+                vscode_restart::Found::Wait => {
                     waited = true;
-                    tokio::time::sleep(relaunch::LOOK).await;
+                    tokio::time::sleep(vscode_restart::LOOK).await;
                 }
             }
         }
@@ -105,7 +106,7 @@ impl Shell {
             "the front end restarts the kernel of {}: its session came back",
             target.key
         );
-        self.take(target);
+        self.attach(target);
         self.restart(record.generation).await;
     }
 
@@ -123,19 +124,21 @@ impl Shell {
     }
 
     /// Restarts the kernel for the front end and holds its messages until that is done. `known`
-    /// is the life of the kernel that it knew.
+    /// is the generation of the kernel that it knew.
     async fn restart(&self, known: u64) {
-        let Some(bound) = self.bound() else { return };
-        let target = &bound.target;
-        let (owner, by) = (target.owner(), self.origin.by());
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        let target = &attachment.target;
+        let (owner, by) = (target.owner(), self.launch.front_end.by());
         let now = generation(&target.project, &owner).map_or(0, |(_, now)| now);
-        bound.pending.set(Pending::Restart(now.max(known)));
+        attachment.pending.set(Pending::Restart(now.max(known)));
         let begun = begin_restart(&target.project, &owner, &by, PATIENCE);
         let done = match begun.await {
             Ok(begun) => begun.report().await.map_err(OpenError::from),
             Err(error) => Err(error),
         };
-        bound.pending.set(Pending::Nothing);
+        attachment.pending.set(Pending::Nothing);
         match done {
             Ok(TaskReport::Done(session)) => {
                 tracing::info!(generation = session.generation, "the kernel was restarted");
@@ -156,9 +159,9 @@ impl Shell {
         }
     }
 
-    // ---- in words, as Jupyter servers do it
+    // ---- by a shutdown_request, as Jupyter servers do it
 
-    /// Begins a restart for a front end that has asked for it in words, and leaves: it launches
+    /// Begins a restart for a front end that has asked for it, and ends this process: it launches
     /// the next proxy, which waits for the new kernel.
     pub(super) fn restart_and_leave(&self) {
         self.spawn(async |shell| {
@@ -168,16 +171,22 @@ impl Shell {
                 Ok(Err(error)) => shell.leave_note(&error),
                 Err(_) => tracing::warn!("the restart has not begun after {BEGINNING:?}"),
             }
-            shell.leave(super::shell::RESTARTS);
+            shell.leave(ExitReason::Restart);
         });
     }
 
     async fn begin_to_restart(&self) -> anyhow::Result<()> {
-        let bound = self.bound().context("no kernel was found yet")?;
-        let target = &bound.target;
+        let attachment = self.attachment().context("no kernel was found yet")?;
+        let target = &attachment.target;
         let owner = target.owner();
         let before = generation(&target.project, &owner);
-        let begun = begin_restart(&target.project, &owner, &self.origin.by(), PATIENCE).await?;
+        let begun = begin_restart(
+            &target.project,
+            &owner,
+            &self.launch.front_end.by(),
+            PATIENCE,
+        )
+        .await?;
         let began = async {
             loop {
                 let now = generation(&target.project, &owner);
@@ -203,25 +212,30 @@ impl Shell {
     fn leave_note(&self, error: &anyhow::Error) {
         let text = format!("The kernel was not restarted: {error:#}");
         tracing::warn!("{text}");
-        if let Some(bound) = self.bound() {
-            let left = relaunch::leave_note(&bound.target.project, &self.connection_file, &text);
+        if let Some(attachment) = self.attachment() {
+            let left = vscode_restart::leave_note(
+                &attachment.target.project,
+                &self.launch.connection_file,
+                &text,
+            );
             if let Err(error) = left {
-                tracing::warn!("nobody will be told: {error}");
+                tracing::warn!("the next launch cannot say so: {error}");
             }
         }
     }
 
     /// Reads what the proxy before has left for this one.
     pub(super) fn read_note(&self) {
-        if let Some(bound) = self.bound()
-            && let Some(text) = relaunch::take_note(&bound.target.project, &self.connection_file)
+        if let Some(attachment) = self.attachment()
+            && let Some(text) =
+                vscode_restart::take_note(&attachment.target.project, &self.launch.connection_file)
         {
             self.bridge.borrow_mut().set_notice(text);
         }
     }
 }
 
-/// Returns the state and the life of a session's kernel.
+/// Returns the state and the generation of a session's kernel.
 fn generation(project: &Project, owner: &str) -> Option<(Status, u64)> {
     let state = project.state().ok()?;
     let session = state.sessions.get(owner)?;

@@ -5,7 +5,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -13,21 +12,24 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
+use super::alarm::Alarm;
 use super::args::Launch;
-use super::bound::{Bound, working_folder};
+use super::attachment::{Attachment, working_folder};
 use super::counters::{Counters, Way};
+use super::exit::{Exit, ExitReason};
+use super::follow::StateReads;
 use super::front::Front;
-use super::keep::{Keep, Published, Settle, Which};
+use super::front_end::DetectedFrontEnd;
 use super::links::Links;
 use super::log;
-use super::origin::Origin;
+use super::messages;
 use super::panics;
-use super::relaunch;
 use super::report;
 use super::stop::{Asked, Orphan, Signals};
 use super::storage::FileWork;
+use super::stored_outputs::{HandOffScope, Published, ReleaseReason, StoredOutputs};
 use super::target::{Named, Target, read_connection};
-use super::words;
+use super::vscode_restart;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::Config;
@@ -38,30 +40,22 @@ use crate::wire::{Channel, ConnectionInfo, Verified};
 /// Everything of one proxy, on one thread.
 pub(super) struct Shell {
     pub(super) me: Weak<Self>,
-    pub(super) id: String,
-    /// The front end that launched this process, the process that it is, and when.
-    pub(super) origin: Origin,
-    pub(super) parent: Option<Process>,
-    pub(super) launched_at: Timestamp,
-    /// The front end's connection file. A Jupyter server's restart keeps it.
-    pub(super) connection_file: PathBuf,
-    /// The working directory.
-    pub(super) folder: PathBuf,
+    pub(super) launch: LaunchInfo,
     pub(super) settings: RefCell<Config>,
     pub(super) bridge: RefCell<Bridge>,
     front: OnceCell<Front>,
     /// The session that is served, once it is known which.
-    pub(super) bound: RefCell<Option<Rc<Bound>>>,
+    pub(super) attachment: RefCell<Option<Rc<Attachment>>>,
     /// The session that the launch has named, where more is awaited before it is served.
     pub(super) given: RefCell<Option<Target>>,
-    /// The sockets to today's kernel; kept when it has ended, until another is there.
+    /// The sockets to the kernel; those to one that has ended stay until another is there.
     pub(super) links: RefCell<Option<Rc<Links>>>,
-    /// The bridge's number for the kernel's last life.
+    /// The bridge's number for the kernel's last generation.
     pub(super) number: Cell<u64>,
     /// What the clients' messages carry.
     pub(super) session: RefCell<Option<String>>,
     /// What makes the next launch recognisable as a restart.
-    pub(super) record: RefCell<Option<relaunch::Own>>,
+    pub(super) record: RefCell<Option<vscode_restart::OwnRecord>>,
     pub(super) shutdown_requested: Cell<bool>,
     /// Whether actions are being carried out: what comes meanwhile is carried out by the same loop.
     acting: Cell<bool>,
@@ -69,26 +63,28 @@ pub(super) struct Shell {
     panics: Cell<u32>,
     #[cfg(test)]
     panics_next: Cell<bool>,
-    /// When the alarm of [`Shell::run`] goes off.
-    armed: Cell<Option<Instant>>,
-    pub(super) rearm: Rc<Notify>,
-    /// Reading and writing the state.
-    pub(super) state_work: FileWork,
-    /// A refresh waits for its turn.
-    pub(super) refresh_waits: Cell<bool>,
-    /// How often the state was read on this thread: what another thread has read before is older.
-    pub(super) looks: Cell<u64>,
+    pub(super) alarm: Alarm,
+    pub(super) state_reads: StateReads,
     /// Writing the records of who is joined.
     pub(super) presence_work: Rc<FileWork>,
-    stop: Notify,
+    exit: Exit,
     /// A subscriber has left.
     pub(super) parted: Notify,
-    why: Cell<Option<&'static str>>,
-    /// How the kernel ended with which this process ends.
-    died: RefCell<Option<String>>,
-    /// `state.json` or the kernel's process may have changed. Told from the watcher's thread too.
-    pub(super) look: Arc<Notify>,
     pub(super) count: Rc<Counters>,
+}
+
+/// What is known of the launch of this process, for good.
+pub(super) struct LaunchInfo {
+    /// The identity of the proxy's own sockets to the kernel.
+    pub(super) id: String,
+    pub(super) front_end: DetectedFrontEnd,
+    /// The process that has launched this one.
+    pub(super) parent: Option<Process>,
+    pub(super) at: Timestamp,
+    /// The front end's connection file. A Jupyter server's restart keeps it.
+    pub(super) connection_file: PathBuf,
+    /// The working directory.
+    pub(super) folder: PathBuf,
 }
 
 /// How long what is queued for the kernel has at the end, at least.
@@ -110,11 +106,11 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     panics::begin();
     let connection =
         read_connection(&launch.connection_file).context("the front end's connection file")?;
-    let origin = Origin::read(&ProcessVariables);
+    let front_end = DetectedFrontEnd::read(&ProcessVariables);
     let folder = working_folder()?;
-    let named = Named::read(&launch, &origin, &ProcessVariables, &folder);
+    let named = Named::read(&launch, &front_end, &ProcessVariables, &folder);
     let connection_file = launch.connection_file;
-    let shell = Shell::bind(&connection, connection_file, origin, folder)?;
+    let shell = Shell::bind(&connection, connection_file, front_end, folder)?;
     shell.listen(signals)?;
     if let Err(error) = shell.begin(named).await {
         shell.finish_records(Instant::now()).await;
@@ -122,39 +118,29 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     }
     shell.run_on().await;
 
-    let orphaned = shell.why.get() == Some(ORPHANED);
-    tracing::info!("stops: {}", shell.why.get().unwrap_or("asked to"));
+    tracing::info!("stops: {}", shell.exit.text());
     shell.close().await;
-    if orphaned {
-        // Nobody is left who would use it again; a front end that restarts its kernel does.
-        let _ = std::fs::remove_file(&shell.connection_file);
-    }
-    if shell.why.get() == Some(BROKEN) {
-        bail!(
+    match shell.exit.reason() {
+        Some(ExitReason::Orphaned) => {
+            // Nobody is left who would use it again; a front end that restarts its kernel does.
+            let _ = std::fs::remove_file(&shell.launch.connection_file);
+        }
+        Some(ExitReason::Faults) => bail!(
             "it had {} internal faults; its log says where",
             shell.panics.get()
-        );
+        ),
+        Some(ExitReason::KernelEnded(how)) => bail!(how),
+        _ => {}
     }
-    match shell.died.take() {
-        Some(how) => bail!(how),
-        None => Ok(()),
-    }
+    Ok(())
 }
-
-const SIGTERM: &str = "SIGTERM";
-/// A front end has restarted its kernel.
-pub(super) const RESTARTS: &str = "its front end restarts it";
-/// Its front end runs cells without a person, and looks whether this process lives.
-const DIED: &str = "the kernel has ended, and its front end is to see that";
-const BROKEN: &str = "of its internal faults";
-const ORPHANED: &str = "its front end is gone";
 
 impl Shell {
     /// Binds the front end's ports. Whoever dials now waits for the kernel that is looked for next.
     fn bind(
         connection: &ConnectionInfo,
         connection_file: PathBuf,
-        origin: Origin,
+        front_end: DetectedFrontEnd,
         folder: PathBuf,
     ) -> anyhow::Result<Rc<Self>> {
         let launched_at = Timestamp::now();
@@ -163,20 +149,22 @@ impl Shell {
             id: id.clone(),
             held_bytes: HELD_BYTES,
             undelivered_bytes: UNDELIVERED_BYTES,
-            front_end: origin.front_end,
+            front_end: front_end.kind,
         };
         let shell = Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            id,
-            origin,
-            parent: parent(),
-            launched_at,
-            connection_file,
-            folder,
+            launch: LaunchInfo {
+                id,
+                front_end,
+                parent: parent(),
+                at: launched_at,
+                connection_file,
+                folder,
+            },
             settings: RefCell::default(),
             bridge: RefCell::new(Bridge::new(settings, now())),
             front: OnceCell::new(),
-            bound: RefCell::new(None),
+            attachment: RefCell::new(None),
             given: RefCell::new(None),
             links: RefCell::new(None),
             number: Cell::new(0),
@@ -187,17 +175,11 @@ impl Shell {
             panics: Cell::new(0),
             #[cfg(test)]
             panics_next: Cell::new(false),
-            armed: Cell::new(None),
-            rearm: Rc::default(),
-            state_work: FileWork::default(),
-            refresh_waits: Cell::new(false),
-            looks: Cell::new(0),
+            alarm: Alarm::default(),
+            state_reads: StateReads::default(),
             presence_work: Rc::default(),
-            stop: Notify::new(),
+            exit: Exit::default(),
             parted: Notify::new(),
-            why: Cell::new(None),
-            died: RefCell::new(None),
-            look: Arc::new(Notify::new()),
             count: Rc::default(),
         });
         let front = Front::bind(connection, &shell.me)?;
@@ -224,7 +206,7 @@ impl Shell {
         drop(acting);
         self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
-        self.wake_by(due);
+        self.alarm.wake_by(due);
     }
 
     /// Closes sockets that nobody needs now, where an error says that there are no descriptors left;
@@ -238,16 +220,6 @@ impl Shell {
             self.route(|bridge, _| bridge.close_idle_links());
         }
         full
-    }
-
-    /// Sees to it that timers are looked at no later than then.
-    ///
-    /// A time that has become later leaves the alarm as it is: to wake once for nothing is cheaper than to
-    /// set it anew with each request that starts a timer and each reply that stops it.
-    fn wake_by(&self, due: Option<Instant>) {
-        if is_sooner(due, self.armed.get()) {
-            self.rearm.notify_one();
-        }
     }
 
     fn act(&self, action: Action) {
@@ -283,9 +255,9 @@ impl Shell {
             } => {
                 self.count.passed(Way::ToKernel, channel, message.size());
                 if channel == Channel::Stdin
-                    && let Some(bound) = self.bound()
+                    && let Some(attachment) = self.attachment()
                 {
-                    bound.keep.answered(&client);
+                    attachment.outputs.answered(&client);
                 }
                 if let Some(links) = links {
                     links.send(&client, channel, message);
@@ -305,26 +277,28 @@ impl Shell {
             Action::Pause(client) => front.set_paused(&client, true),
             Action::Resume(client) => front.set_paused(&client, false),
             Action::Journal(execution) => {
-                if let Some(bound) = self.bound() {
+                if let Some(attachment) = self.attachment() {
                     if let Some(links) = &links {
                         let kernel = links.kernel();
                         let kernel = (&*kernel.owner, kernel.generation);
-                        bound.keep.take(&execution, kernel, self.published());
-                        self.wake_by(bound.keep.due());
+                        attachment
+                            .outputs
+                            .take(&execution, kernel, self.published());
+                        self.alarm.wake_by(attachment.outputs.due());
                     }
-                    bound.journal.take(execution);
-                    bound.journal.write_soon();
+                    attachment.journal.take(execution);
+                    attachment.journal.write_soon();
                 }
             }
             Action::IdleLost { msg_id } => {
-                if let Some(bound) = self.bound() {
-                    bound.keep.idle_lost(&msg_id, self.published());
+                if let Some(attachment) = self.attachment() {
+                    attachment.outputs.idle_lost(&msg_id, self.published());
                 }
             }
             Action::JournalInterrupt { withdrawn, .. } => {
-                if let Some(bound) = self.bound() {
-                    bound.journal.interrupted(self.number.get(), withdrawn);
-                    bound.journal.write_soon();
+                if let Some(attachment) = self.attachment() {
+                    attachment.journal.interrupted(self.number.get(), withdrawn);
+                    attachment.journal.write_soon();
                 }
             }
             Action::WidgetsVersion { version } => self.remember_widgets(version),
@@ -343,36 +317,36 @@ impl Shell {
             }
             Action::SessionSeen { session } => self.heard(session),
             Action::HandOver { sessions } => self.spawn(async move |shell| {
-                if let Some(bound) = shell.bound() {
-                    let which = Which::Sessions(&sessions);
-                    let asked = bound.keep.hand_over(&bound.target, which).await;
-                    shell.keep_prompts(&asked);
+                if let Some(attachment) = shell.attachment() {
+                    let which = HandOffScope::Sessions(&sessions);
+                    let asked = attachment.outputs.hand_off(&attachment.target, which).await;
+                    shell.leave_prompts(&asked);
                 }
             }),
-            Action::ResolveNotebook { notebook } => self.bind_to(notebook),
+            Action::ResolveNotebook { notebook } => self.resolve(notebook),
             Action::Revive { .. } => self.revive(),
             Action::ExitWithKernel(ending) => {
-                *self.died.borrow_mut() = Some(ending.text);
-                self.leave(DIED);
+                self.leave(ExitReason::KernelEnded(ending.text));
             }
             Action::Leave { restart } => {
                 self.shutdown_requested.set(true);
                 if restart {
                     self.restart_and_leave();
                 } else {
-                    self.leave("its front end has shut it down");
+                    self.leave(ExitReason::Shutdown);
                 }
             }
         }
     }
 
     /// Keeps what a cell of this front end says.
-    pub(super) fn keeps(&self, message: &Verified) {
-        if let Some(bound) = &*self.bound.borrow() {
-            bound.keep.heard(message, self.published());
+    pub(super) fn buffer_output(&self, message: &Verified) {
+        if let Some(attachment) = &*self.attachment.borrow() {
+            attachment.outputs.take_iopub(message, self.published());
             // At once: in a flood a timer is late.
-            self.wake_by(Keep::store_soon(&bound.keep, &bound.target));
-            if bound.keep.is_full()
+            self.alarm
+                .wake_by(attachment.outputs.store_soon(&attachment.target));
+            if attachment.outputs.is_full()
                 && let Some(links) = &*self.links.borrow()
             {
                 links.hold_iopub(true);
@@ -391,34 +365,37 @@ impl Shell {
 
     /// Lets go of the outputs of cells that have ended where a subscriber has read them; says whether there
     /// are others, to be handed over.
-    fn settle_kept(&self, bound: &Bound, settle: Settle) -> bool {
+    fn release_outputs(&self, attachment: &Attachment, reason: ReleaseReason) -> bool {
         let Some(front) = self.front.get() else {
             return false;
         };
         let bridge = self.bridge.borrow();
         let is_joined = |client: &ClientId| bridge.joined().any(|joined| joined == client);
         let reach = |number| front.reach(number);
-        bound.keep.settle(reach, is_joined, settle)
+        attachment.outputs.release(reach, is_joined, reason)
     }
 
     /// Keeps what the kernel asks a client of this front end: one that goes cannot answer.
-    pub(super) fn keeps_question(&self, client: &ClientId, message: &Verified) {
-        let Some(bound) = self.bound() else { return };
-        if let Some((folder, question)) = bound.keep.asked_input(client, message) {
+    pub(super) fn buffer_question(&self, client: &ClientId, message: &Verified) {
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        if let Some((folder, question)) = attachment.outputs.asked_input(client, message) {
             let client = client.clone();
             self.spawn(async move |shell| {
-                if bound.keep.pass_on(&client, folder, question).await {
-                    shell.keep_prompts(&[client]);
+                if attachment.outputs.pass_on(&client, folder, question).await {
+                    shell.leave_prompts(&[client]);
                 }
             });
         }
     }
 
     /// Leaves the answers to what was asked of these clients to the recorders of their cells.
-    fn keep_prompts(&self, clients: &[ClientId]) {
+    fn leave_prompts(&self, clients: &[ClientId]) {
         self.route(|bridge, _| {
-            let kept = clients.iter();
-            kept.for_each(|client| bridge.prompt_handed_over(client));
+            for client in clients {
+                bridge.prompt_handed_over(client);
+            }
         });
     }
 
@@ -485,8 +462,8 @@ impl Shell {
 
     /// Who is connected has changed.
     pub(super) fn changed(&self) {
-        if let Some(bound) = self.bound() {
-            bound.tell(self.bridge.borrow().joined().count(), None);
+        if let Some(attachment) = self.attachment() {
+            attachment.tell(self.bridge.borrow().joined().count(), None);
         }
         self.count.touch();
     }
@@ -509,7 +486,7 @@ impl Shell {
                 Asked::Stop => {
                     shell.tell_of_no_restart();
                     shell.leave_record();
-                    shell.leave(SIGTERM);
+                    shell.leave(ExitReason::Signal);
                 }
                 Asked::Interrupt => shell.route(|bridge, now| bridge.interrupt(now)),
                 Asked::Report => shell.report(),
@@ -521,25 +498,23 @@ impl Shell {
     /// Says in the log why this end restarts nothing, where it may have been meant as a restart:
     /// jupyverse asks for one by SIGTERM and another launch, as others end a kernel.
     fn tell_of_no_restart(&self) {
-        let says_it_in_words = self.origin.front_end != FrontEnd::Other;
+        let says_it_in_words = self.launch.front_end.kind != FrontEnd::Other;
         if says_it_in_words || self.shutdown_requested.get() {
             return;
         }
-        if let Some(bound) = self.bound() {
-            tracing::info!("{}", words::not_restarted(&bound.target));
+        if let Some(attachment) = self.attachment() {
+            tracing::info!("{}", messages::not_restarted(&attachment.target));
         }
     }
 
-    pub(super) fn leave(&self, why: &'static str) {
-        self.why.set(Some(why));
-        self.stop.notify_one();
+    /// Ends this process.
+    pub(super) fn leave(&self, reason: ExitReason) {
+        self.exit.decide(reason);
     }
 
     /// Returns when it is time to stop.
     pub(super) async fn is_to_stop(&self) {
-        self.stop.notified().await;
-        // Kept for `run`, which ends at once.
-        self.stop.notify_one();
+        self.exit.is_decided().await;
     }
 
     /// As [`Shell::run`], also after a panic in it.
@@ -562,7 +537,7 @@ impl Shell {
         // The bridge may be in no good state, either.
         let done = catch_unwind(AssertUnwindSafe(|| self.connect_anew()));
         if done.is_err() || self.panics.get() >= panics::MOST {
-            self.leave(BROKEN);
+            self.leave(ExitReason::Faults);
         }
     }
 
@@ -572,7 +547,7 @@ impl Shell {
         if live {
             let links = self.links.borrow().clone();
             let unsent = links.map(|links| links.take_unsent()).unwrap_or_default();
-            let ending = words::fault();
+            let ending = messages::fault();
             self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, unsent));
         } else {
             // What the panic has left undone.
@@ -588,30 +563,28 @@ impl Shell {
         tokio::task::spawn_local(telling);
         let mut orphan = Orphan::watch();
         let mut look_at_parent = tokio::time::interval(Orphan::EVERY);
-        let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         loop {
-            let bound = self.bound();
-            let keep = bound.as_ref().map(|bound| &*bound.keep);
-            if let (Some(keep), Some(links)) = (keep, &*self.links.borrow()) {
-                links.hold_iopub(keep.is_full());
+            let attachment = self.attachment();
+            let outputs = attachment.as_ref().map(|attachment| &*attachment.outputs);
+            if let (Some(outputs), Some(links)) = (outputs, &*self.links.borrow()) {
+                links.hold_iopub(outputs.is_full());
             }
-            let stores = keep.and_then(Keep::due);
-            let settles = keep.and_then(Keep::settles);
-            for due in [self.bridge.borrow().poll_timeout(), stores, settles] {
-                if let Some(due) = due.filter(|_| is_sooner(due, self.armed.get())) {
-                    alarm.as_mut().reset(due.into());
-                    self.armed.set(Some(due));
-                }
+            let stores = outputs.and_then(StoredOutputs::due);
+            let releases = outputs.and_then(StoredOutputs::release_at);
+            let timers = self.bridge.borrow().poll_timeout();
+            if let Some(due) = self.alarm.set([timers, stores, releases]) {
+                sleep.as_mut().reset(due.into());
             }
             tokio::select! {
-                () = self.stop.notified() => return,
-                () = alarm.as_mut(), if self.armed.get().is_some() => {
-                    self.armed.set(None);
-                    if let Some(bound) = self.bound() {
-                        Keep::store_soon(&bound.keep, &bound.target);
-                        if self.settle_kept(&bound, Settle::Due) {
+                () = self.exit.is_decided() => return,
+                () = sleep.as_mut(), if self.alarm.is_set() => {
+                    self.alarm.went_off();
+                    if let Some(attachment) = self.attachment() {
+                        attachment.outputs.store_soon(&attachment.target);
+                        if self.release_outputs(&attachment, ReleaseReason::Due) {
                             self.spawn(async move |_| {
-                                bound.keep.hand_over(&bound.target, Which::Unseen).await;
+                                attachment.outputs.hand_off(&attachment.target, HandOffScope::Unseen).await;
                             });
                         }
                     }
@@ -622,8 +595,8 @@ impl Shell {
                         bridge.handle_timeout(now);
                     });
                 }
-                () = self.rearm.notified() => {}
-                () = self.look.notified() => self.refresh_soon(),
+                () = self.alarm.may_be_sooner() => {}
+                () = self.state_reads.is_wanted() => self.refresh_soon(),
                 () = panics::HAPPENED.notified() => self.recover(),
                 () = self.parted.notified() => {
                     orphan.is_heard();
@@ -632,7 +605,7 @@ impl Shell {
                 _ = look_at_parent.tick() => {
                     let subscribers = self.front.get().map_or(0, Front::subscribers);
                     if orphan.is_over(Instant::now(), subscribers) {
-                        self.leave(ORPHANED);
+                        self.leave(ExitReason::Orphaned);
                     }
                     if orphan.is_about_to_go() {
                         look_at_parent.reset_after(Orphan::SOON);
@@ -644,17 +617,20 @@ impl Shell {
 
     /// Writes what waits for the journal, or says what is lost, and removes the record of this proxy.
     async fn finish_records(&self, deadline: Instant) {
-        let Some(bound) = self.bound() else { return };
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
         let deadline = deadline.max(Instant::now() + LEAST);
-        let _ = tokio::time::timeout_at(deadline.into(), bound.journal.written()).await;
-        if bound.journal.waiting() > 0 {
+        let _ = tokio::time::timeout_at(deadline.into(), attachment.journal.written()).await;
+        if attachment.journal.waiting() > 0 {
             tracing::warn!(
                 "{} entries of the journal are lost: it could not be written until the end",
-                bound.journal.waiting()
+                attachment.journal.waiting()
             );
         }
         let deadline = deadline.max(Instant::now() + LEAST);
-        let rest = async { tokio::join!(bound.presence.withdraw(), bound.keep.tidy()) };
+        let rest =
+            async { tokio::join!(attachment.presence.withdraw(), attachment.outputs.tidy()) };
         let _ = tokio::time::timeout_at(deadline.into(), rest).await;
     }
 
@@ -673,17 +649,20 @@ impl Shell {
     async fn close(&self) {
         let deadline = Instant::now() + Duration::from_secs(1);
         let links = self.links.borrow().clone();
-        let bound = self.bound();
+        let (attachment, reason) = (self.attachment(), self.exit.reason());
         let to_kernel = async {
             // A kernel that is restarted runs nothing of it any more.
-            if let Some(bound) = bound.filter(|_| self.why.get() != Some(RESTARTS)) {
-                let settle = match self.why.get() {
-                    Some(ORPHANED) => Settle::Orphaned,
-                    _ => Settle::Stopped,
+            if let Some(attachment) = attachment.filter(|_| reason != Some(ExitReason::Restart)) {
+                let settle = match reason {
+                    Some(ExitReason::Orphaned) => ReleaseReason::Orphaned,
+                    _ => ReleaseReason::Stopped,
                 };
-                self.settle_kept(&bound, settle);
-                let asked = bound.keep.hand_over(&bound.target, Which::All).await;
-                self.keep_prompts(&asked);
+                self.release_outputs(&attachment, settle);
+                let asked = attachment
+                    .outputs
+                    .hand_off(&attachment.target, HandOffScope::All)
+                    .await;
+                self.leave_prompts(&asked);
                 self.route(|bridge, now| bridge.end_prompts(now));
             }
             if let Some(links) = links {
@@ -730,11 +709,6 @@ impl Drop for Acting<'_> {
 fn parent() -> Option<Process> {
     let pid = rustix::process::getppid()?.as_raw_nonzero().get();
     Process::of(u32::try_from(pid).ok()?)
-}
-
-/// Returns whether something is due before the alarm goes off; none goes off never.
-fn is_sooner(due: Option<Instant>, alarm: Option<Instant>) -> bool {
-    due.is_some_and(|due| alarm.is_none_or(|alarm| due < alarm))
 }
 
 #[cfg(test)]
@@ -786,9 +760,9 @@ mod tests {
             "shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5,
         });
         let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
-        let origin = Origin::read(&HashMap::<&str, &str>::new());
+        let front_end = DetectedFrontEnd::read(&HashMap::<&str, &str>::new());
         let folder = folder.to_owned();
-        let shell = Shell::bind(&connection, folder.join("c.json"), origin, folder).unwrap();
+        let shell = Shell::bind(&connection, folder.join("c.json"), front_end, folder).unwrap();
         (shell, connection)
     }
 
@@ -821,7 +795,7 @@ mod tests {
     async fn a_panic_in_the_middle_of_an_action() {
         let temp = tempfile::tempdir().unwrap();
         let (shell, connection) = bound_in(temp.path());
-        let ending = words::fault();
+        let ending = messages::fault();
         let unnamed = Kernel::Unresolved { info: None };
         shell.route(|bridge, now| bridge.kernel_is(now, unnamed, &ending, []));
 
@@ -857,9 +831,9 @@ mod tests {
         tokio::time::timeout(patience, answered).await.unwrap();
 
         for _ in 0..panics::MOST {
-            assert_eq!(shell.why.get(), None);
+            assert_eq!(shell.exit.reason(), None);
             shell.recover();
         }
-        assert_eq!(shell.why.get(), Some(BROKEN));
+        assert_eq!(shell.exit.reason(), Some(ExitReason::Faults));
     }
 }

@@ -8,29 +8,29 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::bound::Bound;
+use super::attachment::Attachment;
+use super::messages;
 use super::shell::Shell;
 use super::target::{Found, Target};
-use super::words;
 use crate::kernel::environment::probe;
 use crate::kernel::shell::quote;
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
 use crate::route::Kernel;
 
-/// What this proxy has set going for the kernel.
+/// What this proxy is doing to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     /// It only follows.
     Nothing,
     /// A kernel is being started.
     Start,
-    /// The kernel is being restarted: its lives up to this one are not the wanted one.
+    /// The kernel is being restarted: generations up to this one are the old ones.
     Restart(u64),
 }
 
 impl Pending {
-    /// Returns whether this is news, or only what it was before the deed was done.
+    /// Returns whether a state is new, and not the one from before the start or restart.
     pub(super) fn admits(self, found: &Found) -> bool {
         match (self, found) {
             (Self::Nothing, _)
@@ -55,49 +55,54 @@ impl Shell {
     }
 
     /// As [`Shell::may_start`], as far as was seen last.
-    pub(super) fn may_start_again(&self, bound: &Bound) -> bool {
-        self.settings.borrow().autostart && bound.may_start.get()
+    pub(super) fn may_start_again(&self, attachment: &Attachment) -> bool {
+        self.settings.borrow().autostart && attachment.may_start.get()
     }
 
     /// Follows the kernel, for a launch that has just learnt which it is; starts one where none
     /// lives, so that choosing "nb shared kernel" always works.
     pub(super) fn arrive(&self) {
-        let Some(bound) = self.bound() else { return };
-        match self.wants_a_start(&bound) {
-            Ok(None) => self.start(&bound),
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        match self.wants_a_start(&attachment) {
+            Ok(None) => self.start(&attachment),
             Ok(Some(found)) => self.adopt(found),
             Err(error) => {
                 tracing::error!("{error:#}");
-                self.adopt(Found::None(words::not_started(&bound.target, &error)));
+                self.adopt(Found::None(messages::not_started(
+                    &attachment.target,
+                    &error,
+                )));
             }
         }
     }
 
     /// As [`Shell::arrive`], for a launch that ends where no kernel can be had.
     pub(super) async fn arrive_now(&self) -> anyhow::Result<()> {
-        let Some(bound) = self.bound() else {
+        let Some(attachment) = self.attachment() else {
             return Ok(());
         };
-        if let Some(found) = self.wants_a_start(&bound)? {
+        if let Some(found) = self.wants_a_start(&attachment)? {
             self.adopt(found);
             return Ok(());
         }
-        bound.pending.set(Pending::Start);
+        attachment.pending.set(Pending::Start);
         let opened = tokio::select! {
-            opened = self.open(&bound.target) => opened,
+            opened = self.open(&attachment.target) => opened,
             () = self.is_to_stop() => return Ok(()),
         };
-        bound.pending.set(Pending::Nothing);
+        attachment.pending.set(Pending::Nothing);
         match opened {
             Ok(opened) => self.note_start(&opened),
             Err(error) => {
-                let error = why(error, &bound.target);
+                let error = why(error, &attachment.target);
                 tracing::error!("{error:#}");
                 return Err(error).with_context(|| {
                     format!(
                         "cannot start a kernel for {}\nTry: {}",
-                        bound.target.key,
-                        bound.target.mend()
+                        attachment.target.key,
+                        attachment.target.mend()
                     )
                 });
             }
@@ -107,10 +112,10 @@ impl Shell {
     }
 
     /// Looks at the kernel; returns nothing where one is to be started.
-    fn wants_a_start(&self, bound: &Bound) -> anyhow::Result<Option<Found>> {
-        let target = &bound.target;
+    fn wants_a_start(&self, attachment: &Attachment) -> anyhow::Result<Option<Found>> {
+        let target = &attachment.target;
         let look = target.look_closely()?;
-        bound.note(&look);
+        attachment.note(&look);
         let found = look.found;
         let text = match &found {
             Found::Live(_) => return Ok(Some(found)),
@@ -118,8 +123,8 @@ impl Shell {
             Found::Awaited => "nobody finishes the start of the kernel".to_owned(),
             Found::Died(ended) => {
                 // Its front end's user may have made the variables that went with it.
-                bound.missed.set(true);
-                words::died(target, ended.as_ref()).text
+                attachment.missed.set(true);
+                messages::died(target, ended.as_ref()).text
             }
             Found::None(ending) => ending.text.clone(),
         };
@@ -130,46 +135,51 @@ impl Shell {
         if !target.is_recorded()
             && let Some(other) = target.neighbour()
         {
-            tracing::info!("{}", words::could_share(target, &other));
+            tracing::info!("{}", messages::could_share(target, &other));
         }
         Ok(None)
     }
 
-    /// Starts another kernel for one that went by itself.
+    /// Starts another kernel for one that exited unexpectedly.
     pub(super) fn revive(&self) {
-        let Some(bound) = self.bound() else { return };
-        if self.may_start_again(&bound) {
-            return self.start(&bound);
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        if self.may_start_again(&attachment) {
+            return self.start(&attachment);
         }
         self.spawn(async move |shell| {
             shell.refresh().await;
             // None is started, even where the state says that one is.
             if shell.is_awaited() {
-                let ending = words::died(&bound.target, None);
+                let ending = messages::died(&attachment.target, None);
                 shell.adopt(Found::None(ending));
             }
         });
     }
 
     /// Starts a kernel while the front end's messages wait.
-    fn start(&self, bound: &Rc<Bound>) {
-        if bound.pending.replace(Pending::Start) != Pending::Nothing {
+    fn start(&self, attachment: &Rc<Attachment>) {
+        if attachment.pending.replace(Pending::Start) != Pending::Nothing {
             return;
         }
-        bound.failure.take();
-        let ending = words::replaced(&bound.target);
+        attachment.failure.take();
+        let ending = messages::replaced(&attachment.target);
         self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, &ending, []));
-        let bound = Rc::clone(bound);
+        let attachment = Rc::clone(attachment);
         self.spawn(async move |shell| {
-            let opened = shell.open(&bound.target).await;
-            bound.pending.set(Pending::Nothing);
-            let is_served = shell.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
+            let opened = shell.open(&attachment.target).await;
+            attachment.pending.set(Pending::Nothing);
+            let is_served = shell
+                .attachment()
+                .is_some_and(|now| Rc::ptr_eq(&now, &attachment));
             match opened {
                 Ok(opened) => shell.note_start(&opened),
                 Err(error) => {
-                    let mended = is_mended_by_another_try(&error);
-                    let ending = words::not_started(&bound.target, &why(error, &bound.target));
-                    *bound.failure.borrow_mut() = Some(ending.clone());
+                    let mended = may_succeed_later(&error);
+                    let ending =
+                        messages::not_started(&attachment.target, &why(error, &attachment.target));
+                    *attachment.failure.borrow_mut() = Some(ending.clone());
                     if is_served {
                         shell.adopt(if mended {
                             Found::Died(None)
@@ -189,9 +199,9 @@ impl Shell {
     /// Starts the kernel that a notebook uses.
     async fn open(&self, target: &Target) -> Result<Opened, OpenError> {
         let options = OpenOptions {
-            by: self.origin.by(),
-            language: Some(self.origin.language.clone()),
-            front_end_python: self.parent.as_ref().and_then(probe::of_process),
+            by: self.launch.front_end.by(),
+            language: Some(self.launch.front_end.language.clone()),
+            front_end_python: self.launch.parent.as_ref().and_then(probe::of_process),
             patience: PATIENCE,
             ..OpenOptions::default()
         };
@@ -241,7 +251,7 @@ fn why(error: OpenError, target: &Target) -> anyhow::Error {
 
 /// Returns whether the next cell may try again. What the record or this process's place forbids,
 /// it forbids again.
-fn is_mended_by_another_try(error: &OpenError) -> bool {
+fn may_succeed_later(error: &OpenError) -> bool {
     !matches!(
         error,
         OpenError::Sandboxed { .. }

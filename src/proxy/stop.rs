@@ -1,4 +1,4 @@
-//! Signals, and the end of a front end that went without a word.
+//! Signals, and front ends that were killed.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -60,7 +60,7 @@ impl Signals {
     }
 }
 
-/// How long an orphan without subscribers is kept: whoever launched it by way of another process may dial yet.
+/// How long an orphan without subscribers stays: whoever launched it by way of another process may dial yet.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// How long where subscribers were there: they went with their editor.

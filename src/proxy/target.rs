@@ -7,8 +7,8 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::args::Launch;
-use super::origin::{Origin, notebook_of};
-use super::words;
+use super::front_end::{DetectedFrontEnd, notebook_of};
+use super::messages;
 use crate::kernel::environment::python;
 use crate::kernel::process::Process;
 use crate::kernel::shell::quote;
@@ -104,7 +104,7 @@ impl Named {
     /// Reads the arguments and the environment; `folder` is the working directory.
     pub(super) fn read(
         launch: &Launch,
-        origin: &Origin,
+        front_end: &DetectedFrontEnd,
         variables: &dyn Variables,
         folder: &Path,
     ) -> Self {
@@ -123,7 +123,7 @@ impl Named {
         let served = session.and_then(|name| notebook_of(&name, folder, Path::exists));
         match served {
             Some(notebook) => Self::Notebook(notebook),
-            None if origin.front_end == FrontEnd::VsCode => Self::Later,
+            None if front_end.kind == FrontEnd::VsCode => Self::Later,
             None => Self::Nothing,
         }
     }
@@ -219,11 +219,11 @@ impl Target {
 
     fn look_in(&self, state: &State) -> anyhow::Result<Found> {
         let Some(session) = recorded(state, &self.project, &self.key) else {
-            return Ok(Found::None(words::no_kernel(self)));
+            return Ok(Found::None(messages::no_kernel(self)));
         };
         match session.status {
             Status::Starting | Status::Restarting => return Ok(Found::Awaited),
-            Status::Stopped => return Ok(Found::None(words::stopped(self))),
+            Status::Stopped => return Ok(Found::None(messages::stopped(self))),
             Status::Died => return Ok(self.died(&session)),
             Status::Live | Status::Other(_) => {}
         }
@@ -231,7 +231,7 @@ impl Target {
             Liveness::Own(process) => Some(process),
             Liveness::Foreign => None,
             Liveness::Dead => return Ok(self.died(&session)),
-            Liveness::OutOfReach => return Ok(Found::None(words::out_of_reach(self, &session))),
+            Liveness::OutOfReach => return Ok(Found::None(messages::out_of_reach(self, &session))),
         };
         let path = &session.connection_file;
         let connection =
@@ -259,7 +259,7 @@ impl Target {
         if session.is_owned() {
             Found::Died(ended)
         } else {
-            Found::None(words::died(self, ended.as_ref()))
+            Found::None(messages::died(self, ended.as_ref()))
         }
     }
 
@@ -410,8 +410,8 @@ mod tests {
 
     fn named(launch: &Launch, variables: &[(&'static str, &'static str)]) -> Named {
         let variables: HashMap<&str, &str> = variables.iter().copied().collect();
-        let origin = Origin::read(&variables);
-        Named::read(launch, &origin, &variables, Path::new("/nowhere"))
+        let front_end = DetectedFrontEnd::read(&variables);
+        Named::read(launch, &front_end, &variables, Path::new("/nowhere"))
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// Records older than this concern no launch.
 const SWEPT: Duration = Duration::from_secs(60);
 
-/// The layout of records. One of another layout is nobody's.
+/// The layout of records. One of another layout is ignored.
 const VERSION: u64 = 1;
 
 /// What a proxy leaves for the one that may come after it.
@@ -41,11 +41,11 @@ pub(super) struct Record {
     proxy: Process,
     /// Its front end's process.
     parent: Process,
-    /// What its clients' messages carried.
+    /// The session of its clients' messages.
     session: String,
     /// The notebook whose kernel it served.
     pub(super) key: String,
-    /// The life of the kernel that it served.
+    /// The generation of the kernel that it served.
     pub(super) generation: u64,
     /// None while it serves.
     left: Option<Left>,
@@ -66,7 +66,7 @@ pub(super) struct Launched {
     pub(super) at: Timestamp,
     /// The process that launched it.
     pub(super) parent: Option<Process>,
-    /// What its clients' messages carry.
+    /// The session of its clients' messages.
     pub(super) session: String,
     /// Whether `JPY_PARENT_PID` is set: jupyter_client launches a kernel anew when it has died.
     pub(super) by_jupyter: bool,
@@ -140,12 +140,12 @@ fn signed(duration: Duration) -> SignedDuration {
 }
 
 /// This proxy's own record.
-pub(super) struct Own {
+pub(super) struct OwnRecord {
     path: PathBuf,
     record: Record,
 }
 
-impl Own {
+impl OwnRecord {
     /// Writes down that this proxy serves that session.
     pub(super) fn serve(
         project: &Project,
@@ -406,7 +406,7 @@ mod tests {
     fn a_record_is_used_once() {
         let (_temp, project) = project();
         let launch = launched_now("s");
-        let own = Own::serve(&project, &launch, "t.ipynb", 3).unwrap();
+        let own = OwnRecord::serve(&project, &launch, "t.ipynb", 3).unwrap();
         assert!(matches!(look(&project, &launch), Found::Wait));
         own.unwrap().leave(4, false).unwrap();
 
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn what_is_over_is_swept() {
         let (_temp, project) = project();
-        let own = Own::serve(&project, &launched_now("s"), "t.ipynb", 1).unwrap();
+        let own = OwnRecord::serve(&project, &launched_now("s"), "t.ipynb", 1).unwrap();
         let mut own = own.unwrap();
         let path = own.path.clone();
         own.record.left = Some(Left {

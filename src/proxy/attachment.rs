@@ -1,4 +1,4 @@
-//! Which kernel is served: found at launch, or once the front end's traffic names its notebook.
+//! Attachment to a session: found at launch, or once the front end's traffic names its notebook.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
@@ -8,36 +8,36 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::journal;
-use super::keep::Keep;
 use super::log;
+use super::messages;
 use super::presence::Presence;
 use super::shell::Shell;
 use super::start::Pending;
+use super::stored_outputs::StoredOutputs;
 use super::target::{Found, Look, Named, Target, usual};
 use super::trouble::Trouble;
 use super::watch::Watch;
-use super::words;
 use crate::project::counters::Counters;
 use crate::project::{Config, OnRestart, Project, StartupCode};
 use crate::route::{Ending, FrontEnd, Kernel, Policies};
 
-/// The session that is served, and what is kept for it.
-pub(super) struct Bound {
+/// The session that this process is attached to, and what is written for it.
+pub(super) struct Attachment {
     pub(super) target: Target,
     pub(super) journal: Rc<journal::Log>,
-    pub(super) keep: Rc<Keep>,
+    pub(super) outputs: Rc<StoredOutputs>,
     pub(super) presence: Rc<Presence>,
-    /// The kernel's record cannot be read.
+    /// The session's state cannot be read.
     pub(super) unread: Trouble,
-    /// Its end cannot be written into it.
+    /// The kernel's end cannot be written into it.
     pub(super) unwritten: Trouble,
-    /// The session is written down, as far as was seen last.
+    /// Whether `state.json` has the session, as far as was read last.
     pub(super) is_recorded: Cell<bool>,
-    /// A kernel may be started here for it, as far as was seen last.
+    /// Whether a kernel may be started here for it, as far as was read last.
     pub(super) may_start: Cell<bool>,
     /// The kernel's process may live, and its sockets do not answer.
     pub(super) is_unreachable: Cell<bool>,
-    /// What this proxy has set going for the kernel.
+    /// What this proxy is doing to the kernel.
     pub(super) pending: Cell<Pending>,
     /// Why the kernel could not be started.
     pub(super) failure: RefCell<Option<Ending>>,
@@ -46,14 +46,14 @@ pub(super) struct Bound {
     _watch: Watch,
 }
 
-impl Bound {
-    /// Takes what a look has found.
+impl Attachment {
+    /// Takes what was read.
     pub(super) fn note(&self, look: &Look) {
         self.is_recorded.set(look.is_recorded);
         self.may_start.set(look.may_start);
     }
 
-    /// Tells others how many clients are joined, and what was counted.
+    /// Writes into this proxy's record how many clients are connected, and what was counted.
     pub(super) fn tell(&self, clients: usize, counted: Option<Counters>) {
         self.presence.tell(clients, counted);
     }
@@ -65,16 +65,16 @@ impl Shell {
     /// # Errors
     /// What keeps it from serving, in words for the person who chose the kernel.
     pub(super) async fn begin(&self, named: Named) -> anyhow::Result<()> {
-        self.obey(Project::find(&self.folder).as_ref());
+        self.obey(Project::find(&self.launch.folder).as_ref());
         let target = match named {
             Named::Later => None,
             Named::State(path) => Some(Target::of_state(&path)?),
             Named::Notebook(notebook) => Some(self.target_of(&notebook)?),
-            Named::Nothing => Some(Target::of_folder(&self.folder)?),
+            Named::Nothing => Some(Target::of_folder(&self.launch.folder)?),
         };
         let Some(target) = target else {
             self.log_launch(None);
-            if let Some(project) = Project::find(&self.folder) {
+            if let Some(project) = Project::find(&self.launch.folder) {
                 open_log(&project, &self.settings.borrow());
             }
             return Ok(());
@@ -83,7 +83,7 @@ impl Shell {
         open_log(&target.project, &self.settings.borrow());
         self.log_launch(Some(&target));
         let ending = match target.look()? {
-            Found::Died(ended) => Some(words::died(&target, ended.as_ref())),
+            Found::Died(ended) => Some(messages::died(&target, ended.as_ref())),
             Found::None(ending) => Some(ending),
             Found::Live(_) | Found::Awaited => None,
         };
@@ -91,14 +91,14 @@ impl Shell {
             tracing::error!("{}", ending.text);
             bail!("{}", ending.text.replace(". Start", ".\nStart"));
         }
-        if self.origin.front_end == FrontEnd::VsCode {
+        if self.launch.front_end.kind == FrontEnd::VsCode {
             // Its first message says whether this launch is a restart.
             *self.given.borrow_mut() = Some(target);
             return Ok(());
         }
-        self.take(target);
+        self.attach(target);
         self.read_note();
-        if self.origin.front_end == FrontEnd::Jupyter {
+        if self.launch.front_end.kind == FrontEnd::Jupyter {
             // A server shows nobody what a kernel wrote while it failed: a cell can say it.
             self.arrive();
             return Ok(());
@@ -108,7 +108,7 @@ impl Shell {
 
     fn log_launch(&self, target: Option<&Target>) {
         tracing::info!(
-            front_end = self.origin.name,
+            front_end = self.launch.front_end.name,
             notebook = target.map(|target| &*target.key),
             "launched, version {}",
             env!("CARGO_PKG_VERSION")
@@ -148,14 +148,14 @@ impl Shell {
     /// Takes the session that the clients' messages carry.
     pub(super) fn heard(&self, session: String) {
         *self.session.borrow_mut() = Some(session);
-        if self.origin.front_end != FrontEnd::VsCode {
+        if self.launch.front_end.kind != FrontEnd::VsCode {
             return;
         }
         self.spawn(async |shell| {
             let given = shell.given.take();
             let project = match &given {
                 Some(target) => Some(target.project.clone()),
-                None => Project::find(&shell.folder),
+                None => Project::find(&shell.launch.folder),
             };
             if let Some(project) = project
                 && let Some(record) = shell.relaunched(&project).await
@@ -164,16 +164,16 @@ impl Shell {
             }
             match given {
                 Some(target) => {
-                    shell.take(target);
+                    shell.attach(target);
                     shell.arrive();
                 }
-                None => shell.wait_for_the_name(),
+                None => shell.await_notebook(),
             }
         });
     }
 
-    fn wait_for_the_name(&self) {
-        let (info, widgets) = usual(&self.folder, &self.origin.language).unzip();
+    fn await_notebook(&self) {
+        let (info, widgets) = usual(&self.launch.folder, &self.launch.front_end.language).unzip();
         let unnamed = Kernel::Unresolved { info };
         let ending = no_ending();
         self.route(|bridge, now| {
@@ -184,37 +184,41 @@ impl Shell {
     }
 
     /// Takes the notebook that the front end's traffic names; none where nothing names one.
-    pub(super) fn bind_to(&self, notebook: Option<String>) {
+    pub(super) fn resolve(&self, notebook: Option<String>) {
         let named = notebook
-            .map(|name| self.folder.join(name))
+            .map(|name| self.launch.folder.join(name))
             .filter(|path| path.extension() == Some(OsStr::new("ipynb")));
-        let looked_in = Project::find(&self.folder);
+        let looked_in = Project::find(&self.launch.folder);
         let found = match &named {
             Some(notebook) => self.target_of(notebook),
-            None => Target::of_folder(&self.folder),
+            None => Target::of_folder(&self.launch.folder),
         };
         let target = match found {
             Ok(target) => target,
             Err(error) => {
                 tracing::error!("{error:#}");
-                let ending = words::nothing(&error);
+                let ending = messages::nothing(&error);
                 let ended = Kernel::Ended(ending.clone());
                 return self.route(|bridge, now| bridge.kernel_is(now, ended, &ending, []));
             }
         };
-        let bound = self.bound();
-        if let Some(bound) = &bound {
-            if bound.target == target {
+        let attachment = self.attachment();
+        if let Some(attachment) = &attachment {
+            if attachment.target == target {
                 return;
             }
-            tracing::info!("the notebook is {}, not {}", target.key, bound.target.key);
+            tracing::info!(
+                "the notebook is {}, not {}",
+                target.key,
+                attachment.target.key
+            );
         }
-        drop(bound);
-        self.let_go(&words::renamed(&target));
+        drop(attachment);
+        self.detach(&messages::renamed(&target));
         self.obey(Some(&target.project));
         open_log(&target.project, &self.settings.borrow());
         tracing::info!(
-            "serves {}, {}",
+            "attached to {}, {}",
             target.notebook().display(),
             if named.is_some() {
                 "which the front end names"
@@ -223,7 +227,7 @@ impl Shell {
             }
         );
         if looked_in.as_ref() == Some(&target.project) {
-            self.take(target);
+            self.attach(target);
             return self.arrive();
         }
         // Where the front end's folder is in another project, the record is in the notebook's.
@@ -231,38 +235,41 @@ impl Shell {
             if let Some(record) = shell.relaunched(&target.project).await {
                 return shell.resume(target.project, &record).await;
             }
-            shell.take(target);
+            shell.attach(target);
             shell.arrive();
         });
     }
 
-    /// Lets everything wait for a kernel that is about to be found.
-    fn let_go(&self, ending: &Ending) {
-        if let Some(bound) = self.bound.take() {
-            bound.journal.write_soon();
-            self.spawn(async move |_| bound.presence.withdraw().await);
+    /// Leaves the session; every request waits for the kernel that is found next.
+    fn detach(&self, ending: &Ending) {
+        if let Some(attachment) = self.attachment.take() {
+            attachment.journal.write_soon();
+            self.spawn(async move |_| attachment.presence.withdraw().await);
         }
         let links = self.links.take();
         let unsent = links.map(|links| links.take_unsent()).unwrap_or_default();
         self.route(|bridge, now| bridge.kernel_is(now, Kernel::Awaited, ending, unsent));
     }
 
-    /// Makes it the session that is served. Its kernel is looked for next.
-    pub(super) fn take(&self, target: Target) {
+    /// Attaches to a session. Its kernel is looked for next.
+    pub(super) fn attach(&self, target: Target) {
         self.bridge.borrow_mut().set_info(target.last_info());
         let presence = Rc::new(Presence::new(
             target.project.clone(),
             target.key.clone(),
-            self.origin.name.to_owned(),
+            self.launch.front_end.name.to_owned(),
             Rc::clone(&self.presence_work),
         ));
         presence.tell(self.bridge.borrow().joined().count(), None);
-        let bound = Bound {
-            journal: Rc::new(journal::Log::open(&target.project, self.origin.by())),
-            keep: Rc::new(Keep::new(
-                self.origin.by(),
-                self.origin.name,
-                Rc::clone(&self.rearm),
+        let attachment = Attachment {
+            journal: Rc::new(journal::Log::open(
+                &target.project,
+                self.launch.front_end.by(),
+            )),
+            outputs: Rc::new(StoredOutputs::new(
+                self.launch.front_end.by(),
+                self.launch.front_end.name,
+                self.alarm.rearm(),
             )),
             presence,
             unread: Trouble::default(),
@@ -273,18 +280,18 @@ impl Shell {
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
             missed: Cell::new(false),
-            _watch: Watch::begin(target.project.dir(), &self.look),
+            _watch: Watch::begin(target.project.dir(), &self.state_reads.wanted()),
             target,
         };
-        *self.bound.borrow_mut() = Some(Rc::new(bound));
+        *self.attachment.borrow_mut() = Some(Rc::new(attachment));
         // What changed between the look and the watch.
         self.look_again();
         self.leave_traces();
     }
 
     /// Returns the session that is served, once it is known which.
-    pub(super) fn bound(&self) -> Option<Rc<Bound>> {
-        self.bound.borrow().clone()
+    pub(super) fn attachment(&self) -> Option<Rc<Attachment>> {
+        self.attachment.borrow().clone()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people read of a kernel's life: what happened, when, who did it, and what mends it.
+//! What people read of a kernel: what happened, when, who did it, and what to do.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What launched this process, as far as its environment tells.
+//! Front-end detection: what launched this process, as far as its environment tells.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Component, Path, PathBuf};
 use crate::kernel::variables::Variables;
 use crate::route::FrontEnd;
 
-/// The front end behind a launch.
+/// The front end that launched this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
-    /// In words for a reader: `VS Code`, `JupyterLab`, …
+pub(super) struct DetectedFrontEnd {
+    /// Its name for people: `VS Code`, `JupyterLab`, …
     pub(super) name: &'static str,
-    /// How it behaves.
-    pub(super) front_end: FrontEnd,
+    /// Which protocol it follows.
+    pub(super) kind: FrontEnd,
     /// The language of the kernelspec that was chosen.
     pub(super) language: String,
 }
 
-impl Origin {
+impl DetectedFrontEnd {
     /// Reads the environment.
     pub(super) fn read(variables: &dyn Variables) -> Self {
         let has = |name| variables.get(name).is_some();
@@ -39,7 +39,7 @@ impl Origin {
             (.., true) => "Jupyter",
             _ => "a Jupyter client",
         };
-        let front_end = match (vs_code, server, client) {
+        let kind = match (vs_code, server, client) {
             (_, true, _) => FrontEnd::Jupyter,
             (true, _, false) => FrontEnd::VsCode,
             _ => FrontEnd::Other,
@@ -49,7 +49,7 @@ impl Origin {
             .map_or_else(String::new, |word| word.to_string_lossy().into_owned());
         Self {
             name,
-            front_end,
+            kind,
             language: if language.is_empty() {
                 "python".to_owned()
             } else {
@@ -129,8 +129,8 @@ mod tests {
     fn front_ends_are_told_apart_by_what_they_set() {
         let with = |names: &[&'static str]| {
             let variables: HashMap<&str, &str> = names.iter().map(|name| (*name, "1")).collect();
-            let origin = Origin::read(&variables);
-            (origin.name, origin.front_end)
+            let found = DetectedFrontEnd::read(&variables);
+            (found.name, found.kind)
         };
         assert_eq!(with(&["VSCODE_PID"]), ("VS Code", FrontEnd::VsCode));
         assert_eq!(
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn the_language_is_the_specs() {
-        let language = |value| Origin::read(&HashMap::from([("NB_LANGUAGE", value)])).language;
+        let language =
+            |value| DetectedFrontEnd::read(&HashMap::from([("NB_LANGUAGE", value)])).language;
         assert_eq!(language("R"), "R");
         assert_eq!(language(""), "python");
     }

@@ -1,106 +1,163 @@
-//! Following the kernel: what becomes of it is read from `state.json` and from its process.
+//! Following the kernel: `state.json` and its process say what becomes of it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use super::LOCKS_WITHIN;
-use super::bound::Bound;
+use super::attachment::Attachment;
 use super::links::Links;
+use super::messages;
 use super::shell::Shell;
 use super::start::Pending;
-use super::storage::Turn;
+use super::storage::{FileWork, Turn};
 use super::target::{Found, LiveKernel, Look};
-use super::words;
 use crate::kernel::process::Process;
 use crate::lifecycle::death::note_death;
 use crate::route::{ClientId, Ending, FrontEnd, Kernel};
 use crate::wire::{Channel, Verified};
 
-/// What no kernel has got, to be sent to the next one.
+/// Messages that no kernel has got, to be sent to the next one.
 type Unsent = Vec<(ClientId, Channel, Verified)>;
+
+/// Reads of `state.json`: asked for by anybody, done on another thread one at a time.
+#[derive(Debug, Default)]
+pub(super) struct StateReads {
+    pub(super) work: FileWork,
+    /// Notified from the watcher's thread too.
+    wanted: Arc<Notify>,
+    /// A read is asked for and has not begun.
+    is_waiting: Cell<bool>,
+    /// How often the state was read on this thread: what another thread has read before is older.
+    read_here: Cell<u64>,
+}
+
+impl StateReads {
+    /// Returns what is notified where `state.json` or the kernel's process may have changed.
+    pub(super) fn wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
+    }
+
+    fn want(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Returns when a read is wanted.
+    pub(super) async fn is_wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Returns whether no other read waits.
+    fn begin_to_wait(&self) -> bool {
+        !self.is_waiting.replace(true)
+    }
+
+    /// Begins a read; the number says later whether it is the latest.
+    fn begin(&self) -> u64 {
+        self.is_waiting.set(false);
+        self.read_here.get()
+    }
+
+    fn is_latest(&self, number: u64) -> bool {
+        self.read_here.get() == number
+    }
+
+    fn read_here(&self) {
+        self.read_here.update(|count| count + 1);
+    }
+}
 
 impl Shell {
     /// Looks at `state.json` and the kernel's process again, soon.
     pub(super) fn look_again(&self) {
-        self.look.notify_one();
+        self.state_reads.want();
     }
 
-    /// Follows the kernel to what it is now, soon: once for all who ask until then.
+    /// As [`Shell::refresh`], soon: once for all who ask until then.
     pub(super) fn refresh_soon(&self) {
-        if !self.refresh_waits.replace(true) {
+        if self.state_reads.begin_to_wait() {
             self.spawn(async |shell| shell.refresh().await);
         }
     }
 
-    /// Follows the kernel to what it is now.
+    /// Reads the state and takes what the kernel is now.
     pub(super) async fn refresh(&self) {
-        let turn = self.state_work.turn().await;
-        self.refresh_waits.set(false);
-        let Some(bound) = self.bound() else { return };
-        let looks = self.looks.get();
-        let look = self.look_closely(&bound, &turn).await;
-        let is_served = self.bound().is_some_and(|now| Rc::ptr_eq(&now, &bound));
-        if looks != self.looks.get() {
+        let turn = self.state_reads.work.turn().await;
+        let number = self.state_reads.begin();
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        let look = self.look_closely(&attachment, &turn).await;
+        let is_served = self
+            .attachment()
+            .is_some_and(|now| Rc::ptr_eq(&now, &attachment));
+        if !self.state_reads.is_latest(number) {
             // The state was read on this thread since: this may be older.
             self.look_again();
         } else if is_served {
-            self.take_look(&bound, look);
+            self.take_look(&attachment, look);
         }
     }
 
-    /// Follows the kernel to what it is at this moment, where there is none: a request is not answered with
-    /// an error that was true a moment ago, and nothing else passes that would wait for the files.
+    /// Reads the state on this thread, where there is no kernel: a request is not answered with an error that was
+    /// true a moment ago, and no message passes that would wait for the files.
     pub(super) fn refresh_before_an_error(&self) {
         let is_ended = matches!(self.bridge.borrow().kernel(), Kernel::Ended(_));
-        if let Some(bound) = self.bound().filter(|_| is_ended)
-            && !bound.is_unreachable.get()
+        if let Some(attachment) = self.attachment().filter(|_| is_ended)
+            && !attachment.is_unreachable.get()
         {
-            self.looks.update(|looks| looks + 1);
-            self.take_look(&bound, bound.target.look_closely());
+            self.state_reads.read_here();
+            self.take_look(&attachment, attachment.target.look_closely());
         }
     }
 
-    fn take_look(&self, bound: &Bound, look: anyhow::Result<Look>) {
+    fn take_look(&self, attachment: &Attachment, look: anyhow::Result<Look>) {
         match look {
             Ok(look) => {
-                bound.note(&look);
+                attachment.note(&look);
                 // The removal of a record does not end its kernel.
                 if matches!(look.found, Found::None(_)) && self.kernel_lives() && !look.is_recorded
                 {
-                    let key = &bound.target.key;
-                    let text = format!("{key} is no longer written down, its kernel lives");
-                    return bound.unread.is("removed", &text);
+                    let key = &attachment.target.key;
+                    let text = format!("{key} is not in state.json any more, but its kernel lives");
+                    return attachment.unread.is("removed", &text);
                 }
-                bound.unread.is_over("the kernel's record is read again");
+                attachment
+                    .unread
+                    .is_over("the kernel's record is read again");
                 self.adopt(look.found);
             }
             // What is known stays true until something better can be read.
             Err(error) => {
                 let text = format!("{error:#}");
-                bound.unread.is(&text, &text);
+                attachment.unread.is(&text, &text);
             }
         }
     }
 
     /// Reads what is known of the kernel; writes down that it has exited unexpectedly, where no one else has.
-    async fn look_closely(&self, bound: &Bound, turn: &Turn<'_>) -> anyhow::Result<Look> {
+    async fn look_closely(&self, attachment: &Attachment, turn: &Turn<'_>) -> anyhow::Result<Look> {
         let read = async || {
-            let target = bound.target.clone();
+            let target = attachment.target.clone();
             turn.run(move || target.look_closely()).await?
         };
         let mut look = read().await?;
-        if bound.pending.get() == Pending::Nothing
+        if attachment.pending.get() == Pending::Nothing
             && let Some((owner, session)) = look.unnoticed.take()
         {
             // In whose cell it died is read in the journal.
-            let _ = tokio::time::timeout(LOCKS_WITHIN, bound.journal.written()).await;
-            let project = bound.target.project.clone();
+            let _ = tokio::time::timeout(LOCKS_WITHIN, attachment.journal.written()).await;
+            let project = attachment.target.project.clone();
             let noted = turn.run(move || note_death(&project, &owner, session));
             match noted.await.map_err(Into::into).and_then(|it| Ok(it?)) {
-                Ok(_) => bound.unwritten.is_over("the kernel's end is written down"),
+                Ok(_) => attachment
+                    .unwritten
+                    .is_over("the kernel's end is written down"),
                 Err::<_, anyhow::Error>(error) => {
                     let text = format!("the kernel's end could not be written down: {error:#}");
-                    bound.unwritten.is("the end", &text);
+                    attachment.unwritten.is("the end", &text);
                 }
             }
             look = read().await?;
@@ -124,7 +181,7 @@ impl Shell {
     /// Returns whether anybody wants to hear the kernel.
     ///
     /// The requests of one that is restarted or shut down have had their end when it is
-    /// interrupted for that; one that went by itself is heard to the last word.
+    /// interrupted for that; one that exited unexpectedly is heard to its last message.
     pub(super) fn listens(&self) -> bool {
         matches!(
             self.bridge.borrow().kernel(),
@@ -134,20 +191,22 @@ impl Shell {
 
     /// Takes what the kernel is now.
     pub(super) fn adopt(&self, found: Found) {
-        let Some(bound) = self.bound() else { return };
-        if !bound.pending.get().admits(&found) {
+        let Some(attachment) = self.attachment() else {
+            return;
+        };
+        if !attachment.pending.get().admits(&found) {
             return;
         }
         let before = self.links.borrow().clone();
         match found {
             Found::Live(kernel) => {
-                bound.failure.take();
+                attachment.failure.take();
                 let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
                 let same = before
                     .as_ref()
                     .is_some_and(|links| links.kernel().is_same(&kernel));
                 if !(live && same) {
-                    self.connect(&bound, *kernel, before.as_deref());
+                    self.connect(&attachment, *kernel, before.as_deref());
                 }
             }
             Found::Awaited => {
@@ -157,24 +216,24 @@ impl Shell {
                 tracing::info!("the kernel is being started; requests wait for it");
                 self.change(
                     Kernel::Awaited,
-                    &words::replaced(&bound.target),
+                    &messages::replaced(&attachment.target),
                     before.as_ref(),
                 );
             }
             Found::Died(ended) => {
-                let (target, ended) = (&bound.target, ended.as_ref());
-                let failure = bound.failure.borrow().clone();
-                let kernel = if self.may_start_again(&bound) && self.has_person() {
-                    Kernel::Died(failure.unwrap_or_else(|| words::died_for_now(target, ended)))
+                let (target, ended) = (&attachment.target, ended.as_ref());
+                let failure = attachment.failure.borrow().clone();
+                let kernel = if self.may_start_again(&attachment) && self.has_person() {
+                    Kernel::Died(failure.unwrap_or_else(|| messages::died_for_now(target, ended)))
                 } else {
-                    Kernel::Ended(failure.unwrap_or_else(|| words::died(target, ended)))
+                    Kernel::Ended(failure.unwrap_or_else(|| messages::died(target, ended)))
                 };
                 self.end(kernel, before.as_ref());
             }
             Found::None(ending) => {
-                let failure = bound.failure.borrow().clone();
+                let failure = attachment.failure.borrow().clone();
                 let ending = match failure {
-                    Some(failure) if !bound.is_recorded.get() => failure,
+                    Some(failure) if !attachment.is_recorded.get() => failure,
                     _ => ending,
                 };
                 self.end(Kernel::Ended(ending), before.as_ref());
@@ -185,8 +244,13 @@ impl Shell {
     /// Returns whether a person runs the cells, who reads what is gone with a kernel that died: of VS
     /// Code, a Jupyter server, a console on a terminal.
     fn has_person(&self) -> bool {
-        let on_terminal = || self.parent.as_ref().is_some_and(Process::has_terminal);
-        match self.origin.front_end {
+        let on_terminal = || {
+            self.launch
+                .parent
+                .as_ref()
+                .is_some_and(Process::has_terminal)
+        };
+        match self.launch.front_end.kind {
             FrontEnd::VsCode | FrontEnd::Jupyter => true,
             FrontEnd::Other => on_terminal() && !self.bridge.borrow().is_batch(),
         }
@@ -204,18 +268,18 @@ impl Shell {
     }
 
     fn change(&self, kernel: Kernel, ending: &Ending, before: Option<&Rc<Links>>) {
-        if let Some(bound) = self.bound() {
-            bound.keep.kernel_ended(self.published());
+        if let Some(attachment) = self.attachment() {
+            attachment.outputs.kernel_ended(self.published());
         }
         let unsent = take_unsent(before.map(Rc::as_ref));
         self.route(|bridge, now| bridge.kernel_is(now, kernel, ending, unsent));
     }
 
-    fn connect(&self, bound: &Bound, kernel: LiveKernel, before: Option<&Links>) {
-        bound.is_unreachable.set(false);
+    fn connect(&self, attachment: &Attachment, kernel: LiveKernel, before: Option<&Links>) {
+        attachment.is_unreachable.set(false);
         let unsent = take_unsent(before);
         let is_another = before.is_some_and(|links| !links.kernel().is_same(&kernel));
-        // Another kernel may count its lives from anew, as where a notebook begins to share one;
+        // Another kernel may count its generations from one, as where a notebook begins to share one;
         // the bridge's numbers only ever rise.
         let last = self.number.get();
         let number = if before.is_some() && !is_another {
@@ -228,10 +292,10 @@ impl Shell {
             self.count.restarted();
         }
         if is_another || number != last {
-            bound.keep.kernel_ended(self.published());
+            attachment.outputs.kernel_ended(self.published());
         }
-        let notebook = &bound.target.key;
-        bound
+        let notebook = &attachment.target.key;
+        attachment
             .journal
             .follow(number, &kernel.owner, kernel.generation, notebook);
         tracing::info!(
@@ -240,21 +304,21 @@ impl Shell {
             "connects to the kernel at {}",
             kernel.connection.endpoint(Channel::Shell)
         );
-        if is_another || bound.missed.take() {
+        if is_another || attachment.missed.take() {
             let owner = before.map(|links| &*links.kernel().owner);
-            let notice = words::notice(&bound.target, &kernel, owner);
+            let notice = messages::notice(&attachment.target, &kernel, owner);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         } else if before.is_none()
-            && self.origin.front_end == FrontEnd::VsCode
+            && self.launch.front_end.kind == FrontEnd::VsCode
             && let Some(job) = &kernel.handed_over
         {
-            let notice = words::handed_over(job);
+            let notice = messages::handed_over(job);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         }
         if let Some(process) = kernel.process.clone() {
-            let look = Arc::clone(&self.look);
+            let look = self.state_reads.wanted();
             tokio::task::spawn_local(async move {
                 process.death().await;
                 look.notify_one();
@@ -266,9 +330,9 @@ impl Shell {
             info: kernel.info.clone(),
         };
         let widgets = kernel.widgets.clone();
-        let links = Links::connect(kernel, self.id.clone(), &self.me);
+        let links = Links::connect(kernel, self.launch.id.clone(), &self.me);
         *self.links.borrow_mut() = Some(Rc::new(links));
-        let ending = words::replaced(&bound.target);
+        let ending = messages::replaced(&attachment.target);
         self.route(|bridge, now| {
             // First, since the probe may be among what is held.
             bridge.set_widgets(widgets);
@@ -276,22 +340,24 @@ impl Shell {
         });
     }
 
-    /// Writes down what this life of the kernel has told, for proxies that find it busy.
+    /// Writes the version of ipywidgets that this kernel has printed into the state, for proxies that find it busy.
     pub(super) fn remember_widgets(&self, version: String) {
         let links = self.links.borrow();
-        let (Some(bound), Some(links)) = (self.bound(), &*links) else {
+        let (Some(attachment), Some(links)) = (self.attachment(), &*links) else {
             return;
         };
         let kernel = links.kernel();
         let (owner, generation) = (kernel.owner.clone(), kernel.generation);
         self.spawn(async move |shell| {
-            let turn = shell.state_work.turn().await;
-            let target = bound.target.clone();
+            let turn = shell.state_reads.work.turn().await;
+            let target = attachment.target.clone();
             let written = turn.run(move || target.remember_widgets(&owner, generation, &version));
             let written: anyhow::Result<()> =
                 written.await.map_err(Into::into).and_then(|it| Ok(it?));
             if let Err(error) = written {
-                tracing::warn!("the version of ipywidgets was not written down: {error:#}");
+                tracing::warn!(
+                    "the version of ipywidgets could not be written to state.json: {error:#}"
+                );
             }
         });
     }
@@ -309,15 +375,19 @@ impl Shell {
     /// A kernel of which only the sockets are known does not answer on them.
     pub(super) fn unreachable(&self, error: &std::io::Error) {
         let live = matches!(self.bridge.borrow().kernel(), Kernel::Live { .. });
-        if let Some(bound) = self.bound().filter(|_| live) {
+        if let Some(attachment) = self.attachment().filter(|_| live) {
             let links = self.links.borrow();
             let process = links
                 .as_ref()
                 .and_then(|links| links.kernel().process.clone());
             drop(links);
             let pid = process.map(|process| process.pid);
-            bound.is_unreachable.set(true);
-            self.adopt(Found::None(words::unreachable(&bound.target, error, pid)));
+            attachment.is_unreachable.set(true);
+            self.adopt(Found::None(messages::unreachable(
+                &attachment.target,
+                error,
+                pid,
+            )));
         }
     }
 }

@@ -1,27 +1,28 @@
-//! The cells of one client, what they have said, and the folder in which that is written down.
+//! The cells of one client, their outputs, and the folder that these are written into.
 
 use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 
 use crate::project::jobs::{FrontEnd, Job, JobCell, JobFolder, JobState};
 use crate::project::questions::Question;
 use crate::project::{Lock, Project};
 use crate::proxy::target::Target;
-use crate::route::ClientId;
+use crate::route::{ClientId, Execution};
 
-/// How long a cell runs before what it says goes into a file.
+/// How long a cell runs before its outputs go into a file.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How often that is written.
+/// How often they are written.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// How many bytes wait in memory at most.
 const WAITING: usize = 256 << 10;
 
-/// Where they cannot be written: how many then. Above that they are let go.
+/// The same where they cannot be written. Above that they are dropped.
 const UNWRITTEN: usize = 32 << 20;
 
 /// The cells of one client from the first to the last that it sent while one was under way.
@@ -34,34 +35,30 @@ pub(super) struct Series {
     pub(super) owner: String,
     pub(super) generation: u64,
     begun: Instant,
-    pub(super) cells: Vec<Kept>,
-    /// What is not in the file yet.
-    waiting: Vec<Line>,
+    cells: Vec<SeriesCell>,
     /// What the kernel asks, and whom.
     pub(super) question: Option<(ClientId, Question)>,
-    /// Of what is not in the file yet.
+    pub(super) stage: Stage,
+    pub(super) folder: Folder,
+    /// What the folder says of it.
+    pub(super) state: JobState,
+    /// Messages that are not in the folder yet, and their bytes.
+    waiting: Vec<Line>,
     pub(super) bytes: usize,
-    /// Something changed that the file does not tell.
+    /// Something changed that is not in the folder.
     pub(super) changed: bool,
     /// It is written as soon as that is possible, although it has ended.
     pub(super) urgent: bool,
     /// When it was written last, or that was tried.
     written_at: Option<Instant>,
-    /// That failed.
+    /// The last write failed.
     failed: bool,
-    pub(super) lost: bool,
-    /// What its folder says of it.
-    pub(super) state: JobState,
-    pub(super) stored: Option<Stored>,
-    /// Another thread writes it, and has the folder.
-    pub(super) is_writing: bool,
-    /// While it is handed over: the messages that came since.
-    pub(super) heard: Option<HashSet<String>>,
-    pub(super) stage: Stage,
+    /// Some messages were dropped.
+    lost: bool,
 }
 
 /// How far a series has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Stage {
     /// A cell of it runs or waits for the kernel.
     Runs,
@@ -69,14 +66,71 @@ pub(super) enum Stage {
     Ended,
     /// All have ended, and the client that asked has gone without the outputs.
     Unseen,
+    /// A recorder takes over.
+    HandedOff {
+        /// It was [`Stage::Unseen`].
+        has_ended: bool,
+        /// The ids of the messages that came since.
+        received: HashSet<String>,
+    },
 }
 
-/// A cell.
-pub(super) struct Kept {
-    pub(super) cell: JobCell,
-    pub(super) raised: bool,
-    pub(super) idle: bool,
-    pub(super) done: Option<String>,
+impl Stage {
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Self::Runs)
+    }
+
+    /// Returns whether all cells had ended when the series was handed off.
+    pub(super) fn has_ended(&self) -> bool {
+        !matches!(
+            self,
+            Self::Runs
+                | Self::HandedOff {
+                    has_ended: false,
+                    ..
+                }
+        )
+    }
+
+    /// Returns whether a message came since the series was handed off.
+    pub(super) fn has_received(&self, msg_id: &str) -> bool {
+        matches!(self, Self::HandedOff { received, .. } if received.contains(msg_id))
+    }
+}
+
+/// The folder of a series.
+pub(super) enum Folder {
+    None,
+    Made(Box<Stored>),
+    /// Another thread writes it.
+    Busy,
+}
+
+impl Folder {
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy)
+    }
+
+    /// Takes the folder out for another thread.
+    pub(super) fn take(&mut self) -> Option<Box<Stored>> {
+        std::mem::replace(self, Self::Busy).into_stored()
+    }
+
+    pub(super) fn into_stored(self) -> Option<Box<Stored>> {
+        match self {
+            Self::Made(stored) => Some(stored),
+            Self::None | Self::Busy => None,
+        }
+    }
+}
+
+/// A cell of a series.
+struct SeriesCell {
+    cell: JobCell,
+    raised: bool,
+    idle: bool,
+    /// The reply's `status`.
+    done: Option<String>,
 }
 
 /// A message that the kernel published for a cell.
@@ -87,7 +141,7 @@ pub(super) struct Line {
     pub(super) content: Bytes,
 }
 
-/// The folder of a series.
+/// A folder on disk, with its job.
 pub(super) struct Stored {
     pub(super) folder: JobFolder,
     pub(super) job: Job,
@@ -95,19 +149,14 @@ pub(super) struct Stored {
     /// have many cells under way.
     lock: Option<Lock>,
     /// Held while this proxy adds to the events of a job that a recorder has taken over.
-    pub(super) feed: Option<Lock>,
+    feed: Option<Lock>,
 }
 
 impl Series {
-    pub(super) fn new(
-        number: u64,
-        client: Option<ClientId>,
-        session: &str,
-        (owner, generation): (&str, u64),
-    ) -> Self {
+    pub(super) fn new(number: u64, session: &str, (owner, generation): (&str, u64)) -> Self {
         Self {
             number,
-            client,
+            client: None,
             session: session.to_owned(),
             owner: owner.to_owned(),
             generation,
@@ -122,20 +171,101 @@ impl Series {
             failed: false,
             lost: false,
             state: JobState::Running,
-            stored: None,
-            is_writing: false,
-            heard: None,
+            folder: Folder::None,
             stage: Stage::Runs,
         }
     }
 
-    pub(super) fn cell(&mut self, msg_id: &str) -> Option<(usize, &mut Kept)> {
-        let mut cells = self.cells.iter_mut().enumerate();
-        cells.find(|(_, kept)| kept.cell.msg_id.as_deref() == Some(msg_id))
+    /// Takes a cell that is sent to the kernel.
+    pub(super) fn begin(&mut self, execution: &Execution) {
+        let code = execution.code.clone().unwrap_or_default();
+        let mut cell = JobCell::new(execution.cell.clone(), code);
+        cell.msg_id = Some(execution.msg_id.clone());
+        self.client.clone_from(&execution.client);
+        self.cells.push(SeriesCell {
+            cell,
+            raised: false,
+            idle: false,
+            done: None,
+        });
+        self.changed = true;
     }
 
-    pub(super) fn say(&mut self, line: Line) {
-        if self.is_writing && self.lost {
+    fn find(&mut self, msg_id: &str) -> Option<(usize, &mut SeriesCell)> {
+        let mut cells = self.cells.iter_mut().enumerate();
+        cells.find(|(_, it)| it.cell.msg_id.as_deref() == Some(msg_id))
+    }
+
+    /// Returns a cell and its place.
+    pub(super) fn cell(&mut self, msg_id: &str) -> Option<(usize, &mut JobCell)> {
+        self.find(msg_id).map(|(at, it)| (at, &mut it.cell))
+    }
+
+    pub(super) fn msg_ids(&self) -> Vec<String> {
+        let ids = self.cells.iter().map(|it| it.cell.msg_id.clone());
+        ids.flatten().collect()
+    }
+
+    /// Takes a cell's `idle`.
+    pub(super) fn set_idle(&mut self, msg_id: &str, at: Timestamp) {
+        if let Some((_, it)) = self.find(msg_id) {
+            it.idle = true;
+            it.cell.idle_at = Some(at);
+            self.changed = true;
+        }
+    }
+
+    /// Takes a cell's reply.
+    pub(super) fn set_done(&mut self, msg_id: &str, status: &str) {
+        if let Some((_, it)) = self.find(msg_id) {
+            it.done = Some(status.to_owned());
+            self.changed = true;
+        }
+    }
+
+    /// Returns whether all cells have their `idle` and their reply.
+    pub(super) fn all_cells_ended(&self) -> bool {
+        self.cells.iter().all(|it| it.idle && it.done.is_some())
+    }
+
+    /// Returns whether a cell has no `idle`.
+    pub(super) fn any_cell_runs(&self) -> bool {
+        self.cells.iter().any(|it| !it.idle)
+    }
+
+    /// Takes the end of all cells; those without an `idle` have died with the kernel.
+    pub(super) fn end(&mut self) {
+        for it in &mut self.cells {
+            if !std::mem::replace(&mut it.idle, true) {
+                it.done.get_or_insert_with(|| "kernel_died".to_owned());
+            }
+        }
+        self.stage = Stage::Ended;
+        self.copy_lines();
+    }
+
+    /// Has the end written soon: should this process be killed then, no recorder has to go on with it.
+    pub(super) fn write_end(&mut self) {
+        self.state = JobState::Done;
+        self.urgent = true;
+    }
+
+    /// Takes whether the recorder has missed no message.
+    pub(super) fn set_whole(&mut self, is_whole: bool) {
+        let whole = is_whole && !self.lost;
+        if let Folder::Made(stored) = &mut self.folder
+            && let Some(front_end) = &mut stored.job.front_end
+        {
+            front_end.whole = whole;
+        }
+    }
+
+    /// Adds an output of a cell.
+    pub(super) fn add(&mut self, line: Line) {
+        if let Some(cell) = self.cells.get_mut(line.cell) {
+            cell.raised |= line.msg_type == "error";
+        }
+        if self.folder.is_busy() && self.lost {
             // The disk does not answer.
             return;
         }
@@ -143,17 +273,21 @@ impl Series {
         self.waiting.push(line);
     }
 
-    /// Lets go of what waits, where another thread is not done with what it writes.
+    /// Drops what waits, where another thread is not done with what it writes.
     pub(super) fn give_up(&mut self) {
-        if self.is_writing {
-            self.waiting.clear();
-            self.bytes = 0;
-            self.lost = true;
+        if self.folder.is_busy() {
+            self.drop_lines();
         }
     }
 
-    /// Lets what waits in memory be its own: it must not keep the buffers that it came in.
-    pub(super) fn own_lines(&mut self) {
+    fn drop_lines(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+        self.lost = true;
+    }
+
+    /// Copies what waits in memory: slices would keep the whole buffers that they came in.
+    fn copy_lines(&mut self) {
         for line in &mut self.waiting {
             line.content = Bytes::copy_from_slice(&line.content);
         }
@@ -161,17 +295,17 @@ impl Series {
 
     /// Returns whether it has a folder, or is about to get one.
     pub(super) fn has_folder(&self) -> bool {
-        self.stored.is_some() || self.is_writing || self.urgent
+        !matches!(self.folder, Folder::None) || self.urgent
     }
 
     /// Returns when it is to be written.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_due = match self.stage {
-            // The handover writes it.
-            _ if self.is_writing || self.heard.is_some() => false,
+            _ if self.folder.is_busy() => false,
             Stage::Runs => self.changed,
             Stage::Ended => self.urgent,
-            Stage::Unseen => false,
+            // The hand-off writes it.
+            Stage::Unseen | Stage::HandedOff { .. } => false,
         };
         let at_once = !self.failed && (self.urgent || self.bytes > WAITING);
         let due = match self.written_at {
@@ -186,39 +320,41 @@ impl Series {
     pub(super) fn begin_write(&mut self, target: &Target, by: &str, front_end: &str) -> Write {
         self.changed = false;
         self.urgent = false;
-        self.is_writing = true;
-        let into = match self.stored.take() {
+        let into = match self.folder.take() {
             Some(stored) => Destination::Made(stored),
             None => Destination::New(target.project.clone(), self.job(target, by, front_end)),
         };
         Write {
             into,
             state: self.state,
-            cells: self.cells.iter().map(Kept::job_cell).collect(),
+            cells: self.cells.iter().map(SeriesCell::job_cell).collect(),
             lines: std::mem::take(&mut self.waiting),
         }
     }
 
     /// Takes what came of a write; returns why it failed.
     pub(super) fn end_write(&mut self, written: Written) -> io::Result<()> {
-        self.is_writing = false;
         self.written_at = Some(Instant::now());
         self.failed = written.done.is_err();
-        self.stored = written.stored;
+        self.folder = written.stored.map_or(Folder::None, Folder::Made);
         let mut lines = written.lines;
         lines.append(&mut self.waiting);
         self.waiting = lines;
         self.bytes = self.waiting.iter().map(|line| line.content.len()).sum();
         if self.failed {
             self.changed = true;
-            self.urgent = self.stage == Stage::Ended;
+            self.urgent = matches!(self.stage, Stage::Ended);
             if self.bytes > UNWRITTEN {
-                self.waiting.clear();
-                self.bytes = 0;
-                self.lost = true;
+                self.drop_lines();
             }
         }
         written.done
+    }
+
+    /// Takes that a write has panicked, and the folder with it.
+    pub(super) fn lose_folder(&mut self) {
+        self.folder = Folder::None;
+        self.lost = true;
     }
 
     fn job(&self, target: &Target, by: &str, front_end: &str) -> Job {
@@ -237,7 +373,7 @@ impl Series {
     }
 }
 
-impl Kept {
+impl SeriesCell {
     /// Returns the cell as the job has it. One that is idle has ended, although its reply may be on
     /// the way.
     fn job_cell(&self) -> JobCell {
@@ -298,14 +434,14 @@ pub(super) struct Write {
 
 /// The folder that a series is written into.
 enum Destination {
-    Made(Stored),
+    Made(Box<Stored>),
     /// It is made in a project, with this job.
     New(Project, Job),
 }
 
 /// What came of that.
 pub(super) struct Written {
-    pub(super) stored: Option<Stored>,
+    pub(super) stored: Option<Box<Stored>>,
     /// What is not written.
     lines: Vec<Line>,
     done: io::Result<()>,
@@ -322,7 +458,7 @@ impl Write {
         } = self;
         let made = match into {
             Destination::Made(stored) => Ok(stored),
-            Destination::New(project, job) => Stored::make(&project, job),
+            Destination::New(project, job) => Stored::make(&project, job).map(Box::new),
         };
         let (stored, done) = match made {
             Ok(mut stored) => {

@@ -1,0 +1,189 @@
+//! Series that have ended, stored until somebody has read their end.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::series::{Series, Stage};
+use crate::route::ClientId;
+use crate::socket::DeliveryProgress;
+
+/// How long a subscriber that has read the end of a series has to stay for the series to be dropped.
+const STAYS: Duration = Duration::from_secs(1);
+
+/// How many series are stored at most, and how many bytes of theirs in memory. The oldest are dropped first.
+const MOST: usize = 4096;
+const MOST_BYTES: usize = 32 << 20;
+
+/// How many of them have folders at most, while their subscribers have not read them: each has an open
+/// file. The others stay in memory.
+pub(super) const FOLDERS: usize = 8;
+
+/// Series that have ended, in the order of their ends.
+#[derive(Default)]
+pub(super) struct EndedSeries {
+    all: VecDeque<Ended>,
+    release_at: Option<Instant>,
+    /// Some may be urgent: there may be thousands, and that is asked for each message.
+    has_urgent: bool,
+}
+
+/// What was published so far.
+#[derive(Clone, Copy)]
+pub(in crate::proxy) struct Published {
+    /// How many messages were sent to all subscribers.
+    pub(in crate::proxy) messages: u64,
+    /// Whether there is a subscriber.
+    pub(in crate::proxy) is_heard: bool,
+}
+
+struct Ended {
+    series: Series,
+    /// Their end is among the first so many messages that were published.
+    number: u64,
+    /// When it is looked next whether somebody has read it.
+    due: Instant,
+    /// Whether there was a subscriber when it came.
+    was_heard: bool,
+}
+
+/// Why it is looked whether the ends of cells were read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::proxy) enum ReleaseReason {
+    /// The time has come for some of them.
+    Due,
+    /// The front end ends this proxy. Whoever was there when a cell ended has got its outputs, also
+    /// where it closed its connections before it ended the proxy, as batch clients do.
+    Stopped,
+    /// The front end is gone, and this proxy ends.
+    Orphaned,
+}
+
+/// The series that are not stored here any more.
+#[derive(Default)]
+pub(super) struct Released {
+    /// Somebody has got their outputs, or does without.
+    pub(super) read: Vec<Series>,
+    /// Nobody has got their outputs.
+    pub(super) unseen: Vec<Series>,
+    /// Whether one that stays is to be written now.
+    pub(super) any_urgent: bool,
+}
+
+impl EndedSeries {
+    /// Takes a series that has ended; returns those that are dropped for it.
+    pub(super) fn push(&mut self, series: Series, published: Published) -> Vec<Series> {
+        let due = Instant::now() + STAYS;
+        self.release_at = self.release_at.or(Some(due));
+        self.has_urgent |= series.urgent;
+        self.all.push_back(Ended {
+            series,
+            number: published.messages + 1,
+            due,
+            was_heard: published.is_heard,
+        });
+        let mut dropped = Vec::new();
+        let mut bytes: usize = self.all.iter().map(|it| it.series.bytes).sum();
+        while (bytes > MOST_BYTES || self.all.len() > MOST)
+            && let Some(oldest) = self.all.pop_front()
+        {
+            bytes -= oldest.series.bytes;
+            dropped.push(oldest.series);
+        }
+        dropped
+    }
+
+    /// Returns when [`EndedSeries::release`] wants to be called.
+    pub(super) fn release_at(&self) -> Option<Instant> {
+        self.release_at
+    }
+
+    /// Takes the series out whose end was read by a subscriber that is still connected, or by nobody.
+    pub(super) fn release(
+        &mut self,
+        reach: impl Fn(u64) -> DeliveryProgress,
+        is_joined: impl Fn(&ClientId) -> bool,
+        reason: ReleaseReason,
+    ) -> Released {
+        let mut released = Released::default();
+        let now = Instant::now();
+        let at_last = reason != ReleaseReason::Due;
+        if !at_last && self.release_at.is_none_or(|due| due > now) {
+            return released;
+        }
+        let is_due = |it: &Ended| at_last || it.due <= now;
+        // Whoever has read the last one has read those before it.
+        let last = self.all.iter().rev().find(|it| is_due(it));
+        let all_read = last.is_some_and(|it| reach(it.number) == DeliveryProgress::Read);
+        let has_folder = |it: &&Ended| it.series.has_folder();
+        let mut folders = self.all.iter().filter(has_folder).count();
+        for mut it in std::mem::take(&mut self.all) {
+            if !is_due(&it) {
+                self.all.push_back(it);
+                continue;
+            }
+            let reach = if all_read {
+                DeliveryProgress::Read
+            } else {
+                reach(it.number)
+            };
+            match reach {
+                DeliveryProgress::Waits if !at_last => {
+                    it.due = now + STAYS;
+                    if !it.series.has_folder() && folders < FOLDERS {
+                        folders += 1;
+                        it.series.urgent = true;
+                        released.any_urgent = true;
+                    }
+                    self.all.push_back(it);
+                }
+                DeliveryProgress::Read | DeliveryProgress::Waits => released.read.push(it.series),
+                // It does without outputs, or was told that it has missed some.
+                DeliveryProgress::Nobody if it.series.client.as_ref().is_some_and(&is_joined) => {
+                    released.read.push(it.series);
+                }
+                DeliveryProgress::Nobody if reason == ReleaseReason::Stopped && it.was_heard => {
+                    released.read.push(it.series);
+                }
+                DeliveryProgress::Nobody => {
+                    it.series.stage = Stage::Unseen;
+                    released.unseen.push(it.series);
+                }
+            }
+        }
+        self.has_urgent |= released.any_urgent;
+        self.release_at = self.all.iter().map(|it| it.due).min();
+        released
+    }
+
+    /// Returns when the first of them is to be written.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let all = self.has_urgent.then(|| self.all());
+        all.into_iter().flatten().filter_map(Series::due).min()
+    }
+
+    /// Looks whether any is still to be written.
+    pub(super) fn look_for_urgent(&mut self) {
+        self.has_urgent = self.all.iter().any(|it| it.series.urgent);
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Series> {
+        self.all.iter().map(|it| &it.series)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Series> {
+        let mut all = self.all.iter_mut().map(|it| &mut it.series);
+        all.find(|series| series.number == number)
+    }
+}
+
+#[cfg(test)]
+impl EndedSeries {
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.all.iter().map(|it| it.number).collect()
+    }
+
+    pub(super) fn set_all_due(&mut self, now: Instant) {
+        self.release_at = Some(now);
+        self.all.iter_mut().for_each(|it| it.due = now);
+    }
+}

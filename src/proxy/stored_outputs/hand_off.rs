@@ -1,0 +1,190 @@
+//! Handing series off to recorders.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::series::{Folder, Stage};
+use super::{HandOffScope, StoredOutputs};
+use crate::execution::lost;
+use crate::project::jobs::{FrontEnd, JobFolder, JobState};
+use crate::project::questions::Question;
+use crate::proxy::storage::FileWork;
+use crate::proxy::target::Target;
+use crate::route::ClientId;
+
+/// How long a recorder may take until it receives what the kernel publishes. A Jupyter server kills what has not
+/// ended 2.5 s after it was asked to.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How often that is looked at.
+const POLL: Duration = Duration::from_millis(2);
+
+impl StoredOutputs {
+    /// Passes a question on to the recorder of a job; returns whether it sees to the answer.
+    pub(in crate::proxy) async fn pass_on(
+        &self,
+        client: &ClientId,
+        folder: JobFolder,
+        question: Question,
+    ) -> bool {
+        let id = folder.id().to_owned();
+        let turn = self.work.turn().await;
+        let passed = turn.run(move || {
+            let has_recorder = folder.has_recorder();
+            has_recorder.then(|| folder.pass_on(&question))
+        });
+        match passed.await.and_then(Option::transpose) {
+            Ok(Some(())) => {
+                self.handed_off.borrow_mut().set_asked(&id, client);
+                true
+            }
+            Ok(None) => {
+                self.handed_off.borrow_mut().remove(&id);
+                false
+            }
+            Err(error) => {
+                tracing::warn!("a question could not be passed on: {error}");
+                false
+            }
+        }
+    }
+
+    /// Hands the chosen series off, each to a recorder. Returns when
+    /// nothing more depends on this process: the clients whose questions the recorders have now.
+    pub(in crate::proxy) async fn hand_off(
+        &self,
+        target: &Target,
+        scope: HandOffScope<'_>,
+    ) -> Vec<ClientId> {
+        let mut asked = Vec::new();
+        let chosen = self.choose(scope);
+        for number in chosen {
+            let leaves = matches!(scope, HandOffScope::All);
+            match self.hand_off_one(target, number, leaves).await {
+                Ok(client) => asked.extend(client),
+                Err(error) => {
+                    tracing::warn!(
+                        "a running cell could not be handed off to a recorder: {error:#}"
+                    );
+                }
+            }
+            let mut running = self.running.borrow_mut();
+            for series in running.extract_if(.., |series| series.number == number) {
+                self.handed_off.borrow_mut().add(series);
+            }
+        }
+        asked
+    }
+
+    /// Marks the series that are handed off; returns their numbers.
+    fn choose(&self, scope: HandOffScope<'_>) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for series in self.running.borrow_mut().iter_mut() {
+            let has_ended = matches!(series.stage, Stage::Unseen);
+            let may_be_chosen = has_ended || series.stage.is_running();
+            let runs = series.any_cell_runs();
+            let is_chosen = match scope {
+                HandOffScope::Sessions(sessions) => sessions.contains(&series.session) && runs,
+                HandOffScope::Unseen => has_ended,
+                HandOffScope::All => has_ended || runs,
+            };
+            if may_be_chosen && is_chosen {
+                series.stage = Stage::HandedOff {
+                    has_ended,
+                    received: HashSet::new(),
+                };
+                numbers.push(series.number);
+            }
+        }
+        numbers
+    }
+
+    async fn hand_off_one(
+        &self,
+        target: &Target,
+        number: u64,
+        leaves: bool,
+    ) -> anyhow::Result<Option<ClientId>> {
+        let deadline = Instant::now() + PATIENCE;
+        self.with(number, |series| series.state = JobState::Running);
+        self.write(number, target).await;
+        let folder = self.adopt(target, number, leaves).await?;
+        lost::resume(&target.project, folder.id()).await?;
+        // The recorder of cells that have ended receives nothing.
+        let has_ended = self.with(number, |series| series.stage.has_ended());
+        let is_whole = has_ended.unwrap_or(true) || self.receives(number, &folder, deadline).await;
+        tracing::info!(
+            job = folder.id(),
+            "a recorder goes on with the cells of {}{}",
+            self.front_end,
+            if is_whole {
+                ""
+            } else {
+                ", and may have missed something"
+            }
+        );
+        self.with(number, |series| series.set_whole(is_whole));
+        self.write(number, target).await;
+        // Until here the client might have answered.
+        let question = self
+            .with(number, |series| series.question.clone())
+            .flatten();
+        let Some((client, question)) = question else {
+            return Ok(None);
+        };
+        let turn = self.work.turn().await;
+        let passed_on = turn.run(move || folder.pass_on(&question)).await.flatten();
+        let passed_on = passed_on
+            .inspect_err(|error| tracing::warn!("a question could not be passed on: {error}"));
+        Ok(passed_on.ok().map(|()| client))
+    }
+
+    /// Makes a job of a series.
+    async fn adopt(&self, target: &Target, number: u64, leaves: bool) -> anyhow::Result<JobFolder> {
+        let turn = self.work.turn().await;
+        let stored = self.with(number, |series| series.folder.take());
+        let Some(mut stored) = stored.flatten() else {
+            anyhow::bail!("it cannot be written down");
+        };
+        stored.job.front_end = Some(FrontEnd {
+            name: self.front_end.clone(),
+            handed_at: Some(Timestamp::now()),
+            whole: false,
+            may_return: leaves,
+        });
+        let project = target.project.clone();
+        let adopted = turn.run(move || {
+            let adopted = stored.adopt(&project);
+            (stored, adopted)
+        });
+        let (stored, adopted) = adopted.await?;
+        let folder = stored.folder.clone();
+        self.with(number, |series| series.folder = Folder::Made(stored));
+        adopted?;
+        Ok(folder)
+    }
+
+    /// Waits until a recorder receives what the kernel publishes; returns whether no message was missed.
+    async fn receives(&self, number: u64, folder: &JobFolder, deadline: Instant) -> bool {
+        // Its own: no other file work waits for it.
+        let work = FileWork::default();
+        let turn = work.turn().await;
+        let mut first = None;
+        loop {
+            if first.is_none() {
+                let folder = folder.clone();
+                first = turn.run(move || folder.ready()).await.ok().flatten();
+            }
+            let is_here = first.as_ref().is_some_and(|id| {
+                let received = self.with(number, |series| series.stage.has_received(id));
+                received.unwrap_or(true)
+            });
+            if is_here || Instant::now() > deadline {
+                return is_here;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

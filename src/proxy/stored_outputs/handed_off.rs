@@ -1,0 +1,60 @@
+//! Series that recorders go on with, while this process still passes the kernel's questions on.
+
+use super::series::Series;
+use crate::project::jobs::JobFolder;
+use crate::route::ClientId;
+
+/// The jobs of all series that were handed off while this process stays.
+#[derive(Default)]
+pub(super) struct HandedOff(Vec<HandedOffSeries>);
+
+struct HandedOffSeries {
+    msg_ids: Vec<String>,
+    folder: JobFolder,
+    /// Whom the kernel asks something that the recorder answers.
+    asked: Option<ClientId>,
+}
+
+impl HandedOff {
+    /// Takes a series whose recorder is at work.
+    pub(super) fn add(&mut self, series: Series) {
+        let asked = series.question.as_ref().map(|(client, _)| client.clone());
+        let msg_ids = series.msg_ids();
+        // Nothing is added to the folder any more: its locks are released here.
+        if let Some(stored) = series.folder.into_stored() {
+            self.0.push(HandedOffSeries {
+                msg_ids,
+                folder: stored.folder,
+                asked,
+            });
+        }
+    }
+
+    /// Returns the job of a request.
+    pub(super) fn job_of(&self, msg_id: &str) -> Option<JobFolder> {
+        let is_of = |it: &&HandedOffSeries| it.msg_ids.iter().any(|id| id == msg_id);
+        self.0.iter().find(is_of).map(|it| it.folder.clone())
+    }
+
+    /// Takes that a job's recorder sees to the answer of a client.
+    pub(super) fn set_asked(&mut self, job: &str, client: &ClientId) {
+        let one = self.0.iter_mut().find(|it| it.folder.id() == job);
+        if let Some(one) = one {
+            one.asked = Some(client.clone());
+        }
+    }
+
+    /// Takes that a job has no recorder any more.
+    pub(super) fn remove(&mut self, job: &str) {
+        self.0.retain(|it| it.folder.id() != job);
+    }
+
+    /// Takes that a client has answered; returns the jobs whose question that was.
+    pub(super) fn answered(&mut self, client: &ClientId) -> Vec<JobFolder> {
+        let was_asked = |it: &mut HandedOffSeries| {
+            let asked = it.asked.take_if(|asked| asked == client);
+            asked.map(|_| it.folder.clone())
+        };
+        self.0.iter_mut().filter_map(was_asked).collect()
+    }
+}

@@ -1,0 +1,553 @@
+//! The outputs of this front end's cells, stored for the case that it goes before they end.
+//!
+//! The outputs of cells that end soon stay in memory. Those of cells that run for longer, or print much, go into a
+//! folder of their own (`.nb/kept/`), so that memory stays bounded and a proxy that is killed leaves them behind. A
+//! proxy that ends, or whose client has gone, makes a job of them and has a recorder go on: it stores on
+//! until the recorder has said which message is the first that it receives.
+//!
+//! The outputs of cells that have ended are stored until a subscriber that has read their end is still connected a
+//! moment later. An editor that was killed before its cell ended, or that stands still, has not got them:
+//! where it goes without having read them, a recorder writes them into the notebook.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `series` | the cells of one client, their outputs, and the folder that these go into |
+//! | `ended` | series that have ended, until somebody has read their end |
+//! | `handed_off`, `hand_off` | series that recorders go on with; how these take over |
+
+mod ended;
+mod hand_off;
+mod handed_off;
+mod series;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use tokio::sync::Notify;
+
+use self::ended::EndedSeries;
+pub(super) use self::ended::{Published, ReleaseReason};
+use self::handed_off::HandedOff;
+use self::series::{Line, Series, Stage, Stored};
+use super::storage::FileWork;
+use super::target::Target;
+use super::trouble::Trouble;
+use crate::project::jobs::{JobFolder, JobPrompt};
+use crate::project::questions::Question;
+use crate::route::{ClientId, Execution, Phase};
+use crate::socket::DeliveryProgress;
+use crate::wire::Verified;
+
+/// How many bytes of one series wait at most while another thread writes. Above that iopub is not routed, and
+/// after [`FULL_FOR`] they are dropped: the disk does not answer.
+const FULL: usize = 8 << 20;
+const FULL_FOR: Duration = Duration::from_secs(1);
+
+/// The cells of one front end that the kernel has, and those that have ended without proof that somebody
+/// has got their outputs, with these outputs.
+pub(super) struct StoredOutputs {
+    /// The actor in whose name the cells run.
+    by: String,
+    front_end: String,
+    running: RefCell<Vec<Series>>,
+    ended: RefCell<EndedSeries>,
+    /// The kernel goes on asking this process for input.
+    handed_off: RefCell<HandedOff>,
+    number: Cell<u64>,
+    work: FileWork,
+    /// [`StoredOutputs::store`] is at work.
+    is_storing: Cell<bool>,
+    /// Since when more waits than may wait.
+    full: Cell<Option<Instant>>,
+    /// Files that are to be removed.
+    unneeded: RefCell<Vec<Unneeded>>,
+    /// Notified when [`StoredOutputs::due`] may have become sooner.
+    rearm: Rc<Notify>,
+    trouble: Trouble,
+}
+
+/// A file that nothing needs any more.
+enum Unneeded {
+    /// The folder of cells whose outputs a client has got. Its lock is held until it is removed.
+    Folder(Box<Stored>),
+    /// The question of a job that was answered.
+    Question(JobFolder),
+}
+
+/// Which series are handed off.
+#[derive(Clone, Copy)]
+pub(super) enum HandOffScope<'a> {
+    /// Those of the clients with these sessions that have not ended.
+    Sessions(&'a [String]),
+    /// Those that have ended, and whose end nobody has read who is still connected.
+    Unseen,
+    /// Both, of all clients: this proxy ends.
+    All,
+}
+
+impl StoredOutputs {
+    /// Makes an empty store. `rearm` is notified when [`StoredOutputs::due`] may have become sooner.
+    pub(super) fn new(by: String, front_end: &str, rearm: Rc<Notify>) -> Self {
+        Self {
+            by,
+            front_end: front_end.to_owned(),
+            running: RefCell::default(),
+            ended: RefCell::default(),
+            handed_off: RefCell::default(),
+            number: Cell::new(0),
+            work: FileWork::default(),
+            is_storing: Cell::new(false),
+            full: Cell::new(None),
+            unneeded: RefCell::default(),
+            rearm,
+            trouble: Trouble::default(),
+        }
+    }
+
+    // ---- what the kernel does
+
+    /// Takes a step of an execution; `kernel` is the session whose kernel it is, and its generation.
+    pub(super) fn take(&self, execution: &Execution, kernel: (&str, u64), published: Published) {
+        match &execution.phase {
+            Phase::Asked if execution.store_history => self.begin(execution, kernel),
+            Phase::Done(status) => {
+                for series in self.running.borrow_mut().iter_mut() {
+                    series.set_done(&execution.msg_id, status);
+                }
+                self.take_out_ended(published);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&self, execution: &Execution, kernel: (&str, u64)) {
+        let mut running = self.running.borrow_mut();
+        let at = running.iter().position(|series| {
+            let of = (&*series.owner, series.generation);
+            series.session == execution.session && series.stage.is_running() && of == kernel
+        });
+        let at = at.unwrap_or_else(|| {
+            self.number.set(self.number.get() + 1);
+            running.push(Series::new(self.number.get(), &execution.session, kernel));
+            running.len() - 1
+        });
+        if let Some(series) = running.get_mut(at) {
+            series.begin(execution);
+        }
+    }
+
+    /// Takes that a cell has ended whose `idle` the kernel has dropped; one is published in its place next.
+    pub(super) fn idle_lost(&self, msg_id: &str, published: Published) {
+        for series in self.running.borrow_mut().iter_mut() {
+            series.set_idle(msg_id, Timestamp::now());
+        }
+        self.take_out_ended(published);
+    }
+
+    /// Takes a message of the kernel on iopub, which is published next.
+    pub(super) fn take_iopub(&self, message: &Verified, published: Published) {
+        let mut running = self.running.borrow_mut();
+        if running.is_empty() {
+            return;
+        }
+        let (Ok(header), Ok(parent)) = (message.header(), message.parent()) else {
+            return;
+        };
+        for series in running.iter_mut() {
+            if let Stage::HandedOff { received, .. } = &mut series.stage {
+                received.insert(header.msg_id.clone().into_owned());
+            }
+            let Some((at, cell)) = series.cell(&parent.msg_id) else {
+                continue;
+            };
+            let now = Timestamp::now();
+            match &*header.msg_type {
+                "status" => match state(message.content()).as_deref() {
+                    Some("busy") => cell.begun_at = cell.begun_at.or(Some(now)),
+                    Some("idle") => series.set_idle(&parent.msg_id, now),
+                    _ => {}
+                },
+                "execute_input" => {
+                    cell.input_at = Some(now);
+                    cell.execution_count = count(message.content());
+                }
+                msg_type => {
+                    let line = Line {
+                        cell: at,
+                        msg_type: msg_type.to_owned(),
+                        id: Some(header.msg_id.clone().into_owned()),
+                        content: message.content().clone(),
+                    };
+                    series.add(line);
+                    if series.folder.is_busy() && series.bytes > FULL {
+                        let since = self.full.get().unwrap_or_else(Instant::now);
+                        self.full.set(Some(since));
+                    }
+                }
+            }
+            series.changed = true;
+        }
+        drop(running);
+        self.take_out_ended(published);
+    }
+
+    /// Takes the end of the kernel, and with it that of all cells.
+    pub(super) fn kernel_ended(&self, published: Published) {
+        let mut running = self.running.borrow_mut();
+        for series in running.extract_if(.., |series| series.stage.is_running()) {
+            self.end(series, published);
+        }
+    }
+
+    /// Takes series out that have ended; those that are handed off are removed after that.
+    fn take_out_ended(&self, published: Published) {
+        let mut running = self.running.borrow_mut();
+        let has_ended = |series: &mut Series| series.stage.is_running() && series.all_cells_ended();
+        for series in running.extract_if(.., has_ended) {
+            self.end(series, published);
+        }
+    }
+
+    fn end(&self, mut series: Series, published: Published) {
+        series.end();
+        if series.has_folder() && published.is_heard {
+            series.write_end();
+            self.rearm.notify_one();
+        }
+        let dropped = self.ended.borrow_mut().push(series, published);
+        dropped
+            .into_iter()
+            .for_each(|series| self.drop_series(series));
+    }
+
+    // ---- what the kernel asks clients
+
+    /// Takes what the kernel asks a client. Returns what [`StoredOutputs::pass_on`] takes, where a recorder may
+    /// see to the answer.
+    pub(super) fn asked_input(
+        &self,
+        client: &ClientId,
+        message: &Verified,
+    ) -> Option<(JobFolder, Question)> {
+        let question = question(message)?;
+        let mut running = self.running.borrow_mut();
+        let mut running = running.iter_mut();
+        let asking = running.find_map(|it| it.cell(&question.msg_id).is_some().then_some(it));
+        if let Some(series) = asking {
+            series.question = Some((client.clone(), question));
+            return None;
+        }
+        let folder = self.handed_off.borrow().job_of(&question.msg_id)?;
+        Some((folder, question))
+    }
+
+    /// Takes that a client has answered.
+    pub(super) fn answered(&self, client: &ClientId) {
+        for series in self.running.borrow_mut().iter_mut() {
+            series.question.take_if(|(asked, _)| asked == client);
+        }
+        for folder in self.handed_off.borrow_mut().answered(client) {
+            self.remove_soon(Unneeded::Question(folder));
+        }
+    }
+
+    // ---- cells that have ended
+
+    /// Drops the cells whose end a subscriber has read that is still connected; `reach` says of the
+    /// number of a message how far it has come, `is_joined` of a client whether it is connected. Returns
+    /// whether there are cells to be handed off, whose outputs nobody has got.
+    pub(super) fn release(
+        &self,
+        reach: impl Fn(u64) -> DeliveryProgress,
+        is_joined: impl Fn(&ClientId) -> bool,
+        reason: ReleaseReason,
+    ) -> bool {
+        let released = self.ended.borrow_mut().release(reach, is_joined, reason);
+        if released.any_urgent {
+            self.rearm.notify_one();
+        }
+        let is_any_unseen = !released.unseen.is_empty();
+        let read = released.read.into_iter();
+        read.for_each(|series| self.drop_series(series));
+        self.running.borrow_mut().extend(released.unseen);
+        is_any_unseen
+    }
+
+    /// Returns when [`StoredOutputs::release`] wants to be called.
+    pub(super) fn release_at(&self) -> Option<Instant> {
+        self.ended.borrow().release_at()
+    }
+
+    fn drop_series(&self, series: Series) {
+        // One that is just being written is removed when that is done.
+        if let Some(stored) = series.folder.into_stored() {
+            self.remove_soon(Unneeded::Folder(stored));
+        }
+    }
+
+    // ---- writing
+
+    /// Returns when [`StoredOutputs::store_soon`] wants to be called; never while it is at work.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if let Some(full) = self.full.get() {
+            return Some(full + FULL_FOR);
+        }
+        if self.is_storing.get() {
+            return None;
+        }
+        if !self.unneeded.borrow().is_empty() {
+            return Some(Instant::now());
+        }
+        let running = self.running.borrow();
+        let running = running.iter().filter_map(Series::due).min();
+        running.into_iter().chain(self.ended.borrow().due()).min()
+    }
+
+    /// Returns whether more waits to be written than may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.get().is_some()
+    }
+
+    /// Begins to write what is due, and to remove what nothing needs any more. Returns when it wants to be
+    /// called next.
+    pub(super) fn store_soon(self: &Rc<Self>, target: &Target) -> Option<Instant> {
+        let due = self.due();
+        if due.is_none_or(|due| due > Instant::now()) {
+            return due;
+        }
+        if self.full.take().is_some() {
+            tracing::warn!("outputs are not stored for now: the disk does not answer");
+            let mut running = self.running.borrow_mut();
+            running.iter_mut().for_each(Series::give_up);
+        }
+        if !self.is_storing.replace(true) {
+            let (me, target) = (Rc::clone(self), target.clone());
+            tokio::task::spawn_local(async move { me.store(&target).await });
+        }
+        // It notifies `rearm` itself when it is done.
+        None
+    }
+
+    async fn store(&self, target: &Target) {
+        let _storing = Storing(self);
+        self.tidy().await;
+        let now = Instant::now();
+        let numbers: Vec<u64> = {
+            let (running, ended) = (self.running.borrow(), self.ended.borrow());
+            let all = running.iter().chain(ended.all());
+            let due = all.filter(|series| series.due().is_some_and(|due| due <= now));
+            due.map(|series| series.number).collect()
+        };
+        for number in numbers {
+            self.write(number, target).await;
+        }
+        self.ended.borrow_mut().look_for_urgent();
+    }
+
+    /// Removes what nothing needs any more.
+    pub(super) async fn tidy(&self) {
+        let turn = self.work.turn().await;
+        let unneeded = self.unneeded.take();
+        if unneeded.is_empty() {
+            return;
+        }
+        let removed = turn.run(move || {
+            for it in unneeded {
+                match it {
+                    Unneeded::Folder(stored) => stored.folder.remove(),
+                    Unneeded::Question(folder) => folder.forget_question(),
+                }
+            }
+        });
+        let _ = removed.await;
+    }
+
+    fn remove_soon(&self, unneeded: Unneeded) {
+        self.unneeded.borrow_mut().push(unneeded);
+        self.rearm.notify_one();
+    }
+
+    /// Writes what is not in the folder of a series yet.
+    async fn write(&self, number: u64, target: &Target) {
+        let turn = self.work.turn().await;
+        let write = self.with(number, |series| {
+            series.begin_write(target, &self.by, &self.front_end)
+        });
+        let Some(write) = write else { return };
+        let written = match turn.run(move || write.run()).await {
+            Ok(written) => written,
+            Err(error) => {
+                self.with(number, Series::lose_folder);
+                return self.not_stored(&error);
+            }
+        };
+        if self.full.take().is_some() {
+            self.rearm.notify_one();
+        }
+        let mut written = Some(written);
+        let ended = self.with(number, |series| {
+            written.take().map(|it| series.end_write(it))
+        });
+        match ended.flatten() {
+            Some(Ok(())) => self.trouble.is_over("outputs are stored again"),
+            Some(Err(error)) => self.not_stored(&error),
+            // It was dropped during the write.
+            None => {
+                if let Some(stored) = written.and_then(|it| it.stored) {
+                    self.remove_soon(Unneeded::Folder(stored));
+                }
+            }
+        }
+    }
+
+    fn not_stored(&self, error: &io::Error) {
+        let text = format!("outputs cannot be stored: {error}");
+        self.trouble.is(error.kind(), &text);
+    }
+
+    fn with<T>(&self, number: u64, change: impl FnOnce(&mut Series) -> T) -> Option<T> {
+        let mut running = self.running.borrow_mut();
+        if let Some(series) = running.iter_mut().find(|series| series.number == number) {
+            return Some(change(series));
+        }
+        self.ended.borrow_mut().get_mut(number).map(change)
+    }
+}
+
+/// [`StoredOutputs::store`] at work, also where it panics.
+struct Storing<'a>(&'a StoredOutputs);
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        self.0.is_storing.set(false);
+        self.0.rearm.notify_one();
+    }
+}
+
+/// Reads what the kernel asks.
+fn question(message: &Verified) -> Option<Question> {
+    #[derive(Deserialize)]
+    struct Asked {
+        #[serde(default)]
+        prompt: String,
+        #[serde(default)]
+        password: bool,
+    }
+    let header = message.header().ok()?;
+    let parent = message.parent().ok()?;
+    if header.msg_type != "input_request" {
+        return None;
+    }
+    let Asked { prompt, password } = serde_json::from_slice(message.content()).ok()?;
+    Some(Question {
+        msg_id: parent.msg_id.clone().into_owned(),
+        header: serde_json::from_slice(message.header_bytes()).ok()?,
+        prompt: JobPrompt { prompt, password },
+    })
+}
+
+fn state(content: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Status {
+        execution_state: String,
+    }
+    let status = serde_json::from_slice::<Status>(content).ok()?;
+    Some(status.execution_state)
+}
+
+fn count(content: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Input {
+        execution_count: Option<u64>,
+    }
+    serde_json::from_slice::<Input>(content)
+        .ok()?
+        .execution_count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::Project;
+
+    const PUBLISHED: Published = Published {
+        messages: 7,
+        is_heard: true,
+    };
+
+    fn take(outputs: &StoredOutputs, msg_id: &str, phase: Phase) {
+        let execution = Execution {
+            phase,
+            generation: 1,
+            msg_id: msg_id.to_owned(),
+            client: None,
+            session: format!("session of {msg_id}"),
+            username: "u".to_owned(),
+            cell: None,
+            code: Some("1".to_owned()),
+            store_history: true,
+        };
+        outputs.take(&execution, ("t.ipynb", 1), PUBLISHED);
+    }
+
+    #[test]
+    fn a_cell_whose_idle_the_kernel_has_lost_is_not_stored_for_ever() {
+        let outputs = StoredOutputs::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
+        take(&outputs, "1", Phase::Asked);
+        take(&outputs, "1", Phase::Done("ok".to_owned()));
+        assert_eq!(
+            outputs.running.borrow().len(),
+            1,
+            "its idle is not here yet"
+        );
+        outputs.idle_lost("1", PUBLISHED);
+        assert!(outputs.running.borrow().is_empty());
+        assert_eq!(outputs.ended.borrow().numbers(), [8]);
+    }
+
+    #[tokio::test]
+    async fn ends_that_a_subscriber_has_not_read_take_few_open_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let notebook = temp.path().join("t.ipynb");
+        let target = Target {
+            project: Project::for_notebook(&notebook).unwrap(),
+            key: "t.ipynb".to_owned(),
+        };
+        let outputs = StoredOutputs::new("human (VS Code)".to_owned(), "VS Code", Rc::default());
+        let cells = 3 * ended::FOLDERS;
+        for number in 0..cells {
+            let msg_id = number.to_string();
+            take(&outputs, &msg_id, Phase::Asked);
+            take(&outputs, &msg_id, Phase::Done("ok".to_owned()));
+            outputs.idle_lost(&msg_id, PUBLISHED);
+        }
+        let now = Instant::now();
+        outputs.ended.borrow_mut().set_all_due(now);
+        outputs.release(|_| DeliveryProgress::Waits, |_| true, ReleaseReason::Due);
+        outputs.store(&target).await;
+        assert_eq!(outputs.ended.borrow().numbers().len(), cells);
+        let folders = target.project.kept_jobs();
+        assert_eq!(folders.len(), ended::FOLDERS);
+        let kept = std::fs::canonicalize(target.project.dir().join("kept")).unwrap();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|it| std::fs::read_link(it.path()).ok());
+        assert_eq!(
+            open.filter(|path| path.starts_with(&kept)).count(),
+            ended::FOLDERS
+        );
+        outputs.release(
+            |_| DeliveryProgress::Waits,
+            |_| true,
+            ReleaseReason::Stopped,
+        );
+        // Until they are removed, no other command takes them for what a killed proxy has left.
+        let mut folders = target.project.kept_jobs().into_iter();
+        assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));
+        outputs.tidy().await;
+        assert!(target.project.kept_jobs().is_empty());
+    }
+}
