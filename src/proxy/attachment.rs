@@ -54,8 +54,8 @@ impl Attachment {
     }
 
     /// Writes into this proxy's record how many clients are connected, and what was counted.
-    pub(super) fn tell(&self, clients: usize, counted: Option<Counters>) {
-        self.presence.tell(clients, counted);
+    pub(super) fn update_record(&self, clients: usize, counted: Option<Counters>) {
+        self.presence.update(clients, counted);
     }
 }
 
@@ -260,7 +260,7 @@ impl Shell {
             self.launch.front_end.name.to_owned(),
             Rc::clone(&self.presence_work),
         ));
-        presence.tell(self.bridge.borrow().joined().count(), None);
+        presence.update(self.bridge.borrow().joined().count(), None);
         let attachment = Attachment {
             journal: Rc::new(journal::Log::open(
                 &target.project,
@@ -284,7 +284,7 @@ impl Shell {
             target,
         };
         *self.attachment.borrow_mut() = Some(Rc::new(attachment));
-        // What changed between the look and the watch.
+        // What changed between the read and the watch.
         self.look_again();
         self.leave_traces();
     }
@@ -295,7 +295,7 @@ impl Shell {
     }
 }
 
-/// Opens the project's log; one that cannot be written is told once.
+/// Opens the project's log; where it cannot be written, one line on stderr says so.
 pub(super) fn open_log(project: &Project, settings: &Config) {
     if let Err(error) = log::open(project, settings.log.as_deref()) {
         eprintln!(
@@ -314,7 +314,7 @@ pub(super) fn open_log(project: &Project, settings: &Config) {
     }
 }
 
-/// Returns an ending for a change before which nothing lived: nobody reads it.
+/// Returns an ending for a change from no kernel: no client reads it.
 fn no_ending() -> Ending {
     Ending {
         name: "NoKernel",

@@ -37,12 +37,12 @@ pub(super) struct Counters {
     timed: Cell<Option<Instant>>,
     timing: Notify,
     passing: RefCell<LatencyHistogram>,
-    /// Something was counted that nobody was told of.
+    /// Something was counted since the last snapshot.
     fresh: Cell<bool>,
     changed: Notify,
 }
 
-/// One of so many messages is timed: two looks at the clock and a task that wakes cost more than
+/// One of so many messages is timed: reading the clock twice and a task that wakes cost more than
 /// all the counting.
 const TIMED: u32 = 16;
 
@@ -132,21 +132,20 @@ impl Counters {
         self.add(&self.restarts, 1);
     }
 
-    /// Notes that there is something to tell.
+    /// Notes that something has changed.
     pub(super) fn touch(&self) {
         if !self.fresh.replace(true) {
             self.changed.notify_one();
         }
     }
 
-    /// Waits until there is something to tell. Until the next call of [`Counters::told`] that
-    /// happens once.
+    /// Waits until something has changed. That happens once until the next [`Counters::snapshot`].
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Writes the numbers down; what changes from now on is to be told anew.
-    pub(super) fn told(&self) -> crate::project::counters::Counters {
+    /// Returns the numbers; what changes from now on is news.
+    pub(super) fn snapshot(&self) -> crate::project::counters::Counters {
         self.fresh.set(false);
         crate::project::counters::Counters {
             at: jiff::Timestamp::now(),
@@ -199,7 +198,7 @@ fn place(channel: Channel) -> usize {
     }
 }
 
-/// Returns the percentiles of a histogram that others are told.
+/// Returns the percentiles of a histogram that go into the record.
 pub(super) fn latency(histogram: &LatencyHistogram) -> Latency {
     let micros = |percent| {
         let found = histogram.percentile(percent)?;
@@ -224,41 +223,41 @@ mod tests {
         counters.came(Way::FromKernel, Channel::Iopub, 5);
         counters.came(Way::FromKernel, Channel::Iopub, 7);
         counters.lost(3);
-        let told = counters.told();
+        let counted = counters.snapshot();
         let passed = |messages, bytes| Passed { messages, bytes };
-        assert_eq!(told.to_kernel.shell, passed(1, 10));
-        assert_eq!(told.from_kernel.iopub, passed(2, 12));
-        assert_eq!(told.from_kernel.total(), passed(2, 12));
-        assert_eq!(told.from_clients, Channels::default());
-        assert_eq!(told.lost, 3);
+        assert_eq!(counted.to_kernel.shell, passed(1, 10));
+        assert_eq!(counted.from_kernel.iopub, passed(2, 12));
+        assert_eq!(counted.from_kernel.total(), passed(2, 12));
+        assert_eq!(counted.from_clients, Channels::default());
+        assert_eq!(counted.lost, 3);
     }
 
     #[test]
     fn nobody_is_woken_while_nothing_is_counted() {
         let counters = Counters::default();
         let is_woken = || {
-            let mut told = std::pin::pin!(counters.changed());
+            let mut changed = std::pin::pin!(counters.changed());
             let mut cx = Context::from_waker(Waker::noop());
-            told.as_mut().poll(&mut cx).is_ready()
+            changed.as_mut().poll(&mut cx).is_ready()
         };
         assert!(!is_woken());
         counters.passed(Way::ToClients, Channel::Shell, 1);
         counters.passed(Way::ToClients, Channel::Shell, 1);
         assert!(is_woken());
         counters.passed(Way::ToClients, Channel::Shell, 1);
-        assert!(!is_woken(), "once, until it is told");
-        counters.told();
+        assert!(!is_woken(), "once, until the next snapshot");
+        counters.snapshot();
         assert!(!is_woken());
         counters.touch();
         assert!(is_woken());
-        counters.told();
+        counters.snapshot();
         let forged = Rejected {
             fault: MessageFault::BadSignature,
             why: "it is forged".to_owned(),
         };
         counters.rejected("client", Channel::Shell, &forged);
         assert!(is_woken(), "what is dropped is counted, too");
-        assert_eq!(counters.told().refused.bad_signature, 1);
+        assert_eq!(counters.snapshot().refused.bad_signature, 1);
     }
 
     #[tokio::test]
@@ -277,8 +276,8 @@ mod tests {
                 tokio::task::yield_now().await;
             })
             .await;
-        let told = counters.told();
-        assert!(told.passing.p50_us.is_some());
+        let counted = counters.snapshot();
+        assert!(counted.passing.p50_us.is_some());
         assert_eq!(counters.untimed.get(), 0);
         assert_eq!(counters.timed.get(), None);
     }

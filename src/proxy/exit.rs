@@ -13,7 +13,7 @@ pub(super) enum ExitReason {
     Shutdown,
     /// The front end has asked for a restart of its kernel.
     Restart,
-    /// The kernel has ended, and the front end runs cells without a person: it looks whether this process lives.
+    /// The kernel has ended, and the front end runs cells without a person: it watches this process.
     KernelEnded(String),
     /// The front end is gone.
     Orphaned,

@@ -1,4 +1,4 @@
-//! The sockets to one life of the kernel.
+//! The sockets to one generation of the kernel.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::socket::{
 };
 use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 
-/// All sockets to one life of the kernel: its iopub, and each client's own.
+/// All sockets to one generation of the kernel: its iopub, and each client's own.
 ///
 /// Dropping it closes them at once.
 pub(super) struct Links {
@@ -307,7 +307,7 @@ fn receive(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -
 /// checked: of its beginning only the parent is read, and only to find a request that is known.
 fn oversized(shell: &Weak<Shell>, channel: Channel, begun: &Message, bytes: u64) {
     let Some(shell) = shell.upgrade() else { return };
-    tracing::warn!(%channel, bytes, "a message of the kernel was too long to be passed on");
+    tracing::warn!(%channel, bytes, "a message of the kernel is longer than allowed: it was not passed on");
     let parent = begun
         .iter()
         .skip_while(|frame| *frame != DELIMITER)

@@ -12,16 +12,16 @@ use crate::project::{Lock, Project, beneath};
 /// Over this size the log is set aside as `proxy.log.1` at the next launch.
 const ROTATE_BYTES: u64 = 5 << 20;
 
-/// How much is kept of what happens before the project is known.
-const KEPT_BYTES: usize = 64 << 10;
+/// How many bytes of log lines wait for the project to be known.
+const WAITING_BYTES: usize = 64 << 10;
 
 /// How many lines wait at most for a disk that is slow; those that come then are lost, and counted.
 const WAITING: usize = 500;
 
 /// Where the lines go.
 enum Sink {
-    /// Which project's log it will be is not known yet: under VS Code, its traffic tells.
-    Kept(Vec<u8>),
+    /// Which project's log it will be is not known yet: under VS Code, its traffic names the notebook.
+    Waiting(Vec<u8>),
     /// Another thread writes them; [`close`] waits for it.
     File(NonBlocking, WorkerGuard),
 }
@@ -33,8 +33,8 @@ struct Lines(Arc<Mutex<Sink>>);
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Sink::Kept(kept) if kept.len() + line.len() > KEPT_BYTES => Ok(line.len()),
-            Sink::Kept(kept) => kept.write(line),
+            Sink::Waiting(lines) if lines.len() + line.len() > WAITING_BYTES => Ok(line.len()),
+            Sink::Waiting(lines) => lines.write(line),
             Sink::File(lines, _) => lines.write(line),
         }
     }
@@ -53,12 +53,12 @@ struct Log {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Begins to take events; they are kept until [`open`] says where they go.
+/// Begins to take events; they wait until [`open`] says where they go.
 ///
 /// `NB_LOG` chooses the level (`debug` shows every message's type, `trace` its frames' lengths).
 pub(super) fn begin() {
     LOG.get_or_init(|| {
-        let lines = Lines(Arc::new(Mutex::new(Sink::Kept(Vec::new()))));
+        let lines = Lines(Arc::new(Mutex::new(Sink::Waiting(Vec::new()))));
         let writer = lines.clone();
         let pid = std::process::id();
         let builder = tracing_subscriber::fmt()
@@ -83,7 +83,7 @@ pub(super) fn begin() {
     });
 }
 
-/// Lets the lines go to the project's log, those that were kept first.
+/// Lets the lines go to the project's log, those that waited first.
 ///
 /// `wanted` is the project's own wish for the level.
 pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
@@ -98,8 +98,8 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
     let Some(log) = LOG.get() else { return Ok(()) };
     {
         let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Sink::Kept(kept) = &*sink {
-            file.write_all(kept)?;
+        if let Sink::Waiting(lines) = &*sink {
+            file.write_all(lines)?;
         }
         let lines = NonBlockingBuilder::default().buffered_lines_limit(WAITING);
         let (lines, guard) = lines.finish(file);
@@ -115,7 +115,7 @@ pub(super) fn open(project: &Project, wanted: Option<&str>) -> io::Result<()> {
 pub(super) fn close() {
     let Some(log) = LOG.get() else { return };
     let mut sink = log.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Sink::File(lines, guard) = std::mem::replace(&mut *sink, Sink::Kept(Vec::new())) {
+    if let Sink::File(lines, guard) = std::mem::replace(&mut *sink, Sink::Waiting(Vec::new())) {
         drop(sink);
         let lost = lines.error_counter().dropped_lines();
         drop(guard);

@@ -63,8 +63,8 @@ const LOCKS_WITHIN: Duration = Duration::from_millis(300);
 /// Runs `nb-proxy` with its arguments, the program's name left out.
 ///
 /// Ends when the front end says so (SIGTERM, `shutdown_request`), and with its kernel only under a
-/// front end that runs cells without a person and looks whether this process lives.
-/// What keeps it from starting is told in one or two lines on stderr, since that is what VS Code
+/// front end that runs cells without a person and watches this process.
+/// What keeps it from starting is printed as one or two lines on stderr, since that is what VS Code
 /// and JupyterLab show to the person who chose the kernel.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let launch = match Wanted::parse(args) {

@@ -1,4 +1,4 @@
-//! What others may read of this proxy while it serves.
+//! The record of this proxy, which others read while it serves.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ enum Stage {
 }
 
 impl Presence {
-    /// Prepares the record; [`Presence::tell`] writes it. `work` is that of all records of this process: they
+    /// Prepares the record; [`Presence::update`] writes it. `work` is that of all records of this process: they
     /// may have the same file.
     pub(super) fn new(
         project: Project,
@@ -64,7 +64,7 @@ impl Presence {
     }
 
     /// Has the record written, where something in it has changed.
-    pub(super) fn tell(self: &Rc<Self>, clients: usize, counters: Option<Counters>) {
+    pub(super) fn update(self: &Rc<Self>, clients: usize, counters: Option<Counters>) {
         let mut record = self.record.borrow_mut();
         let counters = counters.map(Box::new);
         let counters_change = counters.as_ref().is_some_and(|new| {
@@ -96,13 +96,13 @@ impl Presence {
         let (project, record) = (self.project.clone(), self.record.borrow().clone());
         let written = turn.run(move || project.write_joined(&record)).await;
         match written.flatten() {
-            Ok(()) => self.trouble.is_over("who is joined is written again"),
+            Ok(()) => self.trouble.is_over("this proxy's record is written again"),
             Err(error) => {
                 if self.stage.get() == Stage::Written {
                     // The next change has all of it.
                     self.stage.set(Stage::New);
                 }
-                let text = format!("cannot write who is joined: {error}");
+                let text = format!("cannot write this proxy's record: {error}");
                 self.trouble.is(error.kind(), &text);
             }
         }

@@ -1,4 +1,4 @@
-//! What a proxy tells of itself while it serves: its record, kept up to date, and on SIGUSR1.
+//! The proxy's counters in its record, up to date within a second, and in the log on SIGUSR1.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SELDOM: Duration = Duration::from_secs(32);
 ///
 /// Nothing wakes while nothing happens. What waits in a queue may go without a message, so there
 /// it is looked at once more, after pauses that double.
-pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
+pub(super) async fn keep_record_current(me: Weak<Shell>, count: Rc<Counters>) {
     let mut pause = None;
     loop {
         let happened = match pause {
@@ -28,7 +28,7 @@ pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
             Some(pause) => tokio::time::timeout(pause, count.changed()).await.is_ok(),
         };
         let Some(shell) = me.upgrade() else { return };
-        let waits = shell.tell(shell.counted());
+        let waits = shell.update_record(shell.counted());
         drop(shell);
         pause = match pause {
             _ if !waits => None,
@@ -41,18 +41,18 @@ pub(super) async fn keep_telling(me: Weak<Shell>, count: Rc<Counters>) {
 
 impl Shell {
     /// Writes the record; returns whether something waits in a queue.
-    fn tell(&self, counted: Counted) -> bool {
+    fn update_record(&self, counted: Counted) -> bool {
         let queued = counted.queued_bytes.to_clients + counted.queued_bytes.to_kernel;
         let waits = queued + counted.spilled_bytes + counted.held.messages > 0;
         if let Some(attachment) = self.attachment() {
-            attachment.tell(self.bridge.borrow().joined().count(), Some(counted));
+            attachment.update_record(self.bridge.borrow().joined().count(), Some(counted));
         }
         waits
     }
 
     /// Counts what is there now.
     pub(super) fn counted(&self) -> Counted {
-        let mut counted = self.count.told();
+        let mut counted = self.count.snapshot();
         let bridge = self.bridge.borrow();
         counted.outstanding = bridge.outstanding() as u64;
         counted.reply = latency(bridge.reply_times());
@@ -77,7 +77,7 @@ impl Shell {
     /// Writes the counters down at once: in the record, and as a line of the log.
     pub(super) fn report(&self) {
         let counted = self.counted();
-        self.tell(counted.clone());
+        self.update_record(counted.clone());
         let (p50, p99) = (counted.passing.p50_us, counted.passing.p99_us);
         tracing::info!(
             from_clients = counted.from_clients.total().messages,

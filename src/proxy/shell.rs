@@ -339,7 +339,7 @@ impl Shell {
         }
     }
 
-    /// Keeps what a cell of this front end says.
+    /// Stores what the kernel publishes for a cell of this front end.
     pub(super) fn buffer_output(&self, message: &Verified) {
         if let Some(attachment) = &*self.attachment.borrow() {
             attachment.outputs.take_iopub(message, self.published());
@@ -375,7 +375,7 @@ impl Shell {
         attachment.outputs.release(reach, is_joined, reason)
     }
 
-    /// Keeps what the kernel asks a client of this front end: one that goes cannot answer.
+    /// Stores what the kernel asks a client of this front end: one that goes cannot answer.
     pub(super) fn buffer_question(&self, client: &ClientId, message: &Verified) {
         let Some(attachment) = self.attachment() else {
             return;
@@ -463,7 +463,7 @@ impl Shell {
     /// Who is connected has changed.
     pub(super) fn changed(&self) {
         if let Some(attachment) = self.attachment() {
-            attachment.tell(self.bridge.borrow().joined().count(), None);
+            attachment.update_record(self.bridge.borrow().joined().count(), None);
         }
         self.count.touch();
     }
@@ -484,7 +484,7 @@ impl Shell {
             let Some(shell) = me.upgrade() else { return };
             match asked {
                 Asked::Stop => {
-                    shell.tell_of_no_restart();
+                    shell.log_no_restart();
                     shell.leave_record();
                     shell.leave(ExitReason::Signal);
                 }
@@ -497,9 +497,9 @@ impl Shell {
 
     /// Says in the log why this end restarts nothing, where it may have been meant as a restart:
     /// jupyverse asks for one by SIGTERM and another launch, as others end a kernel.
-    fn tell_of_no_restart(&self) {
-        let says_it_in_words = self.launch.front_end.kind != FrontEnd::Other;
-        if says_it_in_words || self.shutdown_requested.get() {
+    fn log_no_restart(&self) {
+        let sends_shutdown_requests = self.launch.front_end.kind != FrontEnd::Other;
+        if sends_shutdown_requests || self.shutdown_requested.get() {
             return;
         }
         if let Some(attachment) = self.attachment() {
@@ -559,8 +559,8 @@ impl Shell {
     /// Runs timers and follows the kernel until it is time to stop.
     async fn run(self: &Rc<Self>) {
         tokio::task::spawn_local(Rc::clone(&self.count).time());
-        let telling = report::keep_telling(self.me.clone(), Rc::clone(&self.count));
-        tokio::task::spawn_local(telling);
+        let record = report::keep_record_current(self.me.clone(), Rc::clone(&self.count));
+        tokio::task::spawn_local(record);
         let mut orphan = Orphan::watch();
         let mut look_at_parent = tokio::time::interval(Orphan::EVERY);
         let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
@@ -645,7 +645,7 @@ impl Shell {
         links.as_ref().map_or(0, |links| links.queued_bytes())
     }
 
-    /// Delivers what was accepted, within a second at most. The kernel lives on.
+    /// Delivers what was accepted, within a second at most. The kernel goes on.
     async fn close(&self) {
         let deadline = Instant::now() + Duration::from_secs(1);
         let links = self.links.borrow().clone();

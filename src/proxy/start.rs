@@ -120,7 +120,7 @@ impl Shell {
         let text = match &found {
             Found::Live(_) => return Ok(Some(found)),
             Found::Awaited if !target.is_abandoned() => return Ok(Some(found)),
-            Found::Awaited => "nobody finishes the start of the kernel".to_owned(),
+            Found::Awaited => "the process that was starting the kernel is gone".to_owned(),
             Found::Died(ended) => {
                 // Its front end's user may have made the variables that went with it.
                 attachment.missed.set(true);
@@ -208,8 +208,8 @@ impl Shell {
         ensure_kernel(&target.project, &target.notebook(), &options).await
     }
 
-    /// Writes down what came of a start. How the kernel was chosen the asker of the first cell reads
-    /// too: nobody else tells the person that their own environment was passed over.
+    /// Logs the result of a start. The client of the first cell reads how the kernel was chosen: nothing else says
+    /// to the person that their own environment was not used.
     fn note_start(&self, opened: &Opened) {
         for note in &opened.notes {
             tracing::info!("{note}");

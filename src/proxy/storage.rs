@@ -1,17 +1,17 @@
 //! File work on other threads: no lock of a file and no disk holds up a message.
 //!
-//! Each kind of work (the journal, the record of who is joined, what cells say, the state) is done one piece
+//! Each kind of work (the journal, the record of this proxy's record, outputs of cells, the state) is done one piece
 //! after the other. What comes during a piece waits with its owner, which bounds how much may wait and says what is
-//! let go then. So few threads are busy at a time, and each for no longer than the disk and the deadlines of
+//! dropped then. So few threads are busy at a time, and each for no longer than the disk and the deadlines of
 //! locks let it be.
 //!
 //! | what | how much waits | and when that is full |
 //! |---|---|---|
-//! | entries of the journal | 1,000 | the oldest are let go; the log says how many |
+//! | entries of the journal | 1,000 | the oldest are dropped; the log says how many |
 //! | the record of this proxy | the latest | a newer one takes its place |
-//! | what a cell says | 8 MB while a write is under way | iopub is read and not routed; after a second what waits is let go, and the cell's job says that it is not whole |
-//! | the same, where it cannot be written | 32 MB | it is let go, and the job says so |
-//! | looks at the state | one | it sees what all others would |
+//! | outputs of a cell | 8 MB while a write is under way | iopub is read and not routed; after a second what waits is dropped, and the cell's job says that it is not whole |
+//! | the same, where it cannot be written | 32 MB | it is dropped, and the job says so |
+//! | reads of the state | one | all who ask get its result |
 //! | lines of the log | 500 | those that come then are lost; their number is printed at the end |
 //!
 //! What subscribers have not read is written by the loop itself ([`crate::socket::SpillTo`]): into a file

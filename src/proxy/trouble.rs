@@ -1,4 +1,4 @@
-//! What goes wrong again and again: told when it begins, when it changes and when it is over.
+//! What goes wrong again and again: logged when it begins, when it changes and when it is over.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Being told that `state.json` has changed.
+//! A watch on `state.json`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// How often to look where nothing tells.
+/// How often to read it where no watch is possible.
 const POLL: Duration = Duration::from_secs(1);
 
 /// A watch that lasts until it is dropped.
