@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What passed a proxy, what waits in it, and how long things take.
+/// What passed a proxy, and what waits in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
@@ -36,10 +36,6 @@ pub struct Counters {
     pub spilled_bytes: u64,
     /// Connections to iopub.
     pub subscribers: u64,
-    /// From a request's way to the kernel to its reply: the kernel's own time is in it.
-    pub reply: Latency,
-    /// From a message's arrival until what it led to was given to the system: the proxy's own time.
-    pub passing: Latency,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -119,14 +115,4 @@ pub struct Queued {
     pub to_kernel: u64,
     /// For clients, all together.
     pub to_clients: u64,
-}
-
-/// How long something took lately, in microseconds; none where it has not happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Latency {
-    /// What half of the last thousand did not exceed.
-    pub p50_us: Option<u64>,
-    /// What all but one in a hundred did not exceed.
-    pub p99_us: Option<u64>,
 }

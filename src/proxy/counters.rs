@@ -1,14 +1,11 @@
 //! What passes, counted: plain numbers of the one thread.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::time::Instant;
+use std::cell::Cell;
 
 use tokio::sync::Notify;
 
 use super::faults::Faults;
-use crate::project::counters::{Channels, Latency, Passed, Refused};
-use crate::route::LatencyHistogram;
+use crate::project::counters::{Channels, Passed, Refused};
 use crate::wire::{Channel, MessageFault, Rejected};
 
 /// Which way something passes.
@@ -31,20 +28,10 @@ pub(super) struct Counters {
     cut: Cell<u64>,
     restarts: Cell<u64>,
     faults: Faults,
-    /// How many messages came since one was timed.
-    untimed: Cell<u32>,
-    /// When the message came that is being timed.
-    timed: Cell<Option<Instant>>,
-    timing: Notify,
-    passing: RefCell<LatencyHistogram>,
     /// Something was counted since the last snapshot.
     fresh: Cell<bool>,
     changed: Notify,
 }
-
-/// One of so many messages is timed: reading the clock twice and a task that wakes cost more than
-/// all the counting.
-const TIMED: u32 = 16;
 
 impl Counters {
     /// Counts a message.
@@ -60,43 +47,6 @@ impl Counters {
             });
         }
         self.touch();
-    }
-
-    /// Counts a message that has come, and times it if it is its turn; [`Counters::routed`] follows.
-    pub(super) fn came(&self, way: Way, channel: Channel, bytes: usize) {
-        self.passed(way, channel, bytes);
-        let untimed = self.untimed.get();
-        if untimed > 0 {
-            self.untimed.set(untimed - 1);
-        } else if self.timed.get().is_none() {
-            self.untimed.set(TIMED - 1);
-            self.timed.set(Some(Instant::now()));
-        }
-    }
-
-    /// Notes that what came goes no further.
-    pub(super) fn untime(&self) {
-        self.timed.set(None);
-    }
-
-    /// Notes that what came was queued where it goes.
-    pub(super) fn routed(&self) {
-        if self.timed.get().is_some() {
-            self.timing.notify_one();
-        }
-    }
-
-    /// Times messages until they are written, for as long as the runtime lives.
-    ///
-    /// What messages lead to is written at the end of their reader's turn: when this task runs the
-    /// system has been given it, unless who is to read it is behind.
-    pub(super) async fn time(self: Rc<Self>) {
-        loop {
-            self.timing.notified().await;
-            if let Some(since) = self.timed.take() {
-                self.passing.borrow_mut().add(since.elapsed());
-            }
-        }
     }
 
     /// Counts a connection that never became a client's; returns how many there were.
@@ -162,7 +112,6 @@ impl Counters {
             lost: self.lost.get(),
             cut: self.cut.get(),
             restarts: self.restarts.get(),
-            passing: latency(&self.passing.borrow()),
             ..Default::default()
         }
     }
@@ -198,18 +147,6 @@ fn place(channel: Channel) -> usize {
     }
 }
 
-/// Returns the percentiles of a histogram that go into the record.
-pub(super) fn latency(histogram: &LatencyHistogram) -> Latency {
-    let micros = |percent| {
-        let found = histogram.percentile(percent)?;
-        u64::try_from(found.as_micros()).ok()
-    };
-    Latency {
-        p50_us: micros(50),
-        p99_us: micros(99),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
@@ -220,8 +157,8 @@ mod tests {
     fn each_way_and_channel_has_its_own_count() {
         let counters = Counters::default();
         counters.passed(Way::ToKernel, Channel::Shell, 10);
-        counters.came(Way::FromKernel, Channel::Iopub, 5);
-        counters.came(Way::FromKernel, Channel::Iopub, 7);
+        counters.passed(Way::FromKernel, Channel::Iopub, 5);
+        counters.passed(Way::FromKernel, Channel::Iopub, 7);
         counters.lost(3);
         let counted = counters.snapshot();
         let passed = |messages, bytes| Passed { messages, bytes };
@@ -258,27 +195,5 @@ mod tests {
         counters.rejected("client", Channel::Shell, &forged);
         assert!(is_woken(), "what is dropped is counted, too");
         assert_eq!(counters.snapshot().refused.bad_signature, 1);
-    }
-
-    #[tokio::test]
-    async fn one_of_many_messages_is_timed() {
-        let local = tokio::task::LocalSet::new();
-        let counters = Rc::new(Counters::default());
-        local.spawn_local(Rc::clone(&counters).time());
-        local
-            .run_until(async {
-                counters.routed();
-                for _ in 0..TIMED {
-                    counters.came(Way::FromKernel, Channel::Iopub, 1);
-                    counters.routed();
-                    tokio::task::yield_now().await;
-                }
-                tokio::task::yield_now().await;
-            })
-            .await;
-        let counted = counters.snapshot();
-        assert!(counted.passing.p50_us.is_some());
-        assert_eq!(counters.untimed.get(), 0);
-        assert_eq!(counters.timed.get(), None);
     }
 }

@@ -137,7 +137,9 @@ impl EndpointHandler for Events {
             return;
         };
         let client = id(client);
-        shell.count.came(Way::FromClients, channel, message.size());
+        shell
+            .count
+            .passed(Way::FromClients, channel, message.size());
         tracing::debug!(%client, %channel, ?message, "from the client");
         shell.refresh_before_an_error();
         shell.route(|bridge, now| bridge.client_message(now, channel, &client, message));

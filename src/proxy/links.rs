@@ -293,7 +293,7 @@ fn receive(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -
     });
     match message {
         Ok(message) => {
-            shell.count.came(Way::FromKernel, channel, message.size());
+            shell.count.passed(Way::FromKernel, channel, message.size());
             Some(message)
         }
         Err(why) => {
@@ -390,7 +390,7 @@ impl DialHandler for Iopub {
         };
         tracing::debug!(channel = "iopub", ?message, "from the kernel");
         if !shell.listens() {
-            return shell.count.untime();
+            return;
         }
         shell.buffer_output(&message);
         shell.route(|bridge, now| bridge.iopub_message(now, message));

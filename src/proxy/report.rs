@@ -3,7 +3,7 @@
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use super::counters::{Counters, latency};
+use super::counters::Counters;
 use super::shell::Shell;
 use crate::project::counters::Counters as Counted;
 
@@ -55,7 +55,6 @@ impl Shell {
         let mut counted = self.count.snapshot();
         let bridge = self.bridge.borrow();
         counted.outstanding = bridge.outstanding() as u64;
-        counted.reply = latency(bridge.reply_times());
         let Some(front) = self.front() else {
             return counted;
         };
@@ -78,7 +77,6 @@ impl Shell {
     pub(super) fn report(&self) {
         let counted = self.counted();
         self.update_record(counted.clone());
-        let (p50, p99) = (counted.passing.p50_us, counted.passing.p99_us);
         tracing::info!(
             from_clients = counted.from_clients.total().messages,
             to_kernel = counted.to_kernel.total().messages,
@@ -95,10 +93,6 @@ impl Shell {
             cut = counted.cut,
             restarts = counted.restarts,
             subscribers = counted.subscribers,
-            passing_p50_us = p50,
-            passing_p99_us = p99,
-            reply_p50_us = counted.reply.p50_us,
-            reply_p99_us = counted.reply.p99_us,
             "counters"
         );
     }

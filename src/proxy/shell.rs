@@ -204,7 +204,6 @@ impl Shell {
             self.act(action);
         }
         drop(acting);
-        self.count.routed();
         let due = self.bridge.borrow().poll_timeout();
         self.alarm.wake_by(due);
     }
@@ -558,7 +557,6 @@ impl Shell {
 
     /// Runs timers and follows the kernel until it is time to stop.
     async fn run(self: &Rc<Self>) {
-        tokio::task::spawn_local(Rc::clone(&self.count).time());
         let record = report::keep_record_current(self.me.clone(), Rc::clone(&self.count));
         tokio::task::spawn_local(record);
         let mut orphan = Orphan::watch();

@@ -35,7 +35,6 @@ mod dropped;
 mod execution;
 mod execution_queue;
 mod kernel;
-mod latency;
 mod missed;
 mod output;
 mod request;
@@ -52,7 +51,6 @@ pub use client_id::ClientId;
 pub use clients::HeldMessages;
 pub use execution::{Execution, Phase};
 pub use kernel::{Ending, Interrupt, Kernel};
-pub use latency::LatencyHistogram;
 pub use settings::{FrontEnd, Policies, Settings};
 pub use timer::Now;
 

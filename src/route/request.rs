@@ -1,7 +1,6 @@
 //! Requests that have no answer yet.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -54,8 +53,6 @@ pub(super) struct Request {
     pub(super) busy: bool,
     pub(super) idle: bool,
     pub(super) replied: bool,
-    /// When it was sent, until its reply.
-    sent_at: Option<Instant>,
     /// How many messages the kernel's iopub had dropped when it was sent.
     dropped_before: u64,
     /// Whether its `idle` may have been sent while nobody received it.
@@ -111,7 +108,6 @@ impl Request {
             busy: false,
             idle: false,
             replied: false,
-            sent_at: None,
             dropped_before: 0,
             idle_doubtful: false,
             proof: None,
@@ -180,8 +176,6 @@ impl Request {
 /// What a reply of the kernel ends.
 pub(super) struct Replied<'a> {
     pub(super) request: &'a Request,
-    /// How long the kernel took.
-    pub(super) took: Option<Duration>,
     /// Whether the journal is to get the end.
     pub(super) journalled: bool,
 }
@@ -237,10 +231,9 @@ impl Requests {
     }
 
     /// Takes that a request goes to the kernel now, whose iopub has dropped so many messages before.
-    pub(super) fn send(&mut self, key: &Key, at: Instant, dropped_before: u64) -> Option<&Request> {
+    pub(super) fn send(&mut self, key: &Key, dropped_before: u64) -> Option<&Request> {
         let request = self.get_mut(key)?;
         request.sent = true;
-        request.sent_at = Some(at);
         request.dropped_before = dropped_before;
         Some(request)
     }
@@ -260,16 +253,14 @@ impl Requests {
     }
 
     /// Takes a reply; `None` where it is not that of the request.
-    pub(super) fn reply(&mut self, key: &Key, msg_type: &str, at: Instant) -> Option<Replied<'_>> {
+    pub(super) fn reply(&mut self, key: &Key, msg_type: &str) -> Option<Replied<'_>> {
         let request = self.get_mut(key)?;
         let name = request.msg_type.strip_suffix("_request")?;
         if msg_type.strip_suffix("_reply") != Some(name) {
             return None;
         }
         request.replied = true;
-        let sent_at = request.sent_at.take();
         Some(Replied {
-            took: sent_at.map(|sent_at| at.saturating_duration_since(sent_at)),
             journalled: std::mem::take(&mut request.journalled),
             request,
         })

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from launch import SECONDS, arguments, say, until
+from launch import SECONDS, arguments, until
 from raw import Client, connection_file, process
 
 NB = pathlib.Path(".nb")
@@ -44,12 +44,11 @@ def record(child, client):
     )
     assert now["to_clients"]["iopub"]["messages"] >= before["to_clients"]["iopub"]["messages"] + 80
     assert now["from_kernel"]["iopub"]["bytes"] > now["from_kernel"]["iopub"]["messages"]
-    assert 0 < now["reply"]["p50_us"] <= now["reply"]["p99_us"]
-    assert 0 <= now["passing"]["p50_us"] <= now["passing"]["p99_us"]
+    assert now["to_kernel"]["shell"]["messages"] >= asked
+    assert now["subscribers"] >= 1
     assert now["lost"] == now["cut"] == now["restarts"] == 0
     text = (NB / f"proxies/{child.pid}.json").read_text()
     assert "not to be told" not in text
-    say(f"passing {now['passing']}, reply {now['reply']}")
 
 
 def at_once(child, client):
@@ -59,7 +58,7 @@ def at_once(child, client):
     child.send_signal(signal.SIGUSR1)
     until("a line of counters", lambda: (NB / "proxy.log").read_text().count("counters") > lines)
     last = [it for it in (NB / "proxy.log").read_text().splitlines() if "counters" in it][-1]
-    assert "passing_p50_us=" in last and f"[{child.pid}]" in last, last
+    assert "published=" in last and "lost=0" in last and f"[{child.pid}]" in last, last
 
 
 def watched(client):

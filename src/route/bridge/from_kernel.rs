@@ -168,13 +168,10 @@ impl Bridge {
     }
 
     fn replied(&mut self, now: Now, key: &Key, header: &Header<'_>, message: &Verified) {
-        let Some(replied) = self.requests.reply(key, &header.msg_type, now.instant) else {
+        let Some(replied) = self.requests.reply(key, &header.msg_type) else {
             return;
         };
         let request = replied.request;
-        if let Some(took) = replied.took {
-            self.reply_times.add(took);
-        }
         if replied.journalled {
             let generation = self.kernel.generation();
             let status = reply_status(message.content());

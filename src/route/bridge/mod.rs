@@ -26,7 +26,6 @@ use super::connection::KernelConnection;
 use super::dropped::DroppedMessages;
 use super::execution_queue::ExecutionQueue;
 use super::kernel::{Ending, Kernel};
-use super::latency::LatencyHistogram;
 use super::output::Output;
 use super::request::Requests;
 use super::resolution::NotebookResolution;
@@ -51,8 +50,6 @@ pub struct Bridge {
     attendance: Attendance,
     comms: Comms,
     dropped: DroppedMessages,
-    /// From sending a request to its reply.
-    reply_times: LatencyHistogram,
     timers: Timers,
     out: Output,
 }
@@ -91,7 +88,6 @@ impl Bridge {
             attendance: Attendance::default(),
             comms: Comms::default(),
             dropped: DroppedMessages::default(),
-            reply_times: LatencyHistogram::default(),
             timers,
             out: Output::new(settings.id),
         }
@@ -154,11 +150,6 @@ impl Bridge {
     pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
         let own = self.kernel.own();
         self.clients.held().filter(move |(id, _)| *id != own)
-    }
-
-    /// Returns how long the kernel took lately from a request to its reply.
-    pub fn reply_times(&self) -> &LatencyHistogram {
-        &self.reply_times
     }
 
     /// Returns what is known of the kernel.

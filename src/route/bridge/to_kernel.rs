@@ -168,7 +168,7 @@ impl Bridge {
     ) {
         let dropped = self.dropped.count();
         if let Some(key) = key
-            && let Some(request) = self.requests.send(key, now.instant, dropped)
+            && let Some(request) = self.requests.send(key, dropped)
         {
             if request.role == Role::Cell {
                 for notice in self.notices.take() {
