@@ -180,9 +180,9 @@ fn listed(page: &NotebookFile, by: &str, request: &CellsRequest) -> Result<Cells
             execution_count: cell.execution_count(),
             state: state(cell, glance.failed, stale.contains(index), runs.as_deref()),
             lines: source.lines().count(),
-            first_line: line.to_string(),
+            first_line: line,
             outputs: glance.count,
-            outputs_in_short: glance.text.to_string(),
+            outputs_in_short: glance.text,
             revision: cell.revision(),
             changes: own.map(|step| step.what).collect(),
             short_id: (*short.get(*index)?).to_owned(),
@@ -257,7 +257,7 @@ fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<Removed
             id: step.cell.clone(),
             index: step.index,
             revision: step.before,
-            first_line: source.map(|source| first_line(&source, limit).to_string()),
+            first_line: source.map(|source| first_line(&source, limit)),
         }
     });
     removed.collect()

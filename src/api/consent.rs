@@ -39,10 +39,10 @@ impl Caller {
         let mut problem = Problem::new(ProblemKind::Refused, text).hint(format!(
             "ask them first; to insist: {command} --force {notebook}"
         ));
-        problem.question = Some(Question {
+        problem.question = Some(Box::new(Question {
             text: format!("{name}: {command} would {why}. Go on? [y/N] "),
             declined: format!("{name}: left as it is"),
-        });
+        }));
         Err(problem)
     }
 }

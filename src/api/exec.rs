@@ -82,6 +82,7 @@ pub struct CellsToRun {
 
 /// What came of running cells.
 #[derive(Clone, Debug, Serialize)]
+#[allow(clippy::large_enum_variant, reason = "there is one of a request")]
 #[serde(untagged)]
 pub enum ExecAnswer {
     /// No cell was to be run.

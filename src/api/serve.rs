@@ -119,7 +119,7 @@ pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer
             spec: served.folder,
             program: served.proxy,
             changed: served.changed,
-            language: language.into(),
+            language,
             env,
             display_name: served.display_name,
             is_known,

@@ -168,7 +168,7 @@ mod tests {
         let path = temp.path().join("a.ipynb");
         std::fs::write(&path, SHARED).unwrap();
         let page = NotebookFile::of(&path).unwrap();
-        let mut session = Session::local(path.clone());
+        let mut session = Session::local(path);
         session.status = Status::Stopped;
         let real =
             r#"{"name": "python3", "display_name": "Python 3", "language": "python", "argv": []}"#;

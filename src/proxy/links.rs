@@ -289,7 +289,7 @@ fn receive(shell: &Shell, channel: Channel, key: &SigningKey, frames: Message) -
         let is_readable = message.read_headers();
         is_readable
             .then_some(message)
-            .ok_or_else(|| Rejected::malformed(why))
+            .ok_or_else(|| Rejected::malformed(&why))
     });
     match message {
         Ok(message) => {

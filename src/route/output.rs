@@ -135,7 +135,8 @@ impl Output {
         request: Bytes,
         content: &Value,
     ) -> Verified {
-        self.synthetic.from_kernel(now, msg_type, request, content)
+        self.synthetic
+            .kernel_message(now, msg_type, request, content)
     }
 
     /// Makes a request of the proxy's own.

@@ -40,7 +40,7 @@ impl SyntheticMessages {
     }
 
     /// Makes a message of the kernel.
-    pub(super) fn from_kernel(
+    pub(super) fn kernel_message(
         &mut self,
         now: Now,
         msg_type: &str,
@@ -67,7 +67,7 @@ impl SyntheticMessages {
         content: &Value,
     ) -> Verified {
         let topic = Bytes::from(format!("kernel.{}.{msg_type}", self.id));
-        self.from_kernel(now, msg_type, parent_header, content)
+        self.kernel_message(now, msg_type, parent_header, content)
             .with_identities(vec![topic])
     }
 
@@ -81,7 +81,7 @@ impl SyntheticMessages {
     pub(super) fn welcome(&mut self, now: Now, topic: &[u8]) -> Verified {
         let content = json!({ "subscription": String::from_utf8_lossy(topic) });
         let nobody = Bytes::from_static(b"{}");
-        let welcome = self.from_kernel(now, "iopub_welcome", nobody, &content);
+        let welcome = self.kernel_message(now, "iopub_welcome", nobody, &content);
         // The subscription is the topic, so that no other subscriber gets it.
         welcome.with_identities(match topic {
             [] => Vec::new(),

@@ -27,7 +27,7 @@ pub enum MessageFault {
 
 impl Rejected {
     /// Returns the rejection of a message that is no message of Jupyter's protocol.
-    pub fn malformed(why: impl ToString) -> Self {
+    pub fn malformed(why: &dyn std::fmt::Display) -> Self {
         Self {
             fault: MessageFault::Malformed,
             why: why.to_string(),
@@ -49,7 +49,7 @@ impl SigningKey {
     /// # Errors
     /// When they are no Jupyter message, or the signature does not fit.
     pub fn receive(&self, frames: Vec<Bytes>) -> Result<Verified, Rejected> {
-        let message = Unverified::parse(frames).map_err(Rejected::malformed)?;
+        let message = Unverified::parse(frames).map_err(|error| Rejected::malformed(&error))?;
         self.verify(message).map_err(|error| Rejected {
             fault: MessageFault::BadSignature,
             why: error.to_string(),

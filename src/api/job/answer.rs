@@ -61,6 +61,7 @@ pub struct JobAnswer {
 
 /// What came of a request that begins a job.
 #[derive(Clone, Debug, Serialize)]
+#[allow(clippy::large_enum_variant, reason = "there is one of a request")]
 #[serde(untagged)]
 pub enum RunAnswer {
     /// It was begun, and nobody waits for it.

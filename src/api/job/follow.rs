@@ -45,7 +45,7 @@ pub(in crate::api) async fn follow_job(
         listener: Listener::new(&options, observer),
         at: seen.at,
     };
-    let followed = following.to_its_end(wait).await?;
+    let followed = following.follow_to_end(wait).await?;
     let Following { listener, at, .. } = following;
     let waited = begun.elapsed();
     let (collected, until) = (listener.cells, listener.until);
@@ -75,7 +75,7 @@ struct Following<'a, O> {
 
 impl<O: JobObserver> Following<'_, O> {
     /// Follows the job. The observer's first interrupt ends what runs, its second one the following.
-    async fn to_its_end(&mut self, wait: Option<Duration>) -> Result<Followed, Problem> {
+    async fn follow_to_end(&mut self, wait: Option<Duration>) -> Result<Followed, Problem> {
         let (folder, observer) = (self.folder, self.observer);
         let mut is_interrupted = false;
         loop {

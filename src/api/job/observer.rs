@@ -16,6 +16,7 @@ use crate::project::jobs::{Job, JobCell, JobPrompt, JobState, Said};
 
 /// What happened to a job that is followed: a line of `--events`.
 #[derive(Clone, Debug, Serialize)]
+#[allow(clippy::large_enum_variant, reason = "it is handled where it is made")]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent<'a> {
     /// The job waits, runs or asks something.

@@ -28,7 +28,7 @@ pub struct Problem {
     pub conflicts: Vec<RefusedEdit>,
     /// What a person may be asked: whoever says yes repeats the request with `force`.
     #[serde(skip)]
-    pub question: Option<Question>,
+    pub question: Option<Box<Question>>,
 }
 
 /// A question to a person, before others' work is ended.

@@ -322,7 +322,10 @@ impl Series {
         self.urgent = false;
         let into = match self.folder.take() {
             Some(stored) => Destination::Made(stored),
-            None => Destination::New(target.project.clone(), self.job(target, by, front_end)),
+            None => Destination::New(
+                target.project.clone(),
+                Box::new(self.job(target, by, front_end)),
+            ),
         };
         Write {
             into,
@@ -436,7 +439,7 @@ pub(super) struct Write {
 enum Destination {
     Made(Box<Stored>),
     /// It is made in a project, with this job.
-    New(Project, Job),
+    New(Project, Box<Job>),
 }
 
 /// What came of that.
@@ -458,7 +461,7 @@ impl Write {
         } = self;
         let made = match into {
             Destination::Made(stored) => Ok(stored),
-            Destination::New(project, job) => Stored::make(&project, job).map(Box::new),
+            Destination::New(project, job) => Stored::make(&project, *job).map(Box::new),
         };
         let (stored, done) = match made {
             Ok(mut stored) => {
