@@ -1,7 +1,7 @@
 //! Notifications: what others did on a kernel and with a notebook's cells since a name was last told, and
 //! which of the name's own edits a save of others wiped out.
 //!
-//! All of it is read from the journal, from the name's cursor on ([`memory`]). **A cursor moves after the
+//! All of it is read from the journal, from the name's cursor on (`memory`). **A cursor moves after the
 //! printing** ([`Notifications::delivered`]): a command that is killed before loses none. Notebooks that
 //! share a kernel share what happens on it, not their cells. What a name did itself is no notification.
 

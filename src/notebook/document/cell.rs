@@ -225,7 +225,7 @@ impl Cell {
         std::str::from_utf8(raw?).ok()?.parse().ok()
     }
 
-    /// Returns its outputs, each as JSON; see [`Output`](super::Output).
+    /// Returns its outputs, each as JSON; see [`Output`](crate::notebook::Output).
     pub fn outputs(&self) -> impl Iterator<Item = Json> {
         self.raw_outputs().into_iter().map(Json::of_valid)
     }

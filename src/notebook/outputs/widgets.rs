@@ -88,7 +88,7 @@ impl Widgets {
     }
 
     /// Returns the output widget that is about to take outputs and was made before these were told of,
-    /// if the content of a `comm_msg` says so: [`Widgets::recall`] is for it.
+    /// if the content of a `comm_msg` says so: [`Widgets::load`] is for it.
     pub fn unknown_output_widget(&self, content: &[u8]) -> Option<String> {
         let id = comm(content).filter(|id| !self.models.contains_key(id))?;
         let request = value_at(content, &["data", "state", "msg_id"])?;

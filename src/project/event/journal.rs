@@ -1,6 +1,6 @@
 //! The writer of the journal: a current file and one or two earlier ones.
 //!
-//! `.nb/journal.jsonl` grows by one write under its lock. At [`LIMIT`] it is renamed, under the lock, to
+//! `.nb/journal.jsonl` grows by one write under its lock. At `LIMIT` it is renamed, under the lock, to
 //! `.nb/journal/<number>.jsonl`, where the numbers go up by one, and the next writer makes a new one. No
 //! file is ever rewritten, so that a [`super::Position`] stays true.
 
