@@ -35,6 +35,31 @@ pub struct EditRequest {
     pub policy: EditPolicy,
 }
 
+impl EditRequest {
+    /// Makes the request from a JSON list of operations.
+    ///
+    /// # Errors
+    /// No notebook is meant, or the text is no such list.
+    pub async fn of_list(
+        caller: &Caller,
+        notebook: Option<PathBuf>,
+        list: &str,
+        policy: EditPolicy,
+    ) -> Result<Self, Problem> {
+        let page = caller.page(notebook).await?;
+        let operations = Operation::read_list(list).map_err(|error| {
+            Problem::new(ProblemKind::Usage, error.to_string())
+                .hint("nb apply --help tells what may be in the list")
+        })?;
+        Ok(Self {
+            notebook: Some(page.path),
+            operations,
+            is_list: true,
+            policy,
+        })
+    }
+}
+
 /// What came of an edit.
 #[derive(Clone, Debug, Serialize)]
 pub struct EditAnswer {

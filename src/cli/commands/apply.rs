@@ -11,7 +11,6 @@ use crate::cli::Context;
 use crate::cli::args::{first_notebook, source, take_notebook};
 use crate::cli::commands::change::Manner;
 use crate::cli::commands::{Command, Group, diff};
-use crate::notebook::Operation;
 
 /// Do several edits at once, all or none: a list of operations as JSON
 ///
@@ -79,14 +78,8 @@ impl Command for Apply {
                     .hint("nb apply --help tells what may be in it"));
             }
         };
-        let operations = Operation::read_list(&text).map_err(|error| {
-            Problem::new(ProblemKind::Usage, error.to_string())
-                .hint("nb apply --help tells what may be in the list")
-        })?;
-        let request = EditRequest {
-            is_list: true,
-            ..self.manner.request(notebook, operations)
-        };
+        let policy = self.manner.policy();
+        let request = EditRequest::of_list(&context.caller, notebook, &text, policy).await?;
         if self.dry_run {
             let answer = api::preview_edit(&context.caller, request).await?;
             let _ = diff::show(context, &answer, self.manner.json);
