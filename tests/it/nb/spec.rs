@@ -174,7 +174,7 @@ fn another_language_has_a_spec_of_its_own() {
     succeed(&mut world.script("language.py", "nb-shared-r"));
     nb(&world, ["open", "x.ipynb", "--kernel", "nb-shared-r"])
         .ended(1)
-        .with("is no kernel");
+        .with("needs a real kernel behind it");
     nb(&world, ["unserve"]).ended(0);
     let left = std::fs::read_dir(&kernels).expect("it is there").count();
     assert_eq!(left, 1, "only the kernel's own");
