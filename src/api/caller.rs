@@ -223,11 +223,25 @@ impl Caller {
     }
 }
 
+tokio::task_local! {
+    /// Set where a request has its thread to itself.
+    static THREAD_IS_ITS_OWN: ();
+}
+
+/// Does a request that has its thread to itself, as that of a command that ends with it: work that may wait
+/// for a disk or a lock is done there. It needs no other thread, which some sandboxes do not allow.
+pub async fn on_this_thread<T>(request: impl Future<Output = T>) -> T {
+    THREAD_IS_ITS_OWN.scope((), request).await
+}
+
 /// Runs work that may wait for a disk or a lock, on one of tokio's threads for it. Where its caller
 /// goes, it is done to its end all the same.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
+    if THREAD_IS_ITS_OWN.try_with(|()| ()).is_ok() {
+        return work();
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(Problem::failed("finish the work", &error)),

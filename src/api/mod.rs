@@ -2,7 +2,7 @@
 //!
 //! A function takes the [`Caller`](caller::Caller) and a request, and returns an answer or a
 //! [`Problem`](problem::Problem). It prints nothing. What may wait for a disk or a lock runs on tokio's
-//! threads for such work. A function may be dropped before it ends: work on files that has begun is done
+//! threads for such work, or within [`on_this_thread`](caller::on_this_thread) on the caller's own. A function may be dropped before it ends: work on files that has begun is done
 //! to its end, as of one who has left. An answer in its [`Envelope`](envelope::Envelope) is the JSON that
 //! `--json` prints.
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::activity::notification::overwritten_words;
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, Given, on_this_thread};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
 use crate::editing::notebook_file::NotebookFile;
@@ -175,10 +175,10 @@ pub fn main() -> ExitCode {
         Err(problem) => return problem::report(&problem, json),
     };
     let done = runtime().and_then(|runtime| {
-        runtime.block_on(async {
+        runtime.block_on(on_this_thread(async {
             context.caller.notice().await;
             command.run(&context).await
-        })
+        }))
     });
     context.end(done, json)
 }

@@ -515,7 +515,7 @@ function session(notebook) {
   const file = fs.realpathSync(notebook);
   const found = Object.values(sessions).find(each => path.resolve(each.notebook) === file);
   assert(found, `no session of ${notebook}: ${JSON.stringify(sessions)}`);
-  return { pid: found.pid, generation: found.generation };
+  return { pid: found.backend.process.pid, generation: found.generation };
 }
 
 // What happened of one kind, oldest first.
